@@ -163,6 +163,7 @@ def _job(number: int, nodes: int) -> dict[str, Any]:
         "Partition": "batch",
         "TimeLimit": "1-00:00:00",
         "UserName": f"user{number % 300}",
+        "Account": f"account{number % 40}",
         "Name": f"job{number % 40}",
         "PriorityLong": 1_000_000 - number,
         "SubmitTime": NOW - 60,

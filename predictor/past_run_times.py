@@ -37,6 +37,8 @@ class PastJob:
     submit_s: float
     start_s: float
     run_s: float
+    account: str = ""
+    fair_share: tuple[float, float] = (1.0, 1.0)  #: factors of user and account at submission
 
     @property
     def end_s(self) -> float:

@@ -11,15 +11,17 @@ is as large as the most that was in use at once.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
 from predictor.argument_checks import need_finite
+from predictor.fair_share import FairShares, RecentUse
 from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
-from predictor.wait_features import QueueLoad
+from predictor.wait_features import QueueLoad, Submitter
 from predictor.wait_record import WaitClass, class_of
 from sacct_ingest.hostlist import expand
 from sacct_ingest.store.rows import RunRow
@@ -62,13 +64,41 @@ def past_waits(runs: Iterable[RunRow], *, asks: int) -> list[PastWait]:
     rows = list(runs)
     groups = queue_groups(rows)
     queues: dict[int, list[PastJob]] = defaultdict(list)
-    for run in rows:
-        queues[groups[run.partition]].append(_job(run))
+    jobs = [past_job(run) for run in rows]
+    factors, _ = fair_shares(jobs)
+    for run, job, own in zip(rows, jobs, factors, strict=True):
+        queues[groups[run.partition]].append(replace(job, fair_share=own))
     asked: list[PastWait] = []
     for jobs in queues.values():
         affordable = min(asks, int(MOST_JOBS / mean_number(jobs))) * len(jobs) / len(rows)
         asked += walk(jobs, step=max(ceil(len(jobs) / max(affordable, 1.0)), 1))
     return sorted(asked, key=lambda one: one.asked_s)
+
+
+def fair_shares(jobs: Sequence[PastJob]) -> tuple[list[tuple[float, float]], FairShares]:
+    """Fair-share factors of users and accounts: of each job at its submission, and at the end.
+
+    What a job used counts once it has ended.
+    """
+    users, accounts = RecentUse(), RecentUse()
+    ended = sorted(range(len(jobs)), key=lambda number: jobs[number].end_s)
+    factors, place = [(1.0, 1.0)] * len(jobs), 0
+    for number in sorted(range(len(jobs)), key=lambda number: jobs[number].submit_s):
+        now_s = jobs[number].submit_s
+        while place < len(ended) and jobs[ended[place]].end_s <= now_s:
+            _use(users, accounts, jobs[ended[place]])
+            place += 1
+        job = jobs[number]
+        factors[number] = users.factor(job.user, now_s), accounts.factor(job.account, now_s)
+    for one in ended[place:]:
+        _use(users, accounts, jobs[one])
+    last_s = max((job.end_s for job in jobs), default=0.0)
+    return factors, FairShares(users=users.factors(last_s), accounts=accounts.factors(last_s))
+
+
+def _use(users: RecentUse, accounts: RecentUse, job: PastJob) -> None:
+    users.add(job.user, job.units * job.run_s, job.end_s)
+    accounts.add(job.account, job.units * job.run_s, job.end_s)
 
 
 def mean_number(jobs: Sequence[PastJob]) -> float:
@@ -108,7 +138,8 @@ def _nodes(lists: Iterable[str]) -> set[str]:
     return names
 
 
-def _job(run: RunRow) -> PastJob:
+def past_job(run: RunRow) -> PastJob:
+    """Take what is needed of a run; units are CPUs."""
     submit_s = max(run.submit_s, run.eligible_s or 0)
     return PastJob(
         user=run.user,
@@ -118,6 +149,7 @@ def _job(run: RunRow) -> PastJob:
         submit_s=float(submit_s),
         start_s=float(max(run.start_s or submit_s, submit_s)),
         run_s=max(float(run.elapsed_s), 0.0),
+        account=run.account,
     )
 
 
@@ -182,7 +214,12 @@ class _PastQueue:
         draws = forward.grid.draws_s[0][0]
         share = job.units / self._units
         (features,) = QueueLoad.of(state, forward.front).rows(
-            [draws], [share], [job.limit_s], -1, now_s, [job.user]
+            [draws],
+            [share],
+            [job.limit_s],
+            -1,
+            now_s,
+            [Submitter(job.user, job.account, *job.fair_share)],
         )
         of = class_of(
             draws[len(draws) // 2],
@@ -204,4 +241,5 @@ class _PastQueue:
             ),
             ran_s=max(now_s - job.start_s, 0.0),
             owner=job.user,
+            account=job.account,
         )

@@ -56,6 +56,7 @@ class QueuedJob:
     log_run_s: tuple[float, ...] = ()
     application: int = 0  #: jobs with the same number deviate alike; 0: this one is alone
     owner: str = ""  #: its user
+    account: str = ""
     ran_s: float = 0.0  #: time that it has run for
     begin_s: float = 0.0  #: it cannot start before so many seconds from now
     number: int = -1  #: of the caller

@@ -11,7 +11,7 @@ from math import log
 
 import numpy as np
 
-from predictor.past_waits import past_waits
+from predictor.past_waits import fair_shares, past_job, past_waits
 from predictor.queue_past import LimitShares, PastArrivals, PastRecord, PastShape, QueuePast
 from predictor.queue_wait import encode
 from predictor.wait_estimate import SHARES
@@ -50,6 +50,7 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
             if len(members) >= _FEWEST
         },
         waits=_waits(ordered),
+        fair_shares=fair_shares([past_job(run) for run in ordered])[1],
     )
 
 

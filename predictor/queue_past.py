@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from predictor.fair_share import FairShares
 from predictor.wait_record import WaitError
 
 
@@ -52,6 +53,7 @@ class QueuePast(msgspec.Struct, frozen=True, kw_only=True):
     shares: LimitShares = LimitShares()
     arrivals: Mapping[str, PastArrivals] = {}
     waits: PastRecord = PastRecord()
+    fair_shares: FairShares = FairShares()
 
 
 def encode(past: QueuePast) -> str:

@@ -251,11 +251,28 @@ class QueueWaitModel:
             Places of the jobs of a block, in the order of asking, and their predicted waits.
         """
         x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        for block, past in self._blocks(wait, asked):
+            yield block, self._fitted(names, x[past], wait[past]).predict(x[block])
+
+    def validated_medians(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """As :meth:`validated`, medians only: a third of the work."""
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        y = self._target(names, x, wait)
+        for block, past in self._blocks(wait, asked):
+            logs = self._grown(x[past], y[past], None)(x[block])
+            if self.estimate is not None:
+                logs += _log(x[block, _place(self.estimate, names, x)], self.allowance_s)
+            yield block, np.maximum(10.0 ** np.minimum(logs, _WIDEST) - self.allowance_s, 0.0)
+
+    def _blocks(self, wait: Floats, asked: Floats) -> Iterator[tuple[Ints, Ints]]:
+        """Blocks in the order of asking, each with the jobs whose wait was over when it began."""
         order = np.argsort(asked, kind="stable")
         for block in np.array_split(order, 2 * self.blocks)[1:]:
             past = np.flatnonzero(asked + wait < asked[block[0]])
             if len(past) >= _FEWEST:
-                yield block, self._fitted(names, x[past], wait[past]).predict(x[block])
+                yield block, past
 
     def _margin(self, x: Floats, y: Floats, asked: Floats) -> float:
         """Conformal correction of the quantiles: positive where they were too narrow."""

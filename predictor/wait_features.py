@@ -4,9 +4,10 @@ The same function makes them of a queue of the past, when a refit learns, and of
 All amounts are shares of the queue's size, so that what was learned holds when nodes come or go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,8 @@ from predictor.wait_estimate import ALLOWANCE_S
 
 Floats = npt.NDArray[np.float64]
 
-#: Names of the features, in the order of a row; times in seconds, work in hours of the whole queue.
-FEATURES = (
+#: Names of the features that each site learns from; times in seconds, work in hours of the queue.
+COMMON = (
     "estimate_s",
     "spread",
     "earliest",
@@ -42,10 +43,79 @@ FEATURES = (
     "own_units_ahead",
     "own_limits_ahead",
 )
+#: What the job's account has in the queue, and who used less than others of late.
+OF_ACCOUNT = (
+    "account_running",
+    "account_used",
+    "account_limits_running",
+    "account_waiting",
+    "account_units_ahead",
+    "account_limits_ahead",
+)
+FAIR_SHARE = ("user_fair_share", "account_fair_share")
+#: All of them, in the order of a row.
+FEATURES = (*COMMON, *OF_ACCOUNT, *FAIR_SHARE)
 ESTIMATE = "estimate_s"
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _LEAST_LEFT_S = 60.0
 _NOTHING = np.zeros(3)
+
+
+def columns_of(features: Sequence[str]) -> list[int]:
+    """Places of features in a row.
+
+    Raises
+    ------
+    ValueError
+        There is no such feature.
+    """
+    return [FEATURES.index(name) for name in features]
+
+
+class Submitter(NamedTuple):
+    """Who submits a job, with the fair-share factors of user and account."""
+
+    user: str = ""
+    account: str = ""
+    user_fair_share: float = 1.0
+    account_fair_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLoad:
+    """What each user, or each account, has in a queue.
+
+    Of the jobs of each there are their number, units and work by time limits: of those that run,
+    of all that wait, and of those that wait before a place (shape ``(places, 3)``).
+    """
+
+    running: Mapping[str, Floats]
+    waiting: Mapping[str, Floats]
+    before: Floats
+
+    @classmethod
+    def of(
+        cls, state: QueueState, front: Sequence[QueuedJob], name_of: Callable[[QueuedJob], str]
+    ) -> "GroupLoad":
+        """Sum up by names that jobs have."""
+        running, _ = _by_name(state.running, state.units, name_of)
+        waiting, before = _by_name(front, state.units, name_of)
+        return cls(running, waiting, before)
+
+    def rows(self, names: Sequence[str], places: Sequence[int]) -> list[list[float]]:
+        """List what each of these has running, and waiting before a place; -1: behind all."""
+        return [
+            [
+                *self.running.get(name, _NOTHING),
+                *(self.before[at] if at >= 0 else self.waiting.get(name, _NOTHING)),
+            ]
+            for at, name in zip(places, names, strict=True)
+        ]
+
+    def units_of(self, name: str) -> float:
+        """Share of the queue that the jobs of one take, running and waiting ones."""
+        sums = self.running.get(name, _NOTHING) + self.waiting.get(name, _NOTHING)
+        return float(sums[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +124,6 @@ class QueueLoad:
 
     ``ahead`` has shape ``(places, 4)``: jobs, units, predicted work and work by time limits before
     a place, the last one behind all.  Units and work are shares of the queue.
-
-    Of each user's jobs there are their number, units and work by time limits: of those that run,
-    of all that wait, and of those that wait before a place.
     """
 
     used: float
@@ -64,9 +131,8 @@ class QueueLoad:
     work_h: float
     limits_h: float
     ahead: Floats
-    own_running: Mapping[str, Floats]
-    own_waiting: Mapping[str, Floats]
-    own_ahead: Floats
+    users: GroupLoad
+    accounts: GroupLoad
 
     @classmethod
     def of(cls, state: QueueState, front: Sequence[QueuedJob]) -> "QueueLoad":
@@ -87,17 +153,14 @@ class QueueLoad:
         # Some stand for several.
         sums[:, 0] *= len(state.waiting) / max(len(front), 1)
         scale = np.array([1.0, state.units, state.units * _HOUR_S, state.units * _HOUR_S])
-        running, _ = _by_owner(state.running, state.units)
-        waiting, before = _by_owner(front, state.units)
         return cls(
             used=units,
             running=len(left),
             work_h=work / _HOUR_S,
             limits_h=limits / _HOUR_S,
             ahead=sums / scale,
-            own_running=running,
-            own_waiting=waiting,
-            own_ahead=before,
+            users=GroupLoad.of(state, front, lambda job: job.owner),
+            accounts=GroupLoad.of(state, front, lambda job: job.account),
         )
 
     def rows(
@@ -107,7 +170,7 @@ class QueueLoad:
         limit_s: npt.ArrayLike,
         places: npt.ArrayLike,
         at_s: float,
-        owners: Sequence[str] = (),
+        submitters: Sequence[Submitter] = (),
     ) -> Floats:
         """Make rows of features.
 
@@ -123,8 +186,8 @@ class QueueLoad:
             Of each job in the queue, from 0; -1: behind all.
         at_s
             Moment of asking, seconds since the epoch.
-        owners
-            User of each job; none: they are of users who have nothing in the queue.
+        submitters
+            Of each job; none: they have nothing in the queue, and used nothing of late.
 
         Returns
         -------
@@ -149,38 +212,34 @@ class QueueLoad:
                 np.log10(backlog_s + ALLOWANCE_S) - middle,
                 np.full(count, at_s % _DAY_S / _HOUR_S),
                 np.full(count, at_s // _DAY_S % 7),
-                self._own(np.broadcast_to(places, count).tolist(), owners),
+                self._of_submitters(
+                    np.broadcast_to(places, count).tolist(), submitters or [Submitter()] * count
+                ),
             ]
         )
 
-    def units_of(self, owner: str) -> float:
-        """Share of the queue that a user's jobs take, running and waiting ones."""
-        sums = self.own_running.get(owner, _NOTHING) + self.own_waiting.get(owner, _NOTHING)
-        return float(sums[1])
-
-    def _own(self, places: Sequence[int], owners: Sequence[str]) -> Floats:
-        """List what the users of jobs have in the queue themselves, shape ``(jobs, 6)``."""
-        if not owners:
-            return np.zeros((len(places), 6))
-        return np.array(
-            [
-                (
-                    *self.own_running.get(owner, _NOTHING),
-                    *(self.own_ahead[at] if at >= 0 else self.own_waiting.get(owner, _NOTHING)),
-                )
-                for at, owner in zip(places, owners, strict=True)
-            ]
-        )
+    def _of_submitters(self, places: Sequence[int], submitters: Sequence[Submitter]) -> Floats:
+        """List what users and accounts have in the queue, and their factors."""
+        own = self.users.rows([one.user for one in submitters], places)
+        theirs = self.accounts.rows([one.account for one in submitters], places)
+        factors = [(one.user_fair_share, one.account_fair_share) for one in submitters]
+        return np.hstack([np.array(own), np.array(theirs), np.array(factors)])
 
 
-def _by_owner(jobs: Sequence[QueuedJob], units: int) -> tuple[dict[str, Floats], Floats]:
-    """Sum up the jobs of each user: all of them, and those before each; shares of the queue."""
+def _by_name(
+    jobs: Sequence[QueuedJob], units: int, name_of: Callable[[QueuedJob], str]
+) -> tuple[dict[str, Floats], Floats]:
+    """Sum up the jobs of each name: all of them, and those before each; shares of the queue.
+
+    Jobs without a name are nobody's.
+    """
     sums: dict[str, Floats] = {}
     before = np.zeros((len(jobs), 3))
     for place, job in enumerate(jobs):
-        before[place] = sums.get(job.owner, _NOTHING)
-        limit_h = max(job.limit_s - job.ran_s, 0.0) / _HOUR_S
-        sums[job.owner] = before[place] + (1.0, job.units / units, job.units / units * limit_h)
+        if name := name_of(job):
+            before[place] = sums.get(name, _NOTHING)
+            limit_h = max(job.limit_s - job.ran_s, 0.0) / _HOUR_S
+            sums[name] = before[place] + (1.0, job.units / units, job.units / units * limit_h)
     return sums, before
 
 

@@ -8,6 +8,7 @@ was over at its time.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 from statistics import fmean
 
 import msgspec
@@ -18,7 +19,7 @@ from predictor.past_waits import PastWait
 from predictor.queue_wait import QueueWaitFit, QueueWaitModel
 from predictor.wait_correction import as_draws
 from predictor.wait_estimate import ALLOWANCE_S
-from predictor.wait_features import ESTIMATE, FEATURES
+from predictor.wait_features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
 from predictor.wait_record import WaitError, WaitRecord, error_of, log_error
 from sacct_ingest.errors import NimoError
 
@@ -30,6 +31,8 @@ FEWEST = 400
 _NEAR = 0.05
 #: A correction has to bring errors down to this share.
 _BETTER = 0.95
+#: Features of accounts and of fair-share have to bring its errors down to this share.
+_USEFUL = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,8 @@ def learn_waits(waits: Sequence[PastWait]) -> LearnedWaits:
         return LearnedWaits(errors=errors, error=_mean(errors, places) if errors else None)
     model = QueueWaitModel(estimate=ESTIMATE, allowance_s=ALLOWANCE_S)
     try:
-        corrected, judged = _corrected(waits, model)
+        features = _useful(waits, model)
+        corrected, judged = _corrected(waits, model, features)
     except NimoError:  # without scikit-learn there is no regression
         return LearnedWaits(errors=errors, error=_mean(errors, places))
     after = _recorded(corrected)
@@ -64,28 +68,55 @@ def learn_waits(waits: Sequence[PastWait]) -> LearnedWaits:
         return LearnedWaits(errors=errors, error=error, corrected_error=corrected_error)
     return LearnedWaits(
         errors=[msgspec.structs.replace(after[place], corrected=True) for place in judged],
-        correction=model.fit(*_table(waits)),
+        correction=model.fit(*_table(waits, features)),
         error=error,
         corrected_error=corrected_error,
     )
 
 
+def _useful(waits: Sequence[PastWait], model: QueueWaitModel) -> tuple[str, ...]:
+    """Choose the features: what an account has, and fair-share, where they bring errors down.
+
+    Each choice predicts the past from what was over by then.
+    """
+    best, least = COMMON, _validation_error(waits, model, COMMON)
+    for more in (OF_ACCOUNT, FAIR_SHARE):
+        if (error := _validation_error(waits, model, (*best, *more))) <= _USEFUL * least:
+            best, least = (*best, *more), error
+    return best
+
+
+def _validation_error(
+    waits: Sequence[PastWait], model: QueueWaitModel, features: Sequence[str]
+) -> float:
+    """Mean absolute error of the corrected medians, log10; infinite where none could be judged."""
+    names, rows, actual_s, asked_s = _table(waits, features)
+    logs = np.log10(actual_s + ALLOWANCE_S)
+    errors = [
+        np.abs(np.log10(median_s + ALLOWANCE_S) - logs[block])
+        for block, median_s in model.validated_medians(names, rows, actual_s, asked_s)
+    ]
+    return float(np.concatenate(errors).mean()) if errors else inf
+
+
 def _corrected(
-    waits: Sequence[PastWait], model: QueueWaitModel
+    waits: Sequence[PastWait], model: QueueWaitModel, features: Sequence[str]
 ) -> tuple[list[PastWait], list[int]]:
     """Correct waits by what was learned from earlier ones; which of them were."""
     made, judged = list(waits), list[int]()
-    for block, expected in model.validated(*_table(waits)):
+    for block, expected in model.validated(*_table(waits, features)):
         for place, draws in zip(block.tolist(), as_draws(expected).tolist(), strict=True):
             made[place] = waits[place]._replace(draws_s=tuple(draws))
             judged.append(place)
     return made, judged
 
 
-def _table(waits: Sequence[PastWait]) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
+def _table(
+    waits: Sequence[PastWait], features: Sequence[str]
+) -> tuple[Sequence[str], Floats, Floats, Floats]:
     return (
-        FEATURES,
-        np.array([one.features for one in waits]),
+        features,
+        np.array([one.features for one in waits])[:, columns_of(features)],
         np.array([one.actual_s for one in waits]),
         np.array([one.asked_s for one in waits]),
     )

@@ -319,7 +319,13 @@ class Outlooks:
         ):
             forward = run_forward(queue.state, seed=int(cluster.taken_s))
             if correction is not None:
-                forward = corrected_forward(correction, queue.state, forward, at_s=cluster.taken_s)
+                forward = corrected_forward(
+                    correction,
+                    queue.state,
+                    forward,
+                    at_s=cluster.taken_s,
+                    fair_shares=self._past.fair_shares,
+                )
             for name in queue.partitions:
                 latest[name] = corrected(
                     name,

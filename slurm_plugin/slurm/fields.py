@@ -95,6 +95,7 @@ JOB = (
     SlurmField("submit_s", "SubmitTime", ("submit_time",), moment, "submit_time"),
     SlurmField("limit_s", "TimeLimit", ("time_limit",), minutes, "time_limit"),
     SlurmField("user", "UserName", ("user_name",), text, "user_name"),
+    SlurmField("account", "Account", ("account",), text, "account"),
     SlurmField("name", "Name", ("name",), text, "name", by_user=True),
     SlurmField("comment", "Comment", ("comment",), text, "comment", by_user=True),
     SlurmField("command", "Command", ("command",), text, "command", by_user=True),

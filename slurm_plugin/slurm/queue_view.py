@@ -152,6 +152,7 @@ class _Scene:
                     application=application,
                     ran_s=max(self.now_s - job.start_s, 0.0) if job.start_s < inf else 0.0,
                     owner=job.user,
+                    account=job.account,
                 )
 
     def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
@@ -199,6 +200,7 @@ class _Scene:
             application=application,
             begin_s=one.begin_s,
             owner=one.job.user,
+            account=one.job.account,
             number=one.job.job_id if one.own and one.job.job_id is not None else -1,
         )
 

@@ -50,6 +50,7 @@ class RawJob:
     submit_s: float = inf
     limit_s: float | None = None  #: None: none
     user: str = ""
+    account: str = ""
     name: str = ""
     comment: str = ""
     command: str = ""  #: script with its arguments

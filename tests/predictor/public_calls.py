@@ -15,6 +15,7 @@ from predictor.backfilling import Engine, JobShape, ReplaySchedule
 from predictor.choose import choose
 from predictor.drift import DriftSettings
 from predictor.earned import to_prediction
+from predictor.fair_share import RecentUse
 from predictor.forecasters import forecasts
 from predictor.history_samples import history_samples
 from predictor.interval import measure
@@ -111,6 +112,13 @@ PAST_JOB = PastJob(
     user="u", partition="p", units=2, limit_s=60.0, submit_s=1.0, start_s=2.0, run_s=9.0
 )
 NOTHING = RefitInput(lambda _: [])
+
+
+def used(half_life_s: float, amount: float, at_s: float) -> dict[str, float]:
+    """Count some use, and ask for the factors."""
+    use = RecentUse(half_life_s)
+    use.add("u", amount, at_s)
+    return {**use.factors(at_s), "v": use.factor("v", at_s)}
 
 
 def asked(fit: Any, nodes: list[int], level: float, shares: list[float]) -> object:
@@ -296,6 +304,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
                "blocks": 3, "allowance_s": 60.0},
     ),
+    "fair_share.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
     "wait_record.class_of": (
         partial(wait_record.class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},

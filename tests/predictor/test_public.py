@@ -127,7 +127,7 @@ NOT_CALLED = {
     "tabulate": "mixture tabulate unfinished",
     "wait_correction": "corrected_forward",
     "wait_estimate": "WaitGrid.draws",
-    "wait_features": "QueueLoad.rows",
+    "wait_features": "GroupLoad.rows QueueLoad.rows",
     "walk": "curve_of",
 }
 MODULES = sorted(

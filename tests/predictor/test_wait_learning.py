@@ -9,7 +9,7 @@ from predictor.past_waits import PastWait
 from predictor.queue_forward import LIMITS_S, QueuedJob, QueueState, run_forward
 from predictor.queue_wait import decode, encode
 from predictor.wait_correction import corrected_forward, correction_of
-from predictor.wait_features import FEATURES, QueueLoad
+from predictor.wait_features import QueueLoad, Submitter
 from predictor.wait_learning import learn_waits
 from predictor.wait_record import class_of
 
@@ -107,7 +107,7 @@ def test_waits_grow_with_what_their_user_has_in_the_queue():
         running = QueuedJob(units=80, limit_s=7_200.0, owner="ann" if used else "bob")
         load = QueueLoad.of(QueueState(units=100, running=[running]), ())
         at_s, draws = 500.0 * number, (500.0, 600.0, 700.0)
-        (row,) = load.rows([draws], [0.1], [3_600.0], -1, at_s, ["ann"])
+        (row,) = load.rows([draws], [0.1], [3_600.0], -1, at_s, [Submitter("ann")])
         of = class_of(600.0, partition="batch", share=0.1, at_s=at_s, waiting=0)
         actual_s = (20_000 if used else 200) * rng.lognormvariate(0, 0.3)
         waits.append(PastWait(at_s, actual_s, draws, of, tuple(row.tolist())))
@@ -129,4 +129,4 @@ def test_a_correction_of_another_release_is_refused(fit):
     payload = encode(fit).decode()
     assert correction_of(payload) == fit
     with pytest.raises(ValueError, match="nimo fit"):
-        correction_of(payload.replace(FEATURES[-1], "moon"))
+        correction_of(payload.replace("own_waiting", "moon"))

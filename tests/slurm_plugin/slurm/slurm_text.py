@@ -35,6 +35,7 @@ _JOBS = (
         "State": "RUNNING", "Partition": "batch", "NumNodes": 2,
         "StartTime": "1795256400", "EndTime": "1795257000", "Reason": "None",
         "tres-alloc": "cpu=4,mem=1G,node=2,billing=4,gres/gpu=2", "NodeList": "n[1-2]",
+        "UserName": "ann", "Account": "physics",
     },
 )  # fmt: skip
 _NODES = (
@@ -103,7 +104,7 @@ JOBS_22 = [
         "partition": "batch", "node_count": 2, "start_time": 1795256400, "end_time": 1795257000,
         "state_reason": "None", "tres_req_str": "cpu=4,mem=1G,node=2,billing=4,gres/gpu=2",
         "tres_alloc_str": "cpu=4,mem=1G,node=2,billing=4,gres/gpu=2", "licenses": "",
-        "resv_name": "", "nodes": "n[1-2]",
+        "resv_name": "", "nodes": "n[1-2]", "user_name": "ann", "account": "physics",
     },
 ]  # fmt: skip
 JOBS_22.append(JOBS_22[-1] | {"job_state": "COMPLETED"})
