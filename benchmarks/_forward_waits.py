@@ -2,13 +2,14 @@
 
 Jobs go through EASY backfilling with the users' limits.  Some are asked about at their submission:
 the queue runs forward with what is expected of run times by then, and what such estimates were off
-by before corrects it.
+by before corrects it.  When a job ends follows from that and from the run time that a site's
+prediction tables give for it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
-
-import numpy as np
+from math import nan
+from zlib import crc32
 
 from predictor.backfilling import Engine
 from predictor.past_run_times import PastJob, PastRunTimes
@@ -27,7 +28,8 @@ class Asked:
     draws_s: tuple[float, ...]
     of: WaitClass
     estimate: WaitEstimate
-    sure_s: float  #: by then it was 95 % sure to have ended, seconds from its submission
+    #: by then it was 95 % sure to have ended, seconds from its submission; NaN: not predicted
+    sure_s: float
 
 
 class ForwardWaits:
@@ -41,10 +43,15 @@ class ForwardWaits:
         That runs it.
     every
         How often is asked.
+    predicted
+        Run times of jobs by a site's prediction tables, at their submission.
     """
 
-    def __init__(self, work: Workload, engine: Engine, every: int) -> None:
+    def __init__(
+        self, work: Workload, engine: Engine, every: int, predicted: Mapping[int, Prediction]
+    ) -> None:
         self._work, self._engine, self._every = work, engine, every
+        self._predicted = predicted
         self._times = PastRunTimes([_past_job(work, job) for job in range(len(work))])
         self._record = WaitRecord()
         self._there: set[int] = set()
@@ -83,24 +90,18 @@ class ForwardWaits:
             waiting=len(waiting),
         )
         estimate = self._record.estimate(draws, of)
-        one = Asked(job, draws, of, estimate, estimate.end_s(self._run(job), 0.95))
+        run = self._predicted.get(job)
+        one = Asked(job, draws, of, estimate, nan if run is None else estimate.end_s(run, 0.95))
         self._open[job] = one
         self.asked.append(one)
 
-    def _run(self, job: int) -> Prediction:
-        quantiles, limit_s = self._times.of(job), float(self._work.limit_s[job])
-        if not quantiles:
-            return Prediction(1, limit_s, limit_s, limit_s, level=0.9)
-        low, median, high = (exp(float(np.quantile(quantiles, q))) for q in (0.05, 0.5, 0.95))
-        return Prediction(1, median, min(low, median), max(min(high, limit_s), median), level=0.9)
-
     def _job(self, job: int, ran_s: float = 0.0) -> QueuedJob:
-        user = self._work.users[job]
+        alike = f"{self._work.users[job]} {self._work.nodes[job]}"
         return QueuedJob(
             units=int(self._work.nodes[job]),
             limit_s=float(self._work.limit_s[job]),
             log_run_s=self._times.of(job),
-            application=hash((user, int(self._work.nodes[job]))) % 2**31 + 1,
+            application=crc32(alike.encode()) + 1,
             ran_s=ran_s,
             number=job,
         )

@@ -10,7 +10,8 @@
 
 NIMO is the regression for a table of pending jobs, and the queue run forward for a log, as nimod
 does it.  That is asked about some jobs of a log only, with the profile for the same ones; "95 %
-sure made" is the share of them that ended by the time by which that was said to be 95 % sure.
+sure made" is the share of them that ended by the time by which that was said to be 95 % sure, of
+those ("predicted") whose run time a prediction table of the past gave.
 
 Beside NIMO: the median of the partition, gradient boosting as it comes, NIMO without the
 core-hours by run time (actual ones in a log, predicted ones at submission), and for replayed logs
@@ -37,6 +38,7 @@ import _bench
 import numpy as np
 from _forward_waits import Asked as ForwardEstimate
 from _forward_waits import ForwardWaits
+from _replayed_tables import predictions
 from numpy.typing import NDArray
 
 from predictor.backfilling import Engine, JobShape
@@ -143,14 +145,15 @@ def generated(days: int, a_day: int) -> Asked:
     )
 
 
-def replayed(text: TextIO, most: int) -> Asked:
+def replayed(path: Path, most: int) -> Asked:
     """Run a log through EASY backfilling; what each job meets at its submission is its row."""
-    work = _workload(text, most)
+    with opened(path) as text:
+        work, ids = _workload(text, most)
     engine = Engine(work.cluster_nodes)
     rows: list[list[float]] = []
 
     guess, alive = Recent(work), set[int]()
-    forward = ForwardWaits(work, engine, every=max(len(work) // _ASKED, 1))
+    forward = ForwardWaits(work, engine, max(len(work) // _ASKED, 1), predictions(path, work, ids))
 
     def ask(job: int, now_s: float) -> JobShape:
         shape = JobShape(int(work.nodes[job]), float(work.limit_s[job]), float(work.run_s[job]))
@@ -257,7 +260,8 @@ def _expected_ends(engine: Engine, guess: Recent, now_s: float) -> Iterator[tupl
         yield min(start_s + expected_s, limit_s), nodes
 
 
-def _workload(text: TextIO, most: int) -> Workload:
+def _workload(text: TextIO, most: int) -> tuple[Workload, NDArray[np.int64]]:
+    """Read the jobs of a log in the order of submission, and their numbers."""
     lines = text.readlines()
     head = "".join(line for line in lines if line.startswith(";"))
     rows = np.loadtxt([line for line in lines if not line.startswith(";")])[:most]
@@ -270,7 +274,7 @@ def _workload(text: TextIO, most: int) -> Workload:
     rows, nodes = rows[usable], np.minimum(nodes[usable], size)
     limits = np.where(rows[:, 8] > 0, rows[:, 8], 1.5 * rows[:, 3])
     order = np.argsort(rows[:, 1], kind="stable")
-    return Workload(
+    work = Workload(
         submit_s=rows[order, 1],
         nodes=nodes[order],
         run_s=np.minimum(rows[order, 3], limits[order]),
@@ -279,6 +283,7 @@ def _workload(text: TextIO, most: int) -> Workload:
         users=tuple(str(user) for user in rows[order, 11].astype(int)),
         cluster_nodes=size,
     )
+    return work, rows[order, 0].astype(np.int64)
 
 
 def methods(asked: Asked) -> Iterator[dict[str, Any]]:
@@ -322,7 +327,9 @@ def _forward(asked: Asked, learned: NDArray[np.bool_]) -> Iterator[dict[str, Any
     if asked.run_s is not None:
         ends = some.waits_s + asked.run_s[jobs]
         sure = np.array([one.sure_s for one in of])
-        row["95 % sure made"] = 100.0 * float(np.mean(ends <= sure))
+        predicted = ~np.isnan(sure)
+        row["predicted"] = int(predicted.sum())
+        row["95 % sure made"] = 100.0 * float(np.mean((ends <= sure)[predicted]))
     yield row
     if asked.profile_s is not None:
         profile = np.nan_to_num(asked.profile_s[jobs])
@@ -388,12 +395,11 @@ def main() -> None:
     ).parse_args()
     if args.data is None:
         asked = generated(20 if args.quick else 60, 100 if args.quick else 500)
+    elif ".swf" in args.data.suffixes:
+        asked = replayed(args.data, 3_000 if args.quick else 30_000)
     else:
         with opened(args.data) as text:
-            if ".swf" in args.data.suffixes:
-                asked = replayed(text, 3_000 if args.quick else 30_000)
-            else:
-                asked = polled(_head(text, 20_000) if args.quick else text)
+            asked = polled(_head(text, 20_000) if args.quick else text)
     rows = list(methods(asked))
     _bench.table(rows, title=f"Waits of {len(asked.waits_s)} jobs")
     _bench.write(args.json, waits=rows)

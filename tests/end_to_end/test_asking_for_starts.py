@@ -1,0 +1,158 @@
+"""What users ask about starts: remedies for a deadline, confidence, and whose jobs they see."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Waits
+from tests.cluster.host import Account
+from tests.end_to_end.site import Site
+from tests.end_to_end.test_waits import LONG
+from tests.processes import LONGEST_WAIT_S, wait_until
+
+RUN_S = 3_000
+
+
+@contextmanager
+def busy(site: Site, *argv: str) -> Iterator[int]:
+    """Run a job on whole nodes that is predicted to take fifty minutes."""
+    job = site.cluster.sbatch("--exclusive", "-t", "60", "-J", "busy", *argv, "--wrap=sleep 3600")
+    wait_until(lambda: site.cluster.job(job)["JobState"] == "RUNNING", what="busy nodes")
+    note = LONG.format(job, RUN_S, RUN_S - 9, RUN_S + 9)
+    nodes = site.cluster.job(job)["NumNodes"]
+    note = note.replace("n=8", f"n={nodes}")
+    site.cluster.run("scontrol", "update", f"JobId={job}", f"AdminComment={note}")
+    site.settled()
+    yield job
+    site.empty_queue()
+
+
+def remedies(message: str) -> list[list[str]]:
+    """Options of each proposal in a message."""
+    (text,) = re.findall(r"ould make it: (.*)", " ".join(message.split()))
+    proposals = re.findall(r"((?:--[a-z]+=\S+ ?)+)\(>?\d+ %\)", text)
+    return [one.split() for one in proposals]
+
+
+def test_fewer_nodes_or_a_later_deadline_would_make_it(enforcing: Site) -> None:
+    asked = ("--exclusive", "-t", "1")
+    with busy(enforcing, "-N5"):
+        waiting, decision = enforcing.decided("-N", "6", *asked, "--deadline=now+10minutes")
+        assert decision.reason == "deadline_unsure", decision
+        proposed = remedies(decision.message)
+        fewer = next(one for one in proposed if one[0].startswith("--nodes="))
+        assert int(fewer[0].partition("=")[2]) <= 3
+        (later,) = (one for one in proposed if one[0].startswith("--deadline="))
+        enforcing.cluster.run("scancel", waiting["JobId"])
+        enforcing.settled()
+        held, sure = enforcing.decided("-N", "6", *asked, *later, "--hold")
+        assert sure.reason != "deadline_unsure"
+        enforcing.cluster.run("scancel", held["JobId"])
+        enforcing.settled()
+        now, made = enforcing.decided(*asked, *fewer, "--deadline=now+10minutes")
+        assert made.reason != "deadline_unsure"
+        enforcing.cluster.wait(int(now["JobId"]), accounted=True)
+    rows = enforcing.cluster.sacct("-X", "-j", now["JobId"], fields=("State",))
+    assert rows == [{"State": "COMPLETED"}]
+
+
+def test_another_partition_would_make_it(enforcing: Site) -> None:
+    asked = ("-N", "2", "--exclusive", "-t", "1", "--deadline=now+10minutes")
+    with busy(enforcing, "-p", "small", "-N2"):
+        _, decision = enforcing.decided("-p", "small", *asked)
+        assert ["--partition=batch"] in remedies(decision.message), decision.message
+        job, made = enforcing.decided("-p", "batch", *asked)
+        assert made.reason != "deadline_unsure"
+        enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+
+
+def test_a_shorter_limit_would_make_it(enforcing: Site) -> None:
+    """The large job ahead keeps long ones from starting before it."""
+    ahead = ("-N8", "--exclusive", "-t", "180", "--wrap=sleep 10000")
+    asked = ("-N", "2", "--exclusive", "--deadline=now+3hours")
+    with busy(enforcing, "-N5"):
+        large = enforcing.cluster.sbatch(*ahead)
+        note = LONG.format(large, 10_000, 9_990, 10_010)
+        enforcing.cluster.run("scontrol", "update", f"JobId={large}", f"AdminComment={note}")
+        enforcing.settled()
+        waiting, decision = enforcing.decided("-t", "120", *asked)
+        enforcing.cluster.run("scancel", waiting["JobId"])
+        enforcing.settled()
+        shorter = next(one for one in remedies(decision.message) if "--time=" in one[0])
+        job, made = enforcing.decided(*shorter, *asked)
+        assert made.reason != "deadline_unsure"
+        enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+
+
+def test_the_cheapest_count_makes_the_deadline_with_the_confidence_that_is_asked_for(
+    enforcing: Site,
+) -> None:
+    script = ("-N", "1-8", "--exclusive", "-t", "1", "--deadline=now+10minutes", enforcing.script)
+    with busy(enforcing, "-N2"):
+        for percent in (60, 95, 99):
+            text = enforcing.advise("--json", f"--confidence={percent}", *script).stdout
+            advice = json.loads(text)
+            assert advice["sure"] == pytest.approx(percent / 100)
+            rows = {row["nodes"]: row for row in advice["rows"]}
+            sure = [row for row in rows.values() if row["chance"] >= advice["sure"]]
+            if not sure:
+                assert advice["cheapest_sure"] is None
+                continue
+            cheapest = rows[advice["cheapest_sure"]]
+            assert cheapest in sure
+            assert cheapest["node_hours"] == min(row["node_hours"] for row in sure)
+            assert rows[8]["chance"] < 0.5  # six nodes are free
+            table = enforcing.advise(f"--confidence={percent}", *script).stdout
+            assert f"asked: {percent} %" in table
+    wrong = enforcing.advise("--confidence=101", *script, check=False)
+    assert wrong.returncode == 2 and "--confidence" in wrong.stderr
+
+
+def seen(site: Site, user: str, *job_ids: int, of: str = "") -> tuple[set[int], list[int]]:
+    """Jobs of which nimod shows a user the start, and those that it does not."""
+    account = Account.of(user)
+    os.setegid(account.gid)
+    os.seteuid(account.uid)
+    try:
+        asked = [(number, -1) for number in job_ids]
+        made: Waits = client.waits(site.nimod.socket, asked, user=of, timeout_s=LONGEST_WAIT_S)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    return {row.job_id for row in made.rows}, made.missing
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="asks as several users")
+def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site: Site) -> None:
+    site.empty_queue()
+    cluster, conf = site.cluster, site.cluster.layout.slurm_conf
+    before = conf.read_text()
+    late = ("-N8", "--exclusive", "-t", "10", "--wrap=sleep 1")
+    with busy(site, "-N8"):
+        own = cluster.sbatch(*late, user="nobody")
+        array = cluster.sbatch("--array=1-3", *late)
+        site.settled()
+        assert seen(site, "nobody", own, array) == ({own, array}, [])
+        assert seen(site, "nobody", of="root") == ({array}, [])
+        conf.write_text(f"{before}\nPrivateData=jobs\n")
+        try:
+            cluster.reconfigure()
+            site.run_nimod("enforce")
+            site.settled()
+            shown = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A", user="nobody").stdout
+            assert {int(word) for word in shown.split()} == {own}
+            assert seen(site, "nobody") == ({own}, [])
+            assert seen(site, "nobody", own, array) == ({own}, [array])
+            assert seen(site, "nobody", of="root") == (set(), [])
+            assert seen(site, "root", own, array) == ({own, array}, [])
+        finally:
+            conf.write_text(before)
+            cluster.reconfigure()
+            site.run_nimod("enforce")
