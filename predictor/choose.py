@@ -126,7 +126,7 @@ class Choice:
         observe = base.most_informative(
             self.fit, candidates, targets[:: -(-len(targets) // CANDIDATES)]
         )
-        return (reliability.uncertain(targets, last, observe, settings),)
+        return (reliability.wide_interval(targets, last, observe, settings),)
 
     def _candidates(self, first: int, last: int) -> list[int]:
         spread = {round(n) for n in np.geomspace(max(first // REACH, 1), last, CANDIDATES)}

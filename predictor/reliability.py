@@ -21,7 +21,7 @@ EVERYWHERE = frozenset({"noisy_repeats"})
 BEYOND = frozenset({"stepwise", "declining_or_anomaly"})
 #: Problems of Downey's model (ADEPT, Table 3): they concern what it predicts, and no other model.
 DOWNEY_EVERYWHERE = frozenset({"high_fitting_error"})
-DOWNEY_BEYOND = frozenset({"linear_section", "runner_up"})
+DOWNEY_BEYOND = frozenset({"linear_section", "alternative_fit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def is_sure(prediction: Prediction, settings: ReliabilitySettings) -> bool:
     return _off(prediction) <= settings.reliable_factor
 
 
-def uncertain(
+def wide_interval(
     nodes: Sequence[int], last: int, observe: int, settings: ReliabilitySettings
 ) -> Problem:
     """Report node counts on which the median is too uncertain.
@@ -133,7 +133,7 @@ def uncertain(
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
     off = f"the prediction may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
     text = f"{' and '.join(where + beyond)} {off}"
-    return Problem("uncertain", text, observe)
+    return Problem("wide_interval", text, observe)
 
 
 def _doubts(points: Sequence[Point], nodes: int) -> frozenset[str]:

@@ -12,9 +12,9 @@ from slurm_plugin.slurm.sources import SEPARATOR, line
 
 _HOUR_S = 3600
 #: Running jobs: nodes, and hours until their limit.
-_RUNNING = ((6, 13), (2, 20))
+RUNNING = ((6, 13), (2, 20))
 #: Waiting jobs: the nodes they ask for, and hours of their limits.
-_WAITING = ((28, 4), (30, 2), (30, 6))
+WAITING = ((28, 4), (30, 2), (30, 6))
 _MEBIBYTES = 192_000
 _CPUS = 48
 #: Lines of ``scontrol show config``.
@@ -38,7 +38,7 @@ def write(folder: Path, *, now_s: float) -> None:
 def squeue(now_s: int) -> str:
     """Text of ``squeue`` at ``now_s``, seconds since the epoch."""
     text, first = "", 0
-    for nodes, hours in _RUNNING:
+    for nodes, hours in RUNNING:
         text += _job(
             State="RUNNING",
             NumNodes=nodes,
@@ -48,7 +48,7 @@ def squeue(now_s: int) -> str:
             NodeList=node_names(range(first, first + nodes)),
         )
         first += nodes
-    for nodes, hours in _WAITING:
+    for nodes, hours in WAITING:
         limit = f"{hours}:00:00"
         text += _job(
             State="PENDING", NumNodes=nodes, TimeLimit=limit, Reason="Resources", NodeList=""
@@ -58,7 +58,7 @@ def squeue(now_s: int) -> str:
 
 def sinfo() -> str:
     """Text of ``sinfo``: one line for each node and partition."""
-    in_use = sum(nodes for nodes, _ in _RUNNING)
+    in_use = sum(nodes for nodes, _ in RUNNING)
     return "".join(
         _node(node, partition, used=node < in_use)
         for node in range(NODES)

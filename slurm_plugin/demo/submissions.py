@@ -1,20 +1,26 @@
 """Submissions without Slurm: the hook's requests to nimod, and the runs of the jobs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from msgspec import structs
 
+from predictor.backfilling import Engine, JobShape
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo.applications import Application
 from slurm_plugin.demo.history import CORES, NODES, start_run
 from slurm_plugin.demo.sandbox import job_script
+from slurm_plugin.demo.stand_ins import RUNNING, WAITING
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Answer, Ask, Job
 
 _TIMEOUT_S = 5.0
+#: Shares of their limits that the other jobs take, from and to.
+_USED = 0.3, 0.9
+#: The scheduler itself takes so long.
+_STARTING_S = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +83,50 @@ def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
 
 
 def run(
+    planned: Sequence[DemoSubmission],
+    answers: Sequence[Answer],
+    *,
+    first_id: int,
+    submit_s: int,
+    uid: int,
+    rng: Random,
+) -> list[JobRun]:
+    """Run the jobs behind those of the made-up queue, and return their accounting.
+
+    EASY backfilling starts them, on the node counts that they were given.
+    """
+    done = [
+        _ended(one, answer, job_id=first_id + number, submit_s=submit_s, uid=uid, rng=rng)
+        for number, (one, answer) in enumerate(zip(planned, answers, strict=True))
+    ]
+    shapes = [
+        *(_shape(nodes, hours * rng.uniform(*_USED), hours) for nodes, hours in RUNNING),
+        *(_shape(nodes, hours * rng.uniform(*_USED), hours) for nodes, hours in WAITING),
+        *(
+            JobShape(job.nodes, 60.0 * one.application.script_min, job.elapsed_s)
+            for one, job in zip(planned, done, strict=True)
+        ),
+    ]
+    schedule = Engine(NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
+    after_s = [round(one) for one in schedule.start_s[-len(done) :]]
+    return [
+        structs.replace(
+            job,
+            start_s=submit_s + start_s + _STARTING_S,
+            end_s=submit_s + start_s + _STARTING_S + round(job.elapsed_s),
+        )
+        for job, start_s in zip(done, after_s, strict=True)
+    ]
+
+
+def _shape(nodes: int, hours: float, limit_hours: float) -> JobShape:
+    return JobShape(nodes, 3600.0 * limit_hours, 3600.0 * hours)
+
+
+def _ended(
     submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
 ) -> JobRun:
-    """Run the job on the nodes that it was given, and return its accounting."""
+    """Run a job by itself."""
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.low
     done = start_run(

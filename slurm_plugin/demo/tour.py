@@ -38,10 +38,11 @@ _DEADLINE = "   No node count meets this deadline.  The exit status says so to s
 _UNKNOWN = "   This application ran on two node counts only, so there is no recommendation:"
 _SUBMIT = """\
 6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
-   as {folder}/nimo.yaml says; a site begins with 'observe')."""
+   as {folder}/nimo.yaml says; a site begins with 'observe').  They come within a second, before
+   squeue shows any of them: each is taken to wait behind all before it, by their limits."""
 _OUTCOME = """\
-7. The jobs run (simulated, on the nodes that they were given).  The next ingest reads their
-   accounting and joins each outcome with its decision."""
+7. The jobs run (simulated, behind those in the queue, on the nodes that they were given).  The next
+   ingest reads their accounting and joins each outcome with its decision."""
 _REPORT = "8. Compare predictions and decisions with outcomes."
 _END = """\
 Next:
@@ -78,11 +79,9 @@ def tour(
         _advise(narrator)
         narrator.say(_SUBMIT.format(folder=folder))
         planned, answers = _submit(narrator, user=user, uid=uid)
-    submit_s = int(clock())
-    runs = [
-        submissions.run(one, answer, job_id=_FIRST_ID + i, submit_s=submit_s, uid=uid, rng=rng)
-        for i, (one, answer) in enumerate(zip(planned, answers, strict=True))
-    ]
+    runs = submissions.run(
+        planned, answers, first_id=_FIRST_ID, submit_s=int(clock()), uid=uid, rng=rng
+    )
     _look_back(narrator, runs)
     narrator.say(_end(site, folder))
 

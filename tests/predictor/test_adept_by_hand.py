@@ -11,10 +11,10 @@ from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
 from predictor.models.adept.fit_checks import (
     JudgementSettings,
+    alternative_fit,
     as_good,
     high_fitting_error,
     linear_section,
-    runner_up,
 )
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.instances import Instances
@@ -432,27 +432,27 @@ def test_the_thresholds_of_table_3_and_of_rivals() -> None:
 def test_a_rival_of_very_different_a_by_hand(swapped: bool) -> None:
     small, large = made((20, 0.2, False)), made((60, 0.2, False))
     instance, others = (large, small) if swapped else (small, large)
-    problem = runner_up(NODES, instance, others, JudgementSettings())
+    problem = alternative_fit(NODES, instance, others, JudgementSettings())
     assert problem is not None
     counts = np.geomspace(17, 64, 24).round()
     differ = np.abs(np.log(small_times(60, counts) / small_times(20, counts)))
     assert problem.observe == counts[np.argmax(differ >= 0.8 * differ.max())]
     # Factors of up to 1.5 are no other A.
-    assert runner_up(NODES, small, made((29.9, 0.2, False)), JudgementSettings()) is None
-    assert runner_up(NODES, small, made((30.1, 0.2, False)), JudgementSettings()) is not None
-    assert runner_up(NODES, small, made((30.0, 0.2, False)), JudgementSettings()) is None
+    assert alternative_fit(NODES, small, made((29.9, 0.2, False)), JudgementSettings()) is None
+    assert alternative_fit(NODES, small, made((30.1, 0.2, False)), JudgementSettings()) is not None
+    assert alternative_fit(NODES, small, made((30.0, 0.2, False)), JudgementSettings()) is None
     # Curves that hardly differ up to four times the largest observation are no rivals.
-    assert runner_up(NODES, made((900, 0.2, False)), made((300, 0.2, False)),
+    assert alternative_fit(NODES, made((900, 0.2, False)), made((300, 0.2, False)),
                      JudgementSettings(error=9.0)) is None  # fmt: skip
 
 
 def test_of_two_rivals_the_one_that_differs_most_is_named() -> None:
     instance = made((20, 0.2, False))
     rivals = made((10, 0.2, False), (60, 0.2, False))
-    problem = runner_up(NODES, instance, rivals, JudgementSettings())
+    problem = alternative_fit(NODES, instance, rivals, JudgementSettings())
     assert problem is not None
     assert "of 20 and of 60 fit" in problem.text
-    alone = runner_up(NODES, instance, made((60, 0.2, False)), JudgementSettings())
+    alone = alternative_fit(NODES, instance, made((60, 0.2, False)), JudgementSettings())
     assert alone is not None
     assert problem.observe == alone.observe
 

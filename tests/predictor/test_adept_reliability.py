@@ -37,7 +37,7 @@ def test_two_instances_that_explain_the_same_ask_for_a_run_that_tells_them_apart
     # As in figure 9: the runs on 16 to 81 nodes leave the parallelism open.
     nodes = [16, 25, 36, 81]
     times = downey(320, 1.5)(np.array(nodes)) * np.array([1.01, 0.99, 1.01, 0.995])
-    asked = problems(curve_of(nodes, times))["runner_up"]
+    asked = problems(curve_of(nodes, times))["alternative_fit"]
     assert asked is not None
     assert 81 < asked <= 4 * 81
 

@@ -48,7 +48,7 @@ def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
     (problem,) = (
         p
         for p in choice.judge(choice.predict(list(range(1, 65)))).problems
-        if p.name == "uncertain"
+        if p.name == "wide_interval"
     )
     assert problem.observe is not None
     assert 16 < problem.observe <= 32
@@ -58,7 +58,7 @@ def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
 def test_a_wide_gap_is_asked_about_first() -> None:
     choice = choose(curve_of([1, 2, 512], [100, 70, 10]))
     problems = choice.judge(choice.predict([4, 16, 64, 256, 1024])).problems
-    (problem,) = (p for p in problems if p.name == "uncertain")
+    (problem,) = (p for p in problems if p.name == "wide_interval")
     assert problem.text.startswith("on 4 to 256 nodes")
     assert problem.observe is not None
     assert 8 < problem.observe < 256
@@ -73,7 +73,7 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first: int, serial:
     choice, far = choose(curve_of(nodes, [time(n) for n in nodes])), 8 * first
     reported = choice.judge(choice.predict([far])).problems
     for problem in reported:
-        if problem.name == "uncertain" and problem.observe:
+        if problem.name == "wide_interval" and problem.observe:
             more = [*nodes, problem.observe]
             (after,) = choose(curve_of(more, [time(n) for n in more])).predict([far])
             assert after.curve_sd < choice.predict([far])[0].curve_sd
@@ -97,7 +97,7 @@ def test_adept_disputes_only_where_it_trusts_itself() -> None:
 def test_how_badly_downeys_model_fits_is_not_held_against_another() -> None:
     choice = choose(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" not in names(choice, [3])
-    assert "runner_up" in names(choice, [3])
+    assert "alternative_fit" in names(choice, [3])
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone() -> None
     )
     judged = choice.judge(choice.predict([6, 8, 512]))
     assert judged.verdicts[:2] == (Verdict.REFUSED, Verdict.RELIABLE)
-    asked = [p.observe for p in judged.problems if p.name == "uncertain"]
+    asked = [p.observe for p in judged.problems if p.name == "wide_interval"]
     assert all(n is None or belongs("powers of two", n) for n in asked)

@@ -100,7 +100,7 @@ NOT_CALLED = {
     "forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update "
     "Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
     "models.adept.envelope": "need_observations",
-    "models.adept.fit_checks": "as_good high_fitting_error linear_section runner_up",
+    "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
     "models.adept.instances": "Instances.times",
     "models.adept.model": "Instance.times ObservedTimes.search ObservedTimes.weights "
@@ -121,7 +121,7 @@ NOT_CALLED = {
     "queue_forward": "normal_cdf",
     "record": "Record.with_new Site.units_of class_of points quantiles",
     "refit": "refit",
-    "reliability": "downey_doubts uncertain",
+    "reliability": "downey_doubts wide_interval",
     "residual": "Residuals.covariance Residuals.evidence Residuals.gain",
     "table": "round_time",
     "tabulate": "mixture tabulate unfinished",

@@ -7,9 +7,9 @@ from predictor.reliability import (
     ReliabilitySettings,
     curve_problems,
     downey_doubts,
-    uncertain,
     verdict_on,
     verdicts,
+    wide_interval,
 )
 from predictor.types import Curve, Point, Prediction, Problem, Verdict
 from tests.predictor.curves import curve_of
@@ -51,7 +51,7 @@ def test_repeats_that_differ_are_held_against_every_prediction() -> None:
     assert judged(4, 0.05, "anomaly") is Verdict.RELIABLE
 
 
-@pytest.mark.parametrize("name", ["high_fitting_error", "linear_section", "runner_up"])
+@pytest.mark.parametrize("name", ["high_fitting_error", "linear_section", "alternative_fit"])
 def test_problems_of_downeys_model_are_held_against_its_own_predictions(name: str) -> None:
     assert judged(17, 0.05, name) is Verdict.RELIABLE
     assert name in downey_doubts(CURVE.points, 17)
@@ -65,8 +65,8 @@ def test_node_counts_that_the_application_is_not_made_for_are_refused() -> None:
 
 def test_the_words_say_where_it_is_uncertain() -> None:
     counts = ([17, 20], [9], [5, 9], [1, 17, 20])
-    beyond, one, gap, ends = (uncertain(nodes, 16, 9, SETTINGS).text for nodes in counts)
-    at_the_end = uncertain([16], 16, 9, SETTINGS).text
+    beyond, one, gap, ends = (wide_interval(nodes, 16, 9, SETTINGS).text for nodes in counts)
+    at_the_end = wide_interval([16], 16, 9, SETTINGS).text
     assert at_the_end.startswith("on 16 nodes the prediction may")
     assert beyond.startswith("from 17 nodes on the prediction may be off by more than 20 %")
     assert one.startswith("on 9 nodes the prediction may")
@@ -104,7 +104,7 @@ def test_the_observed_range_begins_at_its_first_and_ends_at_its_last(
     nodes: int, inside: bool
 ) -> None:
     assert (judged(nodes, 0.05, "stepwise") is Verdict.RELIABLE) is inside
-    assert ("runner_up" not in downey_doubts(CURVE.points, nodes)) is inside
+    assert ("alternative_fit" not in downey_doubts(CURVE.points, nodes)) is inside
     assert "high_fitting_error" in downey_doubts(CURVE.points, nodes)
 
 

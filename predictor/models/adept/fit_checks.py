@@ -62,7 +62,7 @@ def judge(
     others = as_good(nodes, times, envelope, chosen)
     problems = (
         high_fitting_error(nodes, times, fitted, chosen),
-        linear_section(nodes, instance, others) or runner_up(nodes, instance, others, chosen),
+        linear_section(nodes, instance, others) or alternative_fit(nodes, instance, others, chosen),
     )
     return tuple(problem for problem in problems if problem is not None)
 
@@ -94,7 +94,7 @@ def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Pro
     return Problem("linear_section", text, observe)
 
 
-def runner_up(
+def alternative_fit(
     nodes: Floats, instance: Instances, others: Instances, settings: JudgementSettings
 ) -> Problem | None:
     """Report another instance of very different A that explains the observations as well."""
@@ -110,7 +110,7 @@ def runner_up(
         f"curves with an average parallelism of {own:.0f} and of "
         f"{others.parallelism[apart][rival]:.0f} fit the runs equally well"
     )
-    return Problem("runner_up", text, observe)
+    return Problem("alternative_fit", text, observe)
 
 
 def as_good(

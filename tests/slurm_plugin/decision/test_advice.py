@@ -74,7 +74,7 @@ def test_counts_outside_the_range_asked_for_are_not_shown():
 
 
 def test_no_run_is_proposed_beyond_the_partition():
-    unsure = table(problems=(Problem("uncertain", "from 17 nodes on", 48),))
+    unsure = table(problems=(Problem("wide_interval", "from 17 nodes on", 48),))
     assert advice(learned=unsure).observe is None
     assert "48" not in advice(learned=unsure).verdict_text
     assert (
@@ -129,7 +129,7 @@ def test_a_history_is_shown_and_what_would_help():
 
 
 def test_a_doubtful_curve_recommends_nothing():
-    problem = Problem("runner_up", "another model fits as well", 24)
+    problem = Problem("alternative_fit", "another model fits as well", 24)
     reported = advice(learned=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
     assert (reported.nodes, reported.directive) == (None, "")
     assert "doubtful" in reported.verdict_text
