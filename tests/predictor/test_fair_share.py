@@ -133,7 +133,7 @@ def test_where_the_scheduler_goes_by_fair_share_that_is_learned():
     learned = learn_waits(waits)
     assert learned.correction is not None
     assert set(FAIR_SHARE) <= set(learned.correction.features)
-    blind = [one._replace(features=_without(one, FAIR_SHARE)) for one in waits]
+    blind = [_without(one, FAIR_SHARE) for one in waits]
     assert learned.corrected_error < 0.93 * learn_waits(blind).corrected_error
 
     queued = QueuedJob(units=1, limit_s=8 * 3_600.0, owner="u5")
@@ -147,8 +147,11 @@ def test_where_the_scheduler_goes_by_fair_share_that_is_learned():
     assert made.factors["u11"] < made.factors["u0"]
 
 
-def _without(one: PastWait, names: tuple[str, ...]) -> tuple[float, ...]:
-    return tuple(0.0 if n in names else x for n, x in zip(FEATURES, one.features, strict=True))
+def _without(one: PastWait, names: tuple[str, ...]) -> PastWait:
+    features = (
+        0.0 if name in names else value for name, value in zip(FEATURES, one.features, strict=True)
+    )
+    return PastWait(one.asked_s, one.actual_s, one.draws_s, one.of, tuple(features))
 
 
 def test_where_it_goes_by_submission_neither_accounts_nor_fair_share_are_taken_in():
