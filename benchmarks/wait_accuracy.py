@@ -39,6 +39,7 @@ import numpy as np
 from _forward_waits import Asked as ForwardEstimate
 from _forward_waits import ForwardWaits
 from _replayed_tables import predictions
+from _workloads import workload
 from numpy.typing import NDArray
 
 from predictor.backfilling import Engine, JobShape
@@ -148,7 +149,7 @@ def generated(days: int, a_day: int) -> Asked:
 def replayed(path: Path, most: int) -> Asked:
     """Run a log through EASY backfilling; what each job meets at its submission is its row."""
     with opened(path) as text:
-        work, ids = _workload(text, most)
+        work, ids = workload(text, most)
     engine = Engine(work.cluster_nodes)
     rows: list[list[float]] = []
 
@@ -258,32 +259,6 @@ def _expected_ends(engine: Engine, guess: Recent, now_s: float) -> Iterator[tupl
         while expected_s <= ran_s:
             expected_s = 2 * max(expected_s, 1.0)
         yield min(start_s + expected_s, limit_s), nodes
-
-
-def _workload(text: TextIO, most: int) -> tuple[Workload, NDArray[np.int64]]:
-    """Read the jobs of a log in the order of submission, and their numbers."""
-    lines = text.readlines()
-    head = "".join(line for line in lines if line.startswith(";"))
-    rows = np.loadtxt([line for line in lines if not line.startswith(";")])[:most]
-    nodes = np.where(rows[:, 7] > 0, rows[:, 7], rows[:, 4]).astype(int)
-    usable = (nodes > 0) & (rows[:, 3] > 0)
-    size = next(
-        (int(line.split(":")[1]) for line in head.splitlines() if "MaxProcs:" in line),
-        int(nodes.max()),
-    )
-    rows, nodes = rows[usable], np.minimum(nodes[usable], size)
-    limits = np.where(rows[:, 8] > 0, rows[:, 8], 1.5 * rows[:, 3])
-    order = np.argsort(rows[:, 1], kind="stable")
-    work = Workload(
-        submit_s=rows[order, 1],
-        nodes=nodes[order],
-        run_s=np.minimum(rows[order, 3], limits[order]),
-        limit_s=limits[order],
-        wait_s=np.zeros(len(order)),
-        users=tuple(str(user) for user in rows[order, 11].astype(int)),
-        cluster_nodes=size,
-    )
-    return work, rows[order, 0].astype(np.int64)
 
 
 def methods(asked: Asked) -> Iterator[dict[str, Any]]:
