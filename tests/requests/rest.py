@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ class Interface:
     nodes: Callable[[int, int], dict[str, object]]
     #: fields by sbatch's option, where a value is more than a number or a text
     fields: dict[str, Callable[[str], dict[str, object]]]
+    #: what it has no field for, or refuses
+    refused: tuple[str, ...] = ()
 
 
 def _counted(name: str) -> Callable[[str], dict[str, object]]:
-    """Memory, which may be unset since 24.11."""
+    """A number, which may be unset since 24.11."""
     return lambda value: {name: {"set": True, "number": int(value.removesuffix("M"))}}
 
 
@@ -50,6 +53,28 @@ def _list(name: str) -> Callable[[str], dict[str, object]]:
     return lambda value: {name: [value]}
 
 
+def _true(name: str) -> Callable[[str], dict[str, object]]:
+    return lambda _: {name: True}
+
+
+def _later(value: str) -> int:
+    """Give the time of ``now+1hour``, in seconds since the epoch."""
+    count, unit = re.fullmatch(r"now\+(\d+)(hour|minute)s?", value).groups()  # type: ignore[union-attr]
+    return int(time.time()) + int(count) * {"hour": 3600, "minute": 60}[unit]
+
+
+def _signal(value: str) -> dict[str, object]:
+    """Give the fields of ``B:USR1@60``."""
+    name, _, seconds = value.removeprefix("B:").partition("@")
+    return {
+        "kill_warning_signal": name,
+        "kill_warning_delay": {"set": True, "number": int(seconds)},
+        "kill_warning_flags": ["BATCH_JOB"] if value.startswith("B:") else [],
+    }
+
+
+#: Slurm 22.05 says of a job that is to be held, and is taken, that it is held (ESLURM_JOB_HELD).
+_HELD = 2042
 #: The same in all versions.
 _FIELDS: dict[str, Callable[[str], dict[str, object]]] = {
     "-c": _plain("cpus_per_task"),
@@ -59,6 +84,9 @@ _FIELDS: dict[str, Callable[[str], dict[str, object]]] = {
     "-C": _text("constraints"),
     "-p": _text("partition"),
     "--comment": _text("comment"),
+    "-d": _text("dependency"),
+    "--reservation": _text("reservation"),
+    "--requeue": _true("requeue"),
 }
 
 INTERFACES = (
@@ -74,9 +102,16 @@ INTERFACES = (
             "--gpus-per-task": _devices("tres_per_task"),
             "--mem": _counted("memory_per_node"),
             "--mem-per-cpu": _counted("memory_per_cpu"),
-            "--time": lambda value: {"time_limit": {"set": True, "number": int(value)}},
+            "--time": _counted("time_limit"),
             "-w": _list("required_nodes"),
             "-x": _list("excluded_nodes"),
+            "--exclusive": lambda _: {"shared": ["none"]},
+            "--contiguous": _true("contiguous"),
+            "--switches": _counted("required_switches"),
+            "--deadline": lambda value: {"deadline": _later(value)},
+            "--begin": lambda value: {"begin_time": {"set": True, "number": _later(value)}},
+            "--time-min": _counted("time_minimum"),
+            "--signal": _signal,
         },
     ),
     Interface(
@@ -94,7 +129,13 @@ INTERFACES = (
             "--time": _plain("time_limit"),
             "-w": _text("nodelist"),
             "-x": _text("exclude_nodes"),
+            "--exclusive": lambda _: {"exclusive": "exclusive"},
+            "--deadline": _text("deadline"),
+            "--begin": _text("begin_time"),
+            "--time-min": _plain("time_minimum"),
+            "--signal": lambda value: {"signal": value.removeprefix("B:")},  # B: is refused
         },
+        refused=("--contiguous", "--switches", "-N 0"),
     ),
 )
 
@@ -146,18 +187,15 @@ def jobs(cluster: SlurmCluster, path: Path, of: str) -> bytes:
     return connection.getresponse().read()
 
 
-def takes(request: str) -> bool:
-    """Whether the interfaces have fields for all options of a request on nodes."""
-    if "-N" not in request or "-N 0" in request:
-        return False
-    known = {"-N", *_FIELDS}.union(*(one.fields for one in INTERFACES))
-    return all(name in known for name, _ in _options(request))
+def takes(cluster: SlurmCluster, request: str) -> bool:
+    """Whether slurmrestd of this release takes a request."""
+    return not any(words in request for words in _interface(cluster).refused)
 
 
 def request(cluster: SlurmCluster, path: Path, script: str, words: str, **fields: Any) -> int:
     """Submit what sbatch would be asked for in these words; give the job's id."""
     readers = _FIELDS | _interface(cluster).fields
-    nodes = (1, 1)
+    nodes: tuple[int, int] | None = None
     for name, value in _options(f"{words} --time=10"):
         if name == "-N":
             low, _, high = value.partition("-")
@@ -170,7 +208,7 @@ def request(cluster: SlurmCluster, path: Path, script: str, words: str, **fields
         "standard_output": "rest-%A.out",
     }
     answer = submit(cluster, path, script, nodes=nodes, **given | fields)
-    assert not answer["errors"], answer
+    assert all(error["error_code"] == _HELD for error in answer["errors"]), answer
     job_id: int = answer["job_id"]
     return job_id
 
@@ -182,13 +220,14 @@ def _options(words: str) -> list[tuple[str, str]]:
 
 
 def submit(
-    cluster: SlurmCluster, path: Path, script: str, *, nodes: tuple[int, int], **fields: Any
+    cluster: SlurmCluster, path: Path, script: str, *, nodes: tuple[int, int] | None, **fields: Any
 ) -> dict[str, Any]:
-    """Submit a job for a range of nodes and give slurmrestd's answer."""
+    """Submit a job, for a range of nodes if there is one, and give slurmrestd's answer."""
     interface = _interface(cluster)
     # A release that was built is not in /usr/bin.
     environment = interface.environment({"PATH": f"{cluster.bin}:/usr/bin:/bin"})
-    job = {"environment": environment, **interface.nodes(*nodes), **fields}
+    range_of_nodes = interface.nodes(*nodes) if nodes else {}
+    job = {"environment": environment, **range_of_nodes, **fields}
     connection = _UnixConnection(path)
     connection.request(
         "POST",
