@@ -25,6 +25,8 @@ _PATTERNS = {
 }
 
 
+_MOST_DIGITS = 9
+_DEVICES = "CUDA_VISIBLE_DEVICES"
 #: Numbers of groups that tasks are parted into, all alike: VASP's k-points and bands (KPAR, with
 #: NPAR groups or NCORE tasks in each), Quantum ESPRESSO's pools.
 _GROUPS = re.compile(
@@ -70,6 +72,18 @@ def _first(expression: re.Pattern[str], body: str) -> str:
     """Give the first option that has a number; empty where there is none."""
     options = (match[1] or "" for match in expression.finditer(body))
     return next((words for words in options if words[-1:].isdigit()), "")
+
+
+def fixed_number(words: str) -> int:
+    """Give the number that words of `fixed_sizes` say.
+
+    Examples
+    --------
+    >>> [fixed_number(words) for words in ("-np 16", "CUDA_VISIBLE_DEVICES=0,1")]
+    [16, 2]
+    """
+    numbers: list[str] = re.findall(r"\d+", words)
+    return len(numbers) if words.startswith(_DEVICES) else int(numbers[-1][:_MOST_DIGITS])
 
 
 def names_groups(text: str) -> bool:

@@ -38,7 +38,7 @@ _OPTIONS = (
 )  # fmt: skip
 #: Options of sbatch whose values only Slurm can judge.
 _SLURMS = frozenset({
-    *("account", "clusters", "cluster-constraint", "constraint", "exclude", "gpus"),
+    *("account", "array", "clusters", "cluster-constraint", "constraint", "exclude", "gpus"),
     *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "licenses", "mem"),
     *("mem-per-cpu", "mem-per-gpu", "nodelist", "partition", "qos", "reservation", "segment"),
     "switches",

@@ -229,7 +229,7 @@ def _recommend(
         advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
         advice.size_text = _size_text(case, chosen.nodes)
-        advice.script_text = _script_text(case)
+        advice.script_text = _script_text(case, chosen.nodes)
         advice.memory_directive = _memory_directive(case, chosen.nodes, margin)
     options = messages.time_options(limits_to_ask(chosen, request))
     advice.time_directive = f"#SBATCH {options}" if options else ""
@@ -280,16 +280,17 @@ def _size_text(case: DecisionContext, size: int) -> str:
     return " ".join(texts)
 
 
-def _script_text(case: DecisionContext) -> str:
+def _script_text(case: DecisionContext, size: int) -> str:
     """Say what the script fixes itself, and has to follow the options; empty: nothing."""
     job, table = case.job, case.table
     if table is None:
         return ""
-    if words := unchanged_by_advice(job, table, nodes=case.request.unit is Unit.NODES):
+    nodes = case.request.unit is Unit.NODES
+    if words := unchanged_by_advice(job, table, size, nodes=nodes):
         where = "An input file" if words in job.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."
     groups, knob = groups_of(job), knob_of(job, table)
-    counted = job.ntasks_per_node if case.request.unit is Unit.NODES else knob is Knob.TASKS
+    counted = job.ntasks_per_node if nodes else knob is Knob.TASKS
     if groups == 1 or not counted:
         return ""
     return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."

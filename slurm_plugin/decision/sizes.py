@@ -17,7 +17,7 @@ from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
 from sacct_ingest.layout import Each, Layout, Unit
-from sacct_ingest.script_sizes import fixed_sizes, names_groups, task_multiple
+from sacct_ingest.script_sizes import fixed_number, fixed_sizes, names_groups, task_multiple
 from slurm_plugin.decision.task_layout import gpu_type_of, gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -120,11 +120,13 @@ def fixed_by_script(job: Job, table: PredictionTable) -> str:
     return fixed_sizes(_text(job)).get(knob_of(job, table).value, "") if job.script else ""
 
 
-def unchanged_by_advice(job: Job, table: PredictionTable, *, nodes: bool) -> str:
-    """Words of the script that do not follow what an advice changes; empty where there are none.
+def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> str:
+    """Words of the script that an advice makes untrue; empty where there are none.
 
     Parameters
     ----------
+    size
+        What is advised, in the unit of the table, or nodes.
     nodes
         Whether the node count is what changes.
     """
@@ -132,8 +134,24 @@ def unchanged_by_advice(job: Job, table: PredictionTable, *, nodes: bool) -> str
         return ""
     names = ["nodes", "tasks"] if nodes else [knob_of(job, table).value]
     names += ["tasks"] * bool(ranks_of_gpus(job, table))
-    fixed = fixed_sizes(_text(job))
-    return next((fixed[name] for name in names if name in fixed), "")
+    fixed, advised = fixed_sizes(_text(job)), _counts(job, table, size, nodes=nodes)
+    untrue = (
+        words
+        for name in names
+        if (words := fixed.get(name)) and fixed_number(words) != advised.get(name)
+    )
+    return next(untrue, "")
+
+
+def _counts(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> Mapping[str, int]:
+    """Numbers that a script would have to say for a job of this size; those that are known."""
+    if nodes:
+        tasks = job.num_tasks or size * (job.ntasks_per_node or 1)
+        return {"nodes": size, "tasks": tasks}
+    other = resized(job, table, size)
+    counts = {"cpus": other.cpus_per_task or 1, "tasks": tasks_of(other)}
+    on_one = (nodes_of(job) or table.layout.nodes) == 1
+    return counts | ({"gpus": size} if on_one else {})
 
 
 def step_of(job: Job, knob: Knob) -> int:

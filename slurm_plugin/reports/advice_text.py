@@ -264,15 +264,15 @@ def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         _column("low_s", "at least", lambda row: duration(row.low_s), worth=ON_REQUEST),
         _column("high_s", "at most", lambda row: duration(row.high_s), worth=ON_REQUEST),
         _derived("interval", f"{share} of runs take", interval, worth=5),
-        _column("speedup", "speedup", _speedup, worth=if_any(4, there=curve)),
+        _column("speedup", "speedup", _speedup, worth=if_any(2, there=curve)),
         _column(
             "efficiency",
             "efficiency",
             lambda row: percent(row.efficiency),
-            worth=if_any(1, there=curve),
+            worth=if_any(4, there=curve),
         ),
         _column(
-            "node_hours", f"{advice.unit.word}-hours", lambda row: hours(row.node_hours), worth=2
+            "node_hours", f"{advice.unit.word}-hours", lambda row: hours(row.node_hours), worth=4
         ),
         _column("wait_s", "wait", lambda row: duration(row.wait_s), worth=if_any(7, there=waits)),
         _column(
@@ -283,12 +283,12 @@ def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         ),
         _column("wait_low_s", "waits at least", lambda r: duration(r.wait_low_s), worth=ON_REQUEST),
         _column("wait_high_s", "at most", lambda row: duration(row.wait_high_s), worth=ON_REQUEST),
-        _derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(4, there=spread)),
+        _derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(3, there=spread)),
         _derived("ends", "ends", ends, worth=if_any(6, there=waits)),
         _column("end_s", "ends in", lambda row: duration(row.end_s), worth=ON_REQUEST),
         _column("end_low_s", "at least", lambda row: duration(row.end_low_s), worth=ON_REQUEST),
         _column("end_high_s", "at most", lambda row: duration(row.end_high_s), worth=ON_REQUEST),
-        _derived("end_interval", f"{WAITS} end", ending, worth=if_any(2, there=spread)),
+        _derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
         _column(
             "chance",
             "chance",
@@ -296,7 +296,7 @@ def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
             worth=if_any(8, there=any(row.chance is not None for row in advice.rows)),
         ),
         _column("meets_deadline", "deadline", made, worth=if_any(8, there=bool(advice.deadline_s))),
-        _column("observed", "", lambda row: "observed" if row.observed else "", worth=3, left=True),
+        _column("observed", "", lambda row: "observed" if row.observed else "", worth=2, left=True),
         _column("limit_s", "limit", lambda row: duration(row.limit_s), worth=ON_REQUEST),
         _column("time_min_s", "time-min", lambda row: duration(row.time_min_s), worth=ON_REQUEST),
     ]

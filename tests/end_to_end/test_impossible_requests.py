@@ -13,6 +13,9 @@ REFUSED = {
     "no such cluster": ("--clusters=other",),
     "no such account": ("-A", "nobody"),
     "no such device": ("--gres=gpu:1",),
+    "an array that ends before it begins": ("--array=1-0",),
+    "an array without steps": ("--array=1-9:0",),
+    "an array of one at a time": ("--array=0-8:2%1",),
 }
 
 

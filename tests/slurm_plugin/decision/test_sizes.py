@@ -219,6 +219,15 @@ def test_advice_says_what_the_script_fixes_itself():
     assert advice(one_node(cpus_per_task=4, min_cpus=4)).script_text == ""
 
 
+def test_advice_does_not_ask_for_what_the_script_says_already():
+    best = advice(one_node(cpus_per_task=4, min_cpus=4)).nodes
+    for threads, change in ((best, False), (best + 1, True)):
+        script = FIXED.replace("=8", f"={threads}")
+        reported = advice(one_node(cpus_per_task=4, min_cpus=4, script=script))
+        assert reported.nodes == best
+        assert bool(reported.script_text) is change
+
+
 def test_a_size_that_the_script_fixes_is_not_changed():
     made = advisor(tables=[sized()], look=look(FREE))
     answer, _ = submit(made, one_node(**TAGGED | {"script": FIXED}))
