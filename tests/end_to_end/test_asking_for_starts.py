@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
+from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Waits
+from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster.host import Account
 from tests.end_to_end.site import Site
 from tests.end_to_end.test_waits import LONG
@@ -156,3 +159,18 @@ def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site: Site) -> N
             conf.write_text(before)
             cluster.reconfigure()
             site.run_nimod("enforce")
+
+
+@pytest.mark.parametrize("source", [Source.TEXT, Source.JSON])
+def test_views_have_the_account_of_each_job(enforcing: Site, source: Source) -> None:
+    job = enforcing.cluster.sbatch("--hold", "-t", "1", "--wrap=true")
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        formats = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+        return enforcing.cluster.run(*argv, env=formats, timeout_s=timeout_s).stdout
+
+    poller = ClusterPoller(time.time, how=Snapshot(source=source), run=run)
+    poller.look()
+    shown = enforcing.cluster.run("squeue", "-h", "-j", str(job), "-o", "%a").stdout.strip()
+    assert shown
+    assert [one.account for one in poller.raw.jobs if one.job_id == job] == [shown]
