@@ -11,6 +11,7 @@ from math import log
 
 import numpy as np
 
+from predictor.arrival_demand import arrival_demand
 from predictor.past_waits import fair_shares, past_job, past_waits
 from predictor.queue_past import LimitShares, PastArrivals, PastRecord, PastShape, QueuePast
 from predictor.queue_wait import encode
@@ -86,6 +87,7 @@ def _arrivals(runs: Sequence[RunRow]) -> PastArrivals:
     """Describe the jobs that came to a partition; ``runs`` are in the order of submission."""
     span_s = max(runs[-1].submit_s - runs[0].submit_s, 1)
     step = max(len(runs) // _SHAPES, 1)
+    submits, took = [float(run.submit_s) for run in runs], [run.elapsed_s for run in runs]
     return PastArrivals(
         per_s=len(runs) / span_s,
         ahead=_ahead(runs),
@@ -93,6 +95,8 @@ def _arrivals(runs: Sequence[RunRow]) -> PastArrivals:
             PastShape(run.nodes, run.cpus, float(run.limit_s or run.elapsed_s), run.elapsed_s)
             for run in runs[::-step][:_SHAPES]
         ],
+        node_demand=arrival_demand(submits, [run.nodes for run in runs], took),
+        cpu_demand=arrival_demand(submits, [run.cpus for run in runs], took),
     )
 
 

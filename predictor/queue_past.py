@@ -4,7 +4,9 @@ Loaded by nimod, so nothing but the standard library and msgspec; :mod:`predicto
 makes it.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from math import inf
 
 import msgspec
 
@@ -28,12 +30,44 @@ class PastShape(msgspec.Struct, frozen=True, array_like=True):
     run_s: float
 
 
+class ArrivalDemand(msgspec.Struct, frozen=True, array_like=True):
+    """How much the jobs that come within a span want at once, after moments of the past.
+
+    The units are those of its maker: nodes, CPUs, or shares of a partition.
+    """
+
+    spans_s: tuple[float, ...] = ()  #: rising
+    peaks: tuple[tuple[float, ...], ...] = ()  #: of each span, evenly from the least to the most
+
+    def within(self, span_s: float, level: float) -> float:
+        """Give what sufficed after a share ``level`` of the moments; infinite where none is known.
+
+        >>> demand = ArrivalDemand((60.0, 120.0), ((0.0, 2.0), (4.0, 8.0)))
+        >>> demand.within(90.0, 0.5), demand.within(150.0, 0.5)
+        (6.0, inf)
+        """
+        span = bisect_left(self.spans_s, span_s)
+        if span == len(self.spans_s):
+            return inf
+        row = self.peaks[span]
+        place = level * (len(row) - 1)
+        below = min(int(place), len(row) - 2)
+        return row[below] + (place - below) * (row[below + 1] - row[below])
+
+    def scaled(self, factor: float) -> "ArrivalDemand":
+        """Give the same in other units."""
+        rows = tuple(tuple(factor * peak for peak in row) for row in self.peaks)
+        return ArrivalDemand(self.spans_s, rows)
+
+
 class PastArrivals(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that came to a partition."""
 
     per_s: float
     ahead: float  #: share of them that started before others which would have delayed no job
     shapes: list[PastShape]
+    node_demand: ArrivalDemand = ArrivalDemand()  #: in nodes
+    cpu_demand: ArrivalDemand = ArrivalDemand()  #: in CPUs
 
 
 class PastRecord(msgspec.Struct, frozen=True, kw_only=True):

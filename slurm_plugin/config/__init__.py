@@ -2,6 +2,7 @@
 
 from slurm_plugin.config.setting_types import (
     Auth,
+    Bystanders,
     Count,
     Days,
     HighShare,
@@ -55,6 +56,7 @@ __all__ = [
     "Auth",
     "Band",
     "Benchmarks",
+    "Bystanders",
     "Config",
     "Count",
     "Days",

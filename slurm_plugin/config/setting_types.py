@@ -27,6 +27,13 @@ class Mode(StrEnum):
     ENFORCE = "enforce"  #: change the job
 
 
+class Bystanders(StrEnum):
+    """Whom a change of node counts must not harm."""
+
+    GROUP = "group"  #: other jobs as a group
+    EACH = "each"  #: each single one, as far as arrivals of the past tell
+
+
 class OnMissed(StrEnum):
     """What becomes of a job that cannot make its deadline."""
 

@@ -14,6 +14,7 @@ import msgspec
 from sacct_ingest.sharing import SharedTag
 from slurm_plugin.config.setting_types import (
     Auth,
+    Bystanders,
     Count,
     Days,
     HighShare,
@@ -152,6 +153,7 @@ class Policy(Section, frozen=True, kw_only=True):
     guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
     guard_wait: Part = 1.0  #: share of the request's expected wait that this counts on
     growth_share: Share = 0.25  #: a job grows to at most this share of the nodes that are free
+    bystanders: Bystanders = Bystanders.GROUP  #: others whom a change must not harm
     limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
     observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed
     pessimism: NotNegative = 1.0  #: standard deviations by which a change has to win

@@ -165,6 +165,8 @@ def _candidates(
 ) -> list[Prediction]:
     policy = rules.policy
     low = max(request.low, room.fewest, floor)
+    if policy.bystanders is config.Bystanders.EACH and request.deadline_s is None:
+        low = max(low, asked)
     widest = max((p.nodes for p in table.observed), default=0)
     reach = policy.observed_reach * max(widest, table.widest)
     high = min(request.high, room.most, int(reach))

@@ -31,6 +31,10 @@ from slurm_plugin.decision.candidates import (
 from slurm_plugin.decision.time_limits import TimeLimits, fitting
 from slurm_plugin.slurm.cluster_state import Partition
 
+#: Where each single bystander counts, a job grows only where what it leaves sufficed after so many
+#: moments of the past.
+_LEVEL = 0.95
+
 
 class DeadlineVerdict(StrEnum):
     """Whether a count makes the deadline: the worst that holds."""
@@ -185,16 +189,26 @@ class PolicyContext:
     def _room(self, candidates: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
         """Whether a count that is larger than the request leaves most of the free nodes to others.
 
-        Jobs that arrive while a grown job runs find only what it left.  Most of them are small.
+        Jobs that arrive while a grown job runs find only what it left.
         """
-        share, free = self.rules.policy.growth_share, self.partition.spare or self.partition.profile
-        room = []
-        for one, wait_s in zip(candidates, waits, strict=True):
-            nodes, start_s = one.prediction.nodes, self.now_s + wait_s
-            end_s = start_s + _planned_s(one)
-            grows = nodes > self.asked
-            room.append(not grows or nodes <= share * free.least(start_s, end_s))
-        return room
+        return [
+            one.prediction.nodes <= self.asked or self._leaves_room(one, wait_s)
+            for one, wait_s in zip(candidates, waits, strict=True)
+        ]
+
+    def _leaves_room(self, one: Candidate, wait_s: float) -> bool:
+        """Whether others find enough beside a count: those here, and those likely to come."""
+        free, policy = self.partition.spare or self.partition.profile, self.rules.policy
+        nodes, start_s = one.prediction.nodes, self.now_s + wait_s
+        least = free.least(start_s, start_s + _planned_s(one))
+        if nodes > policy.growth_share * least:
+            return False
+        if policy.bystanders is config.Bystanders.GROUP:
+            return True
+        outlook = self.partition.outlook
+        ends_s = wait_s + one.prediction.high_s
+        arriving = outlook.arriving(ends_s, _LEVEL) if outlook else inf
+        return nodes + arriving * self.partition.nodes <= least
 
     def _allows(self, one: Candidate, wait_s: float) -> bool:
         limit_s = one.limit_s

@@ -327,7 +327,7 @@ class Outlooks:
                     fair_shares=self._past.fair_shares,
                 )
             for name in queue.partitions:
-                latest[name] = corrected(
+                made = corrected(
                     name,
                     forward.grid,
                     queue.units,
@@ -336,6 +336,7 @@ class Outlooks:
                     waiting=queue.waiting,
                     factors=forward.factors,
                 )
+                latest[name] = msgspec.structs.replace(made, demand=queue.demand)
             name, waiting = queue.partitions[0], queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
             for job, draws in forward.starts_s.items():

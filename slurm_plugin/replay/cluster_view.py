@@ -7,6 +7,7 @@ from math import exp, inf
 from typing import Self
 
 from predictor.backfilling import Engine, JobShape
+from predictor.queue_past import ArrivalDemand
 from predictor.wait_estimate import WaitEstimate, certain
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -15,6 +16,7 @@ from slurm_plugin.slurm.node_pool import NodeShare
 DAY_S = 86400.0
 #: Waiting jobs for which a start is planned, as Slurm's backfill does (``bf_max_job_test``).
 PLANNED = 50
+_NO_DEMAND = ArrivalDemand()
 #: A job that outlives its expected run time is expected to run for half as long again.
 _OVERDUE = 1.5
 #: Least wait of a job that does not start at once, and least run time, seconds.
@@ -32,6 +34,7 @@ class ExpectedWaits:
     engine: Engine
     now_s: float
     profile: NodeAvailability  #: by expected run times
+    demand: ArrivalDemand  #: of jobs to come, as shares of the cluster
     _free_now: dict[float, int] = field(default_factory=dict)
 
     def for_share(self, share: NodeShare, fitting: int, user: str = "") -> Self:
@@ -48,6 +51,10 @@ class ExpectedWaits:
         start_s = self.profile.earliest_start(nodes, limit_s, from_s=self.now_s)
         return certain(max(start_s - self.now_s, _LEAST_S))
 
+    def arriving(self, span_s: float, level: float) -> float:
+        """Give the share of the cluster that sufficed for all who came within a span."""
+        return self.demand.within(span_s, level)
+
 
 @dataclass(slots=True)
 class ClusterViewer:
@@ -62,8 +69,16 @@ class ClusterViewer:
     queue_mean: float = 0.0
     _observed_s: float = -inf
 
-    def look(self, now_s: float) -> Partition:
-        """Make the view at a moment; moments must not go back."""
+    def look(self, now_s: float, demand: ArrivalDemand = _NO_DEMAND) -> Partition:
+        """Make the view at a moment; moments must not go back.
+
+        Parameters
+        ----------
+        now_s
+            The moment.
+        demand
+            Of jobs to come, as shares of the cluster.
+        """
         depth = self.engine.depth
         share = 1 - exp(-(now_s - self._observed_s) / DAY_S)
         self.queue_mean += share * (depth - self.queue_mean)
@@ -76,7 +91,7 @@ class ClusterViewer:
             ),
             queue=depth,
             queue_mean=self.queue_mean,
-            outlook=ExpectedWaits(self.engine, now_s, self._expected(now_s)),
+            outlook=ExpectedWaits(self.engine, now_s, self._expected(now_s), demand),
         )
 
     def _expected(self, now_s: float) -> NodeAvailability:

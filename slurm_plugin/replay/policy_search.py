@@ -87,14 +87,23 @@ def settings(
     prices: Iterable[float] = (),
     guards: Iterable[float] = (),
     loads: Iterable[float] = (),
+    bystanders: Iterable[config.Bystanders] = (),
 ) -> list[Setting]:
-    """All combinations; ``policy`` and the real load stand in for a list that is empty."""
+    """All combinations; ``policy`` and the real load stand in for a list that is empty.
+
+    Where each bystander counts, no job ends later than it asked for: one guard stands for all.
+    """
     chosen = product(
         tuple(loads) or (None,),
         tuple(prices) or (policy.price,),
         tuple(guards) or (policy.guard_ratio,),
+        tuple(bystanders) or (policy.bystanders,),
     )
-    return [Setting(policy=_with(policy, price, guard), load=load) for load, price, guard in chosen]
+    made = (
+        Setting(policy=_with(policy, price, guard, who), load=load)
+        for load, price, guard, who in chosen
+    )
+    return list(dict.fromkeys(made))
 
 
 def evaluate(
@@ -175,5 +184,8 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
     )
 
 
-def _with(policy: config.Policy, price: float, guard: float) -> config.Policy:
-    return msgspec.structs.replace(policy, price=price, guard_ratio=guard)
+def _with(
+    policy: config.Policy, price: float, guard: float, bystanders: config.Bystanders
+) -> config.Policy:
+    ratio = guard if bystanders is config.Bystanders.GROUP else policy.guard_ratio
+    return msgspec.structs.replace(policy, price=price, guard_ratio=ratio, bystanders=bystanders)

@@ -17,6 +17,7 @@ from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.replay.cluster_view import ClusterViewer
+from slurm_plugin.replay.observed_arrivals import ObservedArrivals
 from slurm_plugin.replay.workload import Workload, recent_mean
 
 
@@ -111,6 +112,7 @@ class WhatIf:
         engine = self._engine()
         expected_s = self._expected()
         viewer = ClusterViewer(engine, expected_s)
+        past = ObservedArrivals(self.workload)
         reasons: Counter[Reason] = Counter()
 
         def shape_of(job: int, now_s: float) -> JobShape:
@@ -118,7 +120,7 @@ class WhatIf:
             if moldable is None:
                 return self._own[job]
             own = self._own[job]
-            partition = viewer.look(now_s)
+            partition = viewer.look(now_s, past.demand(now_s))
             request = Request(
                 low=moldable.low, high=moldable.high, asked=own.nodes, limit_s=own.limit_s
             )

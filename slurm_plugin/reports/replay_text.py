@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slurm_plugin import table_columns
-from slurm_plugin.config import Policy
+from slurm_plugin.config import Bystanders, Policy
 from slurm_plugin.formatting import count, duration, percent
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
@@ -110,7 +110,7 @@ def verdict(report: ReplayReport) -> str:
         ).rstrip()
     policy, everybody = suggestion.setting.policy, suggestion.everybody
     same = policy == report.present
-    settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
+    settings = _settings_in_words(policy)
     loads = {result.load for result in report.results}
     at_load = f" at load {suggestion.load:.2f}" if len(loads) > 1 else ""
     helps = (
@@ -119,7 +119,35 @@ def verdict(report: ReplayReport) -> str:
         f"Of all jobs {_worse(everybody)}."
     )
     same_settings = [r for r in report.results if r.setting.policy == policy]
-    return f"{helps} {_bystanders(same_settings or [suggestion])}".rstrip()
+    others = _bystanders(same_settings or [suggestion])
+    return " ".join(filter(None, (helps, others, _spared(report, same_settings))))
+
+
+def _settings_in_words(policy: Policy) -> str:
+    """Name the settings that a search varies."""
+    words = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
+    each = policy.bystanders is Bystanders.EACH
+    return f"{words}, and bystanders {policy.bystanders}" if each else words
+
+
+def _spared(report: ReplayReport, results: Sequence[Result]) -> str:
+    """Say what ``bystanders: each`` would give instead, where that was replayed; empty if not."""
+    other = [
+        one
+        for one in report.results
+        if one.setting.policy.bystanders is Bystanders.EACH
+        and one.load in {result.load for result in results}
+    ]
+    if not other or results[0].setting.policy.bystanders is Bystanders.EACH:
+        return ""
+    worst = max(other, key=lambda one: one.rigid.much_worse)
+    least = min(one.everybody.response_ratio for one in other)
+    most = max(one.everybody.response_ratio for one in other)
+    means = f"{least:.2f}" if round(least, 2) == round(most, 2) else f"{least:.2f} to {most:.2f}"
+    return (
+        f"With bystanders each it would be {percent(worst.rigid.much_worse, 1)} of them at most, "
+        f"and the mean response {means} times its present value."
+    )
 
 
 def _bystanders(results: Sequence[Result]) -> str:
@@ -198,6 +226,13 @@ def setting_columns(suggested: Result | None = None) -> list[OutputColumn]:
         _number("load", "load", lambda r: r.load, "{:.2f}".format),
         _number("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
         _number("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        OutputColumn(
+            name="bystanders",
+            title="bystanders",
+            value=lambda r: str(r.setting.policy.bystanders),
+            left=True,
+            worth=2,
+        ),
         _number("moved", "changed", lambda r: r.moved, percent, worth=7),
         _number(
             "response_ratio", "response", lambda r: r.everybody.response_ratio, "{:.2f}".format
@@ -259,7 +294,7 @@ def _worse_off(r: Result) -> str:
     return f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x"
 
 
-def _plain(policy: Policy) -> Mapping[str, float]:
+def _plain(policy: Policy) -> Mapping[str, float | str]:
     return {name: getattr(policy, name) for name in policy.__struct_fields__}
 
 

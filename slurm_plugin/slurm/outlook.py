@@ -11,6 +11,7 @@ from typing import Protocol, Self
 
 import msgspec
 
+from predictor.queue_past import ArrivalDemand
 from predictor.wait_estimate import WaitEstimate, WaitGrid
 from predictor.wait_record import WaitClass, WaitRecord, class_of
 from slurm_plugin.slurm.node_pool import NodeShare
@@ -24,6 +25,12 @@ class Outlook(Protocol):
 
     def wait(self, nodes: int, limit_s: float) -> WaitEstimate | None:
         """Look up the wait of a job; None: it is larger than the partition."""
+
+    def arriving(self, span_s: float, level: float) -> float:
+        """Give the share of the partition that sufficed for all who came within a span.
+
+        It did so after a share ``level`` of the moments of the past; infinite: none is known.
+        """
 
 
 class NodeUnits(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +83,7 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
     #: what users' waits are multiplied by for what they have in the queue, and that of one of them
     factors: Mapping[str, float] = {}
     factor: float = 1.0
+    demand: ArrivalDemand = ArrivalDemand()  #: of jobs to come, as shares of the partition
 
     def for_share(self, share: NodeShare, fitting: int, user: str = "") -> "PartitionOutlook":
         """Outlook for jobs that take this of each node; for those of a user, if one is given."""
@@ -89,6 +97,10 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
             return None
         estimate = self.estimates[size][bisect_left(self.grid.limits_s, limit_s)]
         return estimate if self.factor == 1.0 else _longer(estimate, self.factor)
+
+    def arriving(self, span_s: float, level: float) -> float:
+        """Give the share of the partition that sufficed for all who came within a span."""
+        return self.demand.within(span_s, level)
 
 
 @lru_cache(maxsize=4_096)
@@ -114,6 +126,10 @@ class SizedOutlook(msgspec.Struct, frozen=True, kw_only=True):
             return None
         outlook, nodes = self.parts[place]
         return outlook.wait(nodes, limit_s)
+
+    def arriving(self, span_s: float, level: float) -> float:
+        """Give the share of the partition that sufficed for all who came within a span."""
+        return self.parts[0][0].arriving(span_s, level)
 
 
 def corrected(

@@ -15,7 +15,7 @@ from typing import overload
 
 from predictor.backfilling import Closing, JobShape
 from predictor.queue_forward import Arrivals, QueuedJob, QueueState
-from predictor.queue_past import PastArrivals
+from predictor.queue_past import ArrivalDemand, PastArrivals
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.snapshot import UNUSABLE, WAITS, waits_for_nodes
@@ -37,6 +37,7 @@ class PartitionQueue:
     units: NodeUnits
     state: QueueState
     waiting: int  #: jobs that wait for nodes
+    demand: ArrivalDemand  #: of jobs to come, as shares of all units
 
 
 def queues(
@@ -117,6 +118,7 @@ class _Scene:
                 arrivals=_arrivals(arrivals, units),
             ),
             waiting=sum(one.job.jobs for one in waiting if one.begin_s == 0.0),
+            demand=_demand(arrivals, units),
         )
 
     def _units(self, own: frozenset[str], overlap: Mapping[str, float]) -> NodeUnits:
@@ -291,3 +293,12 @@ class _Tasks(Sequence[QueuedJob]):
         if not 0 <= place < len(self):
             raise IndexError(place)
         return self._make(self._waiting[bisect_right(self._ends, place)])
+
+
+def _demand(past: Sequence[PastArrivals], units: NodeUnits) -> ArrivalDemand:
+    """Give what jobs to come want of a queue; of its busiest partition where it has several."""
+    whole = units.units == units.nodes
+    busiest = max(past, key=lambda one: one.per_s, default=None)
+    if busiest is None:
+        return ArrivalDemand()
+    return (busiest.node_demand if whole else busiest.cpu_demand).scaled(1 / units.units)

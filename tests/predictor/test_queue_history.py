@@ -33,6 +33,9 @@ def test_jobs_come_at_the_rate_of_the_past():
     assert one.per_s == pytest.approx(1 / 1_000, rel=0.02)
     assert (one.shapes[0].nodes, one.shapes[0].cpus, one.shapes[0].run_s) == (4, 32, 60.0)
     assert one.ahead == 0.0
+    # One of them runs at a time.
+    assert one.node_demand.within(3_600.0, 1.0) == 4
+    assert one.cpu_demand.within(3_600.0, 1.0) == 32
     assert decode(encode(past)) == past
 
 

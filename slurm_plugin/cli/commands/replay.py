@@ -24,7 +24,7 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.config import Config
+from slurm_plugin.config import Bystanders, Config
 from slurm_plugin.formatting import count
 from slurm_plugin.store_access import open_store
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
   nimo replay                               # the store, with the settings in force
-  nimo replay --suggest -p batch            # which price and guard would be best here
+  nimo replay --suggest -p batch            # the best price, guard and bystanders
   nimo replay --load 0.7 --load 0.9 -S now-60days
   nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio
   nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
@@ -103,7 +103,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=[],
             help=f"{what}; can be given several times",
         )
-    parser.add_argument("--suggest", action="store_true", help="search for price and guard")
+    parser.add_argument(
+        "--bystanders",
+        choices=[one.value for one in Bystanders],
+        action="append",
+        default=[],
+        help="try this policy.bystanders; can be given several times",
+    )
+    parser.add_argument(
+        "--suggest", action="store_true", help="search for price, guard and bystanders"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the random draws")
     parser.add_argument(
         "--workers", metavar="COUNT", type=whole, default=0, help="processes; 0: one per core"
@@ -134,6 +143,7 @@ def _replay(
         prices=args.price or (PRICES if args.suggest else ()),
         guards=args.guard or (GUARDS if args.suggest else ()),
         loads=args.load,
+        bystanders=map(Bystanders, args.bystanders or (Bystanders if args.suggest else ())),
     )
     results = []
     pool = _pool(args, variants, stack)

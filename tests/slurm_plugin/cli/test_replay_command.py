@@ -57,6 +57,17 @@ def test_a_search_tries_all_combinations_in_processes(
     assert [line.split("|")[:3] for line in lines[1:]] == [["0.6", "4", "1.1"], ["0.6", "8", "1.1"]]
 
 
+def test_both_ways_to_treat_bystanders_are_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path / "nimo.db", 80)
+    argv = ["replay", "--store", str(tmp_path / "nimo.db"), "--workers", "1", "--json"]
+    assert main([*argv, "--bystanders", "group", "--bystanders", "each"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [one["setting"]["policy"]["bystanders"] for one in made["results"]] == ["group", "each"]
+    assert made["present"]["bystanders"] == "group"
+
+
 def test_a_saved_log_without_curves_is_replayed_on_assumptions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from predictor.queue_past import ArrivalDemand
 from predictor.table import quantile
 from predictor.types import UNBOUNDED, Memory, Tail, Verdict
-from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
+from slurm_plugin.config import Bystanders, Config, Deadline, OnMissed, TimeUse
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
@@ -30,6 +31,7 @@ from tests.slurm_plugin.decision.choosing import (
     timed,
     turnaround_s,
 )
+from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
 
@@ -81,6 +83,48 @@ def test_a_job_grows_to_a_share_of_the_free_nodes_only():
     # Twenty of them are somebody's in a minute.
     soon = partition(profile([(NOW, 32), (NOW + 60, -20)]))
     assert choose(small, steep, soon).chosen.nodes == 3
+
+
+def each(**fields):
+    return policy(bystanders=Bystanders.EACH, growth_share=1.0, **fields)
+
+
+def arriving(share):
+    """Partition of 32 free nodes of which jobs to come want this share within any span."""
+    made = outlook(lambda *_: [0.0])
+    demand = ArrivalDemand((inf,), ((share, share),))
+    return partition(profile([(NOW, 32)]), outlook=replace(made, demand=demand))
+
+
+def test_where_each_bystander_counts_a_job_grows_beside_those_that_come():
+    small = replace(REQUEST, low=1, high=32, asked=1)
+    steep = table(amdahl(0.0, 36000.0))
+    alone, beside = (
+        choose(small, steep, arriving(share), each()).chosen.nodes for share in (0.0, 0.75)
+    )
+    assert (alone > 8, beside) == (True, 8)
+    assert choose(small, steep, arriving(1.0), each()).chosen.nodes == 1
+    # As a group they do with the share of the free nodes that each job has to leave.
+    group = policy(growth_share=1.0)
+    assert choose(small, steep, arriving(1.0), group).chosen.nodes == alone
+
+
+def test_where_each_bystander_counts_nothing_grows_without_a_past():
+    small = replace(REQUEST, low=1, high=32, asked=1)
+    steep = table(amdahl(0.0, 36000.0))
+    unknown = partition(profile([(NOW, 32)]), outlook=outlook(lambda *_: [0.0]))
+    for part in (unknown, partition(profile([(NOW, 32)]))):
+        assert choose(small, steep, part, policy(growth_share=1.0)).chosen.nodes > 1
+        assert choose(small, steep, part, each()).chosen.nodes == 1
+
+
+def test_where_each_bystander_counts_a_job_shrinks_for_its_deadline_only():
+    wide = replace(REQUEST, low=1, high=32, asked=32)
+    soon = partition(profile([(NOW, 8), (NOW + 90_000, 24)]))
+    assert choose(wide, part=soon).chosen.nodes <= 8
+    assert choose(wide, part=soon, by=each()).chosen.nodes == 32
+    due = replace(wide, deadline_s=NOW + 40_000)
+    assert choose(due, part=soon, by=each()).chosen.nodes <= 8
 
 
 def test_a_request_of_most_nodes_stays_and_may_shrink():

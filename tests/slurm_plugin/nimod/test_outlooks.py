@@ -8,6 +8,7 @@ import pytest
 
 from predictor import queue_forward
 from predictor.queue_past import (
+    ArrivalDemand,
     LimitShares,
     PastArrivals,
     PastRecord,
@@ -269,6 +270,18 @@ def test_the_past_of_the_cluster_tells_of_unknown_jobs_and_of_those_to_come():
     assert busy > quiet
     made.remember("{")
     assert attached(made, state, NOW + 300).partitions["batch"].outlook is not None
+
+
+def test_what_jobs_to_come_want_is_a_share_of_the_partition():
+    made = outlooks()
+    nodes, cpus = (ArrivalDemand((3_600.0,), ((0.0, most),)) for most in (4.0, 16.0))
+    shapes = [PastShape(4, 32, 5_000.0, 5_000.0)]
+    busy = PastArrivals(per_s=0.01, ahead=0.0, shapes=shapes, node_demand=nodes, cpu_demand=cpus)
+    made.remember(encode(QueuePast(arrivals={"batch": busy})))
+    outlook = attached(made, visible(nodes=8)).partitions["batch"].outlook
+    # Jobs share these eight nodes of eight CPUs each.
+    assert outlook.arriving(60.0, 1.0) == pytest.approx(16 / 64)
+    assert outlook.arriving(60.0, 0.5) == pytest.approx(8 / 64)
 
 
 def test_the_outlook_goes_to_the_pages_at_most_once_a_minute():

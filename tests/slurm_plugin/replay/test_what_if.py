@@ -252,6 +252,27 @@ def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait(seed: int) -> N
     assert strict.moved < plain.moved
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came(seed: int) -> None:
+    work = crowded(seed)
+    what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
+    grid = settings(config.Policy(), loads=(0.2, 0.6), bystanders=config.Bystanders)
+    _, calm, group, busy = evaluate(what_if, grid, config.Deadline())
+    assert calm.moved > 0.02
+    assert calm.everybody.response_ratio < 1
+    assert group.rigid.much_worse > 0.02
+    for each in (calm, busy):
+        assert each.rigid.much_worse < 0.01
+        assert each.guard_held == 1.0
+    assert group.guard_held < 0.96
+
+
+def test_where_each_bystander_counts_one_guard_stands_for_all() -> None:
+    grid = settings(config.Policy(), guards=(1.1, 1.5), bystanders=config.Bystanders)
+    made = [(one.policy.guard_ratio, str(one.policy.bystanders)) for one in grid]
+    assert made == [(1.1, "group"), (1.25, "each"), (1.5, "group")]
+
+
 def regular(seed: int) -> Workload:
     """As :func:`crowded`, by thirty users who each submit the same job again and again."""
     rng = np.random.default_rng(seed)

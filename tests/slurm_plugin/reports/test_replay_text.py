@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from slurm_plugin import config
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
@@ -112,3 +113,24 @@ def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too() -> None:
     report = replace(report_of(slower), suggested=None)
     assert verdict(report).startswith("Switching NIMO on would not help here")
     assert "But rigid jobs would be slower" in verdict(report)
+
+
+def test_the_verdict_names_what_sparing_each_bystander_would_give() -> None:
+    group = replace(replayed(), by_chance=())
+    policy = replace_fields(group.setting.policy, bystanders=config.Bystanders.EACH)
+    spared = replace(group.rigid, much_worse=0.002)
+    each = replace(
+        group,
+        setting=replace(group.setting, policy=policy),
+        rigid=spared,
+        everybody=replace(group.everybody, response_ratio=0.966),
+    )
+    sentence = (
+        "With bystanders each it would be 0.2 % of them at most, and the mean response 0.97 times "
+        "its present value."
+    )
+    assert said(group, each).endswith(sentence)
+    assert sentence not in said(group)
+    chosen = replace(report_of(group, each), suggested=each)
+    assert "guard_ratio 1.25, and bystanders each." in verdict(chosen)
+    assert sentence not in verdict(chosen)

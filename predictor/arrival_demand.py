@@ -1,0 +1,64 @@
+"""How many nodes jobs that come later want at once, as they came in the past.
+
+Made by a refit and by replays; nimod reads what came of it
+(:class:`predictor.queue_past.ArrivalDemand`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from predictor.queue_past import ArrivalDemand
+
+Floats = npt.NDArray[np.float64]
+
+#: Spans that are looked at: a minute to three days.
+SPANS_S: Final = tuple(60.0 * 2.0**power for power in range(13))
+#: Moments of the past that are looked at, and quantiles that are left of them.
+_MOMENTS, _LEVELS = 200, 21
+
+
+def arrival_demand(
+    submit_s: Sequence[float], sizes: Sequence[float], run_s: Sequence[float]
+) -> ArrivalDemand:
+    """Look at what followed submissions of the past.
+
+    Jobs come in bursts, so that the moments are those at which a job came.  Each later job is taken
+    to start when it comes.
+
+    Parameters
+    ----------
+    submit_s
+        When jobs came, in seconds, rising, of length ``jobs``.
+    sizes
+        What each took, in nodes or another unit.
+    run_s
+        How long each ran, in seconds.
+    """
+    submit, size, run = (np.asarray(values, dtype=float) for values in (submit_s, sizes, run_s))
+    jobs = np.unique(np.linspace(0, len(submit) - 1, min(_MOMENTS, len(submit))).astype(int))
+    peaks = [_peaks(submit, size, run, int(job)) for job in jobs]
+    observed = [float(submit[-1] - submit[job]) for job in jobs]
+    spans, rows = [], []
+    for place, span_s in enumerate(SPANS_S):
+        whole = [one[place] for one, until in zip(peaks, observed, strict=True) if until >= span_s]
+        if len(whole) < _LEVELS:
+            break
+        spans.append(span_s)
+        rows.append(tuple(np.quantile(whole, np.linspace(0, 1, _LEVELS)).tolist()))
+    return ArrivalDemand(tuple(spans), tuple(rows))
+
+
+def _peaks(submit: Floats, size: Floats, run: Floats, job: int) -> Floats:
+    """Most that the jobs after one had together within each span, shape ``(spans,)``."""
+    now = submit[job]
+    later = slice(job + 1, int(np.searchsorted(submit, now + SPANS_S[-1], side="right")))
+    times = np.concatenate([submit[later], submit[later] + run[later]]) - now
+    changes = np.concatenate([size[later], -size[later]])
+    # What is given back at a moment is there to be taken at that moment.
+    order = np.lexsort((changes, times))
+    highest = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(changes[order])]))
+    peaks: Floats = highest[np.searchsorted(times[order], SPANS_S, side="right")]
+    return peaks
