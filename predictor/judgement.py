@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import repeat
+from itertools import accumulate, repeat
+from operator import mul
+from typing import NamedTuple
 
 from predictor import experts
 from predictor.argument_checks import need_finite, need_positive, need_share
@@ -88,6 +90,30 @@ class _Reach:
     size: float
 
 
+class _Spread(NamedTuple):
+    """Own errors with weights, and their sizes, both rising."""
+
+    total: float  #: weighted sum of the logs of the sizes
+    weight: float
+    errors: list[tuple[float, float]]
+    sizes: list[tuple[float, float]]
+
+
+class _Scaled(NamedTuple):
+    """Own errors, and the site's in units of ``scale``."""
+
+    scale: float
+    size: float
+    own: _Spread
+    units: tuple[float, ...]
+
+    def errors(self) -> list[tuple[float, float]]:
+        return [(error / self.scale, weight) for error, weight in self.own.errors]
+
+    def sizes(self) -> list[tuple[float, float]]:
+        return [(size / self.scale, weight) for size, weight in self.own.sizes]
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
     """One prediction with its interval; logs of seconds.
@@ -115,7 +141,8 @@ class _OwnErrors:
     def __init__(self, entries: Sequence[RecordEntry], settings: WalkSettings) -> None:
         self.entries, self._settings = entries, settings
         self._sizes: dict[bool, float] = {}
-        self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
+        self._spreads: dict[tuple[bool, int], _Spread] = {}
+        self._trials: dict[tuple[bool, int], tuple[list[float], list[float]]] = {}
 
     def size(self, *, repeated: bool) -> float:
         """Count the entries; those on other counts (run or not) in part."""
@@ -126,10 +153,18 @@ class _OwnErrors:
             )
         return self._sizes[repeated]
 
-    def spread(
-        self, expert: int, *, repeated: bool
-    ) -> tuple[float, float, list[tuple[float, float]]]:
-        """Give the weighted sum of the logs of own errors, the weights' sum, and the errors."""
+    def trials(self, expert: int, *, repeated: bool) -> tuple[list[float], list[float]]:
+        """Give the weighted accuracies of an expert on such predictions, and the weights."""
+        if (repeated, expert) not in self._trials:
+            alike = [e.errors[expert] for e in reversed(self.entries) if e.repeated == repeated]
+            fading = accumulate(repeat(self._settings.fade, len(alike)), mul, initial=1.0)
+            given = [(e, w) for e, w in zip(alike, fading, strict=False) if e is not None]
+            accuracies = [weight * math.exp(-abs(error)) for error, weight in given]
+            self._trials[repeated, expert] = accuracies, [weight for _, weight in given]
+        return self._trials[repeated, expert]
+
+    def spread(self, expert: int, *, repeated: bool) -> _Spread:
+        """Give how far predictions of an expert were off."""
         if (repeated, expert) not in self._spreads:
             errors, weight = [], 1.0
             for entry in reversed(self.entries):
@@ -137,7 +172,12 @@ class _OwnErrors:
                 errors.append((entry.error_of(expert), own))
                 weight *= self._settings.fade
             total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
-            self._spreads[repeated, expert] = total, sum(w for _, w in errors), errors
+            self._spreads[repeated, expert] = _Spread(
+                total,
+                sum(w for _, w in errors),
+                sorted(errors),
+                sorted([(abs(e), w) for e, w in errors]),
+            )
         return self._spreads[repeated, expert]
 
 
@@ -179,13 +219,8 @@ class RecordJudge:
     def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, or all by their records, and say how far."""
         repeated = guesses.repeats > 0
-        named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
-        chosen = self._same or not self._settings.mixed
-        expert = self._expert(named, guesses) if chosen else experts.MIXED
-        log_s = guesses.logs[expert] if chosen else self._mixed(named, guesses)
-        assert log_s is not None
-        expected, curve = self._expected(named, guesses), guesses.curve is not None
-        kind = repeated, expert, curve, expected
+        log_s, kind = self._believed(guesses)
+        expert = kind[1]
         if (reach := self._reaches.get(kind)) is None:
             reach = self._reaches[kind] = self._reach(*kind)
         above = reach.above
@@ -207,6 +242,21 @@ class RecordJudge:
             guesses=guesses,
         )
 
+    def width(self, guesses: Guesses) -> tuple[float, float]:
+        """Give the log run time of `judge`, and the error that nine in ten stay below."""
+        log_s, kind = self._believed(guesses)
+        return log_s, self._widths(self._scaled(*kind))[1]
+
+    def _believed(self, guesses: Guesses) -> tuple[float, tuple[bool, int, bool, float]]:
+        """Give the log run time that is believed, and what its errors depend on."""
+        curve = guesses.curve is not None
+        named = class_of(same=self._same, repeats=guesses.repeats, curve=curve)
+        chosen = self._same or not self._settings.mixed
+        expert = self._expert(named, guesses) if chosen else experts.MIXED
+        log_s = guesses.logs[expert] if chosen else self._mixed(named, guesses)
+        assert log_s is not None
+        return log_s, (guesses.repeats > 0, expert, curve, self._expected(named, guesses))
+
     def evident(self, judged: JudgedPrediction) -> bool:
         """Whether a record, its own or the site's, says anything of such predictions."""
         repeated = judged.guesses.repeats > 0
@@ -217,31 +267,38 @@ class RecordJudge:
         widest = self._site.fresh if judged.size < ENOUGH else self._site.reliable
         return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
 
-    def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
+    def _scaled(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Scaled:  # noqa: FBT001 - a key
         size = self._own.size(repeated=repeated)
-        total, weight, errors = self._own.spread(expert, repeated=repeated)
-        prior = self._settings.expected
-        scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
+        own, prior = self._own.spread(expert, repeated=repeated), self._settings.expected
+        scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
         units = self._site.units_of(self._side(repeated=repeated), size, curve=curve)
-        scaled = [(e / scale, w) for e, w in errors]
+        return _Scaled(scale, size, own, units)
+
+    def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
+        one = self._scaled(repeated, expert, curve, expected)
         # Tails are the site's for long; whether an application is good is soon its own affair.
-        spread = self._with_site(scaled, units, size, half=_HALF_TAILS)
+        spread = self._with_site(one.errors(), one.units, one.size, half=_HALF_TAILS)
         lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
-        far = sorted([(abs(unit), w) for unit, w in scaled])
-        every = self._with_site(far, _far(units), size, half=_HALF_VERDICT)
-        half, width = (scale * unit for unit in quantiles(every, *_JUDGED))
-        if size >= ENOUGH:
-            # A site's good record does not make up for the bad one of an application.
-            own = [scale * unit for unit in quantiles(far, *_JUDGED)]
-            half, width = max(half, own[0]), max(width, own[1])
+        half, width = self._widths(one)
         return _Reach(
-            below=min(-scale * min(lowest, 0.0), _WIDEST),
-            above=min(scale * max(highest, 0.0), _WIDEST),
+            below=min(-one.scale * min(lowest, 0.0), _WIDEST),
+            above=min(one.scale * max(highest, 0.0), _WIDEST),
             half=half,
             width=width,
-            scale=scale,
-            size=size,
+            scale=one.scale,
+            size=one.size,
         )
+
+    def _widths(self, one: _Scaled) -> tuple[float, float]:
+        """Give the errors that half and nine in ten stay below."""
+        far = one.sizes()
+        every = self._with_site(far, _far(one.units), one.size, half=_HALF_VERDICT)
+        half, width = (one.scale * unit for unit in quantiles(every, *_JUDGED))
+        if one.size < ENOUGH:
+            return half, width
+        # A site's good record does not make up for the bad one of an application.
+        own = [one.scale * unit for unit in quantiles(far, *_JUDGED)]
+        return max(half, own[0]), max(width, own[1])
 
     def _with_site(
         self,
@@ -298,19 +355,13 @@ class RecordJudge:
         repeated, settings = guesses.repeats > 0, self._settings
         usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
         pooled = self._site.accuracies.get(named)
-        alike = [entry for entry in self._own.entries if entry.repeated == repeated]
         for expert, log_s in enumerate(guesses.logs):
             if log_s is None:
                 continue
             believed = pooled[expert] if pooled else None
-            total = settings.believed * (0.6 if believed is None else believed)
-            weights = settings.believed
-            weight = 1.0
-            for entry in reversed(alike):
-                if (error := entry.errors[expert]) is not None:
-                    total += weight * math.exp(-abs(error))
-                    weights += weight
-                weight *= settings.fade
+            accuracies, each = self._own.trials(expert, repeated=repeated)
+            total = sum(accuracies, settings.believed * (0.6 if believed is None else believed))
+            weights = sum(each, settings.believed)
             margin = settings.margin * weights if expert != usual else 0.0
             yield expert, total - margin, weights
 

@@ -212,8 +212,8 @@ class _Walk:
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
         if self._same:  # no job is changed for what a user or a job name is like
-            acting = judge.on_site(built_in()).judge(guesses)
-            numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
+            log_s, width = judge.on_site(built_in()).width(guesses)
+            numbers = round(actual - log_s, 4), round(width, 4)
             entry = structs.replace(entry, acting=numbers)
         self.entries.append(entry)
 
