@@ -9,9 +9,14 @@ says what there was when it was submitted:
 - *advice*: there is a curve, and it covers the job's own size and another one to choose.
 
 The error is that of the jobs that both walks predict.
+
+With ``--hindsight`` it says instead what a size can give in a log of one application at all: the
+least median error of one constant for each size, chosen with all run times at hand.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,13 +50,19 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", type=Path, metavar="FILE", help="logs of sites")
     parser.add_argument("--jobs", type=int, help="only so many jobs of each, from the beginning")
     parser.add_argument("--every", type=int, default=20, help="refit after so many runs (20)")
+    parser.add_argument("--hindsight", action="store_true", help="the best constants for each size")
     arguments = parser.parse_args()
     most = arguments.jobs or (500 if arguments.quick else None)
     figures: list[dict[str, Any]] = []
     for path in arguments.data or [None]:
         log = path.name if path else "generated log"
-        figures += both(log, stored(path)[:most], every=arguments.every)
-    _bench.table(figures, title="Share of completed jobs, in %")
+        rows = stored(path)[:most]
+        if arguments.hindsight:
+            figures += hindsight(log, rows)
+        else:
+            figures += both(log, rows, every=arguments.every)
+    title = "Constants in hindsight" if arguments.hindsight else "Share of completed jobs, in %"
+    _bench.table(figures, title=title)
     _bench.write(arguments.json, shares=figures)
 
 
@@ -71,6 +82,48 @@ def both(log: str, rows: Sequence[RunRow], *, every: int) -> list[dict[str, Any]
             ("all", after, [pair[1] for pair in errors]),
         )
     ]
+
+
+def hindsight(log: str, rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """Give the least median error of constants for each node count, CPU count, or both."""
+    done = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
+    sizes: dict[str, Callable[[RunRow], Hashable]] = {
+        "nothing": lambda _: 0,
+        "nodes": lambda row: row.nodes,
+        "CPUs": lambda row: row.cpus,
+        "nodes and CPUs": lambda row: (row.nodes, row.cpus),
+    }
+    figures = []
+    for name, size_of in sizes.items():
+        groups: dict[Hashable, list[float]] = defaultdict(list)
+        for row in done:
+            groups[size_of(row)].append(row.elapsed_s)
+        error = least_median_error(list(groups.values()))
+        figures.append(
+            {"log": log, "groups by": name, "groups": len(groups), "least median error %": error}
+        )
+    return figures
+
+
+def least_median_error(groups: Sequence[Sequence[float]]) -> float:
+    """Least error, in %, that half of all times have against one constant for each group.
+
+    A constant c is within e of the times from c / (1 + e) to c / (1 - e): of each group those
+    count that most such an interval holds.
+    """
+    half, low, high = sum(map(len, groups)) / 2, 0.0, 1.0
+    for _ in range(40):
+        error = (low + high) / 2
+        if sum(_most_within(sorted(times), error) for times in groups) >= half:
+            high = error
+        else:
+            low = error
+    return 100 * high
+
+
+def _most_within(times: Sequence[float], error: float) -> int:
+    widest = (1 + error) / (1 - error)
+    return max(bisect_right(times, time * widest) - i for i, time in enumerate(times))
 
 
 def of_nodes_alone(row: RunRow) -> RunRow:

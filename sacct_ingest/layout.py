@@ -110,9 +110,12 @@ class Layout:
         gpu = " ".join(filter(None, (self.gpu_type, "GPU")))
         counts = ((self.tasks, "task"), (self.cpus, "CPU"), (self.gpus or 0, gpu))
         words = [_counted(count, word) for count, word in counts if count]
-        if self.gpu_type and not self.gpus:
+        for_each_gpu = self.each is Each.GPU
+        if self.gpu_type and not self.gpus and not (for_each_gpu and words):
             words.append(f"{gpu}s")
         where = "in all" if self.in_all else _WHERE[self.each]
+        if for_each_gpu:
+            where = f"for each {gpu}"
         if self.each is Each.ANY and self.cpus:
             where = _WHERE[Each.TASK]
         listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -27,6 +27,8 @@ _SECTIONS = (
     ("Job arrays", ("arrays",)),
     ("Jobs", ("jobs",)),
 )
+#: Sections that no decision is needed for.
+_OF_RUNS = ("Nodes beyond the knee", "Unused resources", "Job arrays")
 _MOST_ROWS = 200  #: of one table; CSV has all
 _MOST_BARS = 12
 
@@ -50,7 +52,7 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
         selection=list(report.selection.items()),
         figures=figures(report),
         charts=charts(report, reasons),
-        sections=sections(report, reasons) if some else [],
+        sections=report_sections(report, reasons),
         release=version("nimo-slurm"),
         made=clock(now_s),
         anonymous=report.anonymous,
@@ -64,6 +66,16 @@ def sections(report: OutcomeReport, reasons: Mapping[str, str]) -> list[tuple[st
         (heading, [find(sheets, name).table(_MOST_ROWS) for name in names])
         for heading, names in _SECTIONS
     ]
+
+
+def report_sections(
+    report: OutcomeReport, reasons: Mapping[str, str]
+) -> list[tuple[str, list[Table]]]:
+    """All sections; where nothing was decided those that runs alone fill."""
+    every = sections(report, reasons)
+    if report.decisions:
+        return every
+    return [one for one in every if one[0] in _OF_RUNS and any(table.rows for table in one[1])]
 
 
 def figures(report: OutcomeReport) -> list[Figure]:

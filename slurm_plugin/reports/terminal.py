@@ -21,6 +21,7 @@ from slurm_plugin.protocol import WaitShares
 from slurm_plugin.reports import sheet
 from slurm_plugin.reports.curve_text import record_words, standing_line
 from slurm_plugin.reports.sheets import applications, decision_of
+from slurm_plugin.reports.usage_sheets import arrays
 from slurm_plugin.streams import safe_console
 from slurm_plugin.table_columns import WIDTH
 
@@ -47,6 +48,19 @@ def render(
     width
         Columns of the terminal.
     """
+    parts = [*(_of_decisions(report, reasons, width) if report.decisions else ())]
+    if report.waste:
+        parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
+    if report.unused:
+        parts += [_head("Unused resources"), *map(_unused, report.unused[:_MOST])]
+    if report.arrays:
+        parts += [_head("Job arrays, the newest first"), _arrays(report, width)]
+    return Group(*(_folded(part, width) for part in parts))
+
+
+def _of_decisions(
+    report: OutcomeReport, reasons: Mapping[str, str], width: int
+) -> list[RenderableType]:
     parts: list[RenderableType] = [*_stopped(report), _summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
@@ -59,11 +73,7 @@ def render(
         parts += [_head("Outcomes of the last predictions"), *_records(report)]
     if report.problems:
         parts += [_head("What would improve predictions"), *_problems(report)]
-    if report.waste:
-        parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
-    if report.unused:
-        parts += [_head("Unused resources"), *map(_unused, report.unused[:_MOST])]
-    return Group(*(_folded(part, width) for part in parts))
+    return parts
 
 
 def _folded(part: RenderableType, width: int) -> RenderableType:
@@ -119,6 +129,11 @@ def _waste(row: Waste) -> Text:
         f"{hours(row.node_hours)} {row.unit.word}-hours "
         f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
     )
+
+
+def _arrays(report: OutcomeReport, width: int) -> Text:
+    newest = replace(arrays(report), rows=report.arrays[:_MOST])
+    return Text(sheet.text(newest, width=width), no_wrap=True)
 
 
 def _unused(row: Unused) -> Text:

@@ -49,7 +49,7 @@ class CatalogueEntry:
     runs: int
     fewest: int  #: nodes observed; 0: none
     most: int
-    unit: str  #: of these counts, behind them; empty: nodes
+    unit: str  #: what these counts are of, in the plural
     knee: int | None
     off: bool
     fitted_s: float
@@ -81,7 +81,7 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
         runs=table.runs,
         fewest=min(node_counts, default=0),
         most=max(node_counts, default=0),
-        unit="" if table.unit is Unit.NODES else f" {table.unit.plural}",
+        unit=table.unit.plural,
         knee=table.knee,
         off=off,
         fitted_s=row.fitted_s,

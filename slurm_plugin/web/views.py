@@ -94,7 +94,7 @@ def report(view: View) -> str:
         at="Report",
         lead=title_of(outcomes),
         days=view.site.config.web.days,
-        sections=page.sections(outcomes, WORDS) if outcomes.decisions else [],
+        sections=page.report_sections(outcomes, WORDS),
     )
 
 
@@ -265,7 +265,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
     heads = {
         "application": "application", "details": "differs by",
         "recognised_by": "recognised by", "runs": "runs",
-        "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
+        "nodes": "observed", "knee": "knee", "verdict": "verdict", "model": "model",
     }  # fmt: skip
     details = view.site.catalogue().details
     words = ("application", "details", "recognised_by", "verdict", "model")
@@ -282,8 +282,8 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
                 details(entry),
                 RECOGNISED[entry.level],
                 str(entry.runs),
-                f"{entry.fewest} to {entry.most}{entry.unit}" if entry.most else "-",
-                str(entry.knee or "-"),
+                f"{entry.fewest} to {entry.most} {entry.unit}" if entry.most else "-",
+                f"{entry.knee} {entry.unit}" if entry.knee else "-",
                 f"{entry.verdict}, switched off" if entry.off else entry.verdict,
                 entry.model,
             )

@@ -101,6 +101,8 @@ def test_gpus_of_another_type_are_another_layout() -> None:
         *(True, False, True)
     ]
     assert str(one) == "4 tasks, 4 CPUs and 1 v100 GPU on each node"
+    (each,) = size_layouts([Sized(1, 1, 8 * n, gpus=n, gpu_type="a100") for n in (1, 2)], Unit.GPUS)
+    assert str(each) == "8 CPUs for each a100 GPU on 1 node"
 
 
 @pytest.mark.parametrize("unit", [Unit.CPUS, Unit.GPUS])

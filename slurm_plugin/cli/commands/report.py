@@ -228,7 +228,7 @@ def _page(report: OutcomeReport, path: Path) -> None:
 
 def _terminal(report: OutcomeReport) -> None:
     """Print what stands below the title."""
-    if not report.decisions:
+    if not (report.decisions or report.waste or report.unused or report.arrays):
         return
     from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import terminal  # noqa: PLC0415

@@ -1,12 +1,17 @@
 """Job arrays in a report: summed up, without names where none are wanted."""
 
+import io
 from dataclasses import replace
+
+import pytest
+from rich.console import Console
 
 from sacct_ingest.store import ArrayRow, DecisionSelection, Store
 from slurm_plugin.evaluation.report_data import collect
-from slurm_plugin.reports.page import page
+from slurm_plugin.reports.page import page, report_sections
 from slurm_plugin.reports.pseudonyms import anonymous
 from slurm_plugin.reports.sheets import sheets_of
+from slurm_plugin.reports.terminal import render
 from tests.sacct_ingest.records import run as stored_run
 from tests.slurm_plugin.reports.rows import decision, run, summarise
 
@@ -25,6 +30,20 @@ def test_a_table_lists_them() -> None:
     assert shown[-2:] == ["25 %", "1.5"]
     some = replace(summarise([(decision(), run())], confidence=0.9), arrays=(ARRAY,))
     assert "sweep" in page(some, {}, now_s=0.0)
+
+
+@pytest.mark.parametrize("pairs", [[], [(decision(), run())]])
+def test_they_are_there_with_and_without_a_decision(pairs) -> None:
+    report = replace(summarise(pairs, confidence=0.9), arrays=(ARRAY,))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render(report, {}))
+    text = console.file.getvalue()
+    assert "Job arrays, the newest first\narray" in text
+    assert ("Applications" in text) is bool(pairs)
+    headings = [heading for heading, _ in report_sections(report, {})]
+    assert "Job arrays" in headings
+    assert ("Decisions" in headings) is bool(pairs)
+    assert report_sections(summarise([], confidence=0.9), {}) == []
 
 
 def test_names_are_hidden_where_that_is_asked_for() -> None:
