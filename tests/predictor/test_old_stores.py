@@ -1,0 +1,54 @@
+"""Histories that an earlier release stored have curves over CPUs, too."""
+
+import random
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, insert, update
+
+from predictor.refit import refit
+from predictor.table import decode
+from sacct_ingest.layout import Unit
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Store
+from sacct_ingest.store.engine import writing
+from sacct_ingest.store.schema import counters
+from tests.sacct_ingest.conftest import KINDS
+from tests.sacct_ingest.store.test_upgrades import make, tables
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a database without tables, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'nimo.db'}"
+    server: str = request.getfixturevalue(f"{request.param}_url")
+    return server
+
+
+@pytest.mark.parametrize("revision", ["0001", "0008"])
+def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url: str, revision: str) -> None:
+    engine = create_engine(url)
+    with writing(engine) as connection:
+        make(connection, revision)
+    with writing(engine) as connection:
+        (runs,) = [one for one in tables(connection) if one.name == "runs"]
+        rng, at_s = random.Random(1), 1_790_000_000
+        texts = {column.name: "" for column in runs.columns if not column.nullable}
+        for number in range(12):
+            cpus = 4 * 2 ** (number % 4)
+            elapsed_s = round(20_000 * (0.95 / cpus + 0.02) * rng.lognormvariate(0, 0.02))
+            times = {"submit_s": at_s, "start_s": at_s, "end_s": at_s + elapsed_s}
+            size = {"nodes": 1, "cpus": cpus, "tasks": 1, "elapsed_s": elapsed_s}
+            name = {"cluster": "pine", "user": "ann", "name": "threads", "line": "5c41"}
+            own = {"id": number + 1, "job_id": number, "state": "COMPLETED", "limit_s": 36_000}
+            connection.execute(insert(runs), texts | own | name | size | times)
+            at_s += elapsed_s + 100
+        connection.execute(update(counters).values(value=1000))
+    engine.dispose()
+    with Store.open(url, create=False) as store:
+        refit(store, now_s=at_s)
+        (fitted,) = [row for row in store.fits.all() if row.level is KeyLevel.LINE]
+    table = decode(fitted.payload)
+    assert table.unit is Unit.CPUS
+    assert [point.nodes for point in table.observed] == [4, 8, 16, 32]
