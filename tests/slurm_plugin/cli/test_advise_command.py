@@ -121,7 +121,7 @@ def test_neither_nimod_nor_store_is_an_error(
     [
         ("slurm_plugin.cli.advise", ["--user", "ada", "wrf.sh", "d02"], "#SBATCH", ["msgspec"]),
         ("slurm_plugin.cli.nimo", ["predict", "wrf-d02"], "run time", []),
-        ("slurm_plugin.cli.nimo", ["report"], "No decision is recorded", []),
+        ("slurm_plugin.cli.nimo", ["report", "-u", "nobody"], "No decision is recorded", []),
     ],
 )
 def test_the_way_through_nimod_loads_nothing_heavy(
