@@ -26,7 +26,8 @@ class JobDiagnosis:
     decisions: int  #: in this report
     problem: str  #: stable name
     text: str
-    observe: int | None  #: node count where one more run would help most
+    observe: int | None  #: size where one more run would help most
+    unit: Unit = Unit.NODES  #: what ``observe`` counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,7 @@ def problems(
             problem=problem.name,
             text=problem.text,
             observe=problem.observe,
+            unit=table.unit,
         )
         for table in tables
         for problem in table.problems

@@ -91,7 +91,7 @@ def applications(report: OutcomeReport) -> Sheet:
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.applications,
-        note="Only completed runs are compared, with the prediction for the nodes they had.",
+        note="Only completed runs are compared, with the prediction for the size they had.",
         empty="no decision",
     )
 
@@ -263,7 +263,8 @@ def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
             SheetField("runs", "runs in the store", attrgetter("runs")),
             SheetField("problem", "problem", attrgetter("problem"), left=True),
             SheetField("text", "explanation", attrgetter("text"), left=True),
-            SheetField("observe", "best next run, nodes", attrgetter("observe")),
+            SheetField("observe", "best next run", attrgetter("observe")),
+            SheetField("unit", "counts", attrgetter("unit.plural"), left=True),
         ),
         rows=rows,
     )

@@ -12,6 +12,7 @@ from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
 from slurm_plugin.evaluation.outcomes import OutcomeTally
 from slurm_plugin.reports.pseudonyms import anonymous
+from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import decision, run
 
@@ -89,6 +90,16 @@ def test_a_report_shows_what_became_of_the_last_predictions() -> None:
     hidden = anonymous(report)
     assert [row.application for row in hidden.records] == ["application-1"]
     assert "secret" not in str(hidden)
+
+
+def test_the_best_next_run_is_counted_as_the_curve_is() -> None:
+    asked = Counter({("line", "ab12"): 2})
+    problem = (Problem("uncertain", "", observe=16),)
+    made = [replace(table(), problems=problem, unit=unit) for unit in (Unit.GPUS, Unit.NODES)]
+    report = OutcomeTally(0.9).report(problems=problems_of(made, asked))
+    (sheet,) = (one for one in sheets_of(report, {}) if one.name == "problems")
+    counts = next(field for field in sheet.fields if field.title == "counts")
+    assert [counts.get(row) for row in sheet.rows] == ["GPUs", "nodes"]
 
 
 def test_sizes_in_cpus_have_a_knee_of_their_own() -> None:
