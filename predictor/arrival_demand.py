@@ -36,8 +36,22 @@ def arrival_demand(
         What each took, in nodes or another unit.
     run_s
         How long each ran, in seconds.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, jobs are not in the order of submission, or a number is not finite or below
+        zero.
     """
     submit, size, run = (np.asarray(values, dtype=float) for values in (submit_s, sizes, run_s))
+    if not len(submit) == len(size) == len(run):
+        raise ValueError(f"{len(submit)} times, {len(size)} sizes, {len(run)} run times of jobs")
+    if not len(submit):
+        return ArrivalDemand()
+    if not (np.isfinite([submit, size, run]).all() and min(size.min(), run.min()) >= 0):
+        raise ValueError("times, sizes and run times of jobs are finite, and none is below zero")
+    if (np.diff(submit) < 0).any():
+        raise ValueError("jobs must be in the order of their submission")
     jobs = np.unique(np.linspace(0, len(submit) - 1, min(_MOMENTS, len(submit))).astype(int))
     peaks = [_peaks(submit, size, run, int(job)) for job in jobs]
     observed = [float(submit[-1] - submit[job]) for job in jobs]

@@ -10,6 +10,7 @@ from math import inf
 
 import msgspec
 
+from predictor.argument_checks import need_positive
 from predictor.fair_share import FairShares
 from predictor.wait_record import WaitError
 
@@ -45,7 +46,14 @@ class ArrivalDemand(msgspec.Struct, frozen=True, array_like=True):
         >>> demand = ArrivalDemand((60.0, 120.0), ((0.0, 2.0), (4.0, 8.0)))
         >>> demand.within(90.0, 0.5), demand.within(150.0, 0.5)
         (6.0, inf)
+
+        Raises
+        ------
+        ValueError
+            The span is no time, or the level no share.
         """
+        if not (span_s >= 0 and 0 <= level <= 1):
+            raise ValueError(f"a span of {span_s} s and a share of {level} of the moments")
         span = bisect_left(self.spans_s, span_s)
         if span == len(self.spans_s):
             return inf
@@ -55,7 +63,14 @@ class ArrivalDemand(msgspec.Struct, frozen=True, array_like=True):
         return row[below] + (place - below) * (row[below + 1] - row[below])
 
     def scaled(self, factor: float) -> "ArrivalDemand":
-        """Give the same in other units."""
+        """Give the same in other units.
+
+        Raises
+        ------
+        ValueError
+            The factor is not above zero.
+        """
+        need_positive("factor between units", factor)
         rows = tuple(tuple(factor * peak for peak in row) for row in self.peaks)
         return ArrivalDemand(self.spans_s, rows)
 

@@ -2,21 +2,19 @@
 
 import logging
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from predictor.queue_past import PastRecord, QueuePast
-from predictor.queue_past import decode as decode_past
 from predictor.wait_estimate import WaitEstimate
-from predictor.wait_record import MOST_ENTRIES, WaitError, WaitRecord, decode_errors, encode_errors
 from sacct_ingest.hostlist import place_of_index
 from slurm_plugin.nimod.awaited_starts import AwaitedStarts, ExpectedWait
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes
+from slurm_plugin.nimod.wait_corrections import WaitCorrections
 from slurm_plugin.protocol import PartitionWait, QueueOutlook, WaitRow
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected
@@ -24,15 +22,12 @@ from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import WAITS, waits_for_nodes
 
-if TYPE_CHECKING:
-    from predictor.queue_wait import QueueWaitFit
-
 _log = logging.getLogger(__name__)
 
 #: An outlook may take so much of one core, and is never older than so many seconds.
 _SHARE, _LONGEST_S = 0.03, 60.0
 _HOUR_S = 3600.0
-_SAVE_EVERY_S, _SHOW_EVERY_S = 600.0, 60.0
+_SHOW_EVERY_S = 60.0
 
 
 class _TaskStarts(NamedTuple):
@@ -56,8 +51,8 @@ class Outlooks:
 
     Attributes
     ----------
-    record
-        What earlier estimates were off by.
+    corrections
+        What earlier estimates were off by, and what is learned from it.
     starts
         Expected waits of jobs in the queue, by their ids, from the last outlook on.
     """
@@ -67,7 +62,7 @@ class Outlooks:
     ) -> None:
         self._run_times = run_times
         self._stopwatch = stopwatch
-        self.record = WaitRecord()
+        self.corrections = WaitCorrections()
         self.starts: Mapping[int, WaitEstimate] = {}
         self._tasks: Mapping[int, _TaskStarts] = {}
         self._latest: dict[str, PartitionOutlook] = {}
@@ -76,11 +71,6 @@ class Outlooks:
         self._awaited = AwaitedStarts()
         self._pending: Mapping[int, RawJob] = {}
         self._arrays: Mapping[int, Sequence[RawJob]] = {}
-        self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
-        self._noted = self._saved = 0
-        self._saved_s = -inf
-        self._past = QueuePast()
-        self._correction_fit: QueueWaitFit | None = None
         self._shown_of, self._shown_s = 0.0, -inf
         self._trouble = ""
 
@@ -207,23 +197,11 @@ class Outlooks:
                 made_s=self._made_s,
                 waiting=starts.waiting,
             )
-            return self.record.estimate(draws, of)
+            return self.corrections.record.estimate(draws, of)
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
         asked = self._expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
         return None if asked is None else asked.estimate
-
-    def restore(self, payload: str) -> None:
-        """Put what was recorded before nimod began before what it has recorded since."""
-        if not payload:
-            return
-        try:
-            earlier = decode_errors(payload)
-        except ValueError as error:
-            _log.warning("%s; it begins anew", error)
-            return
-        self._own = deque([*earlier, *self._own], maxlen=MOST_ENTRIES)
-        self._renew_record()
 
     def forget(self) -> None:
         """Run the queue forward at the next look, however new the outlook is."""
@@ -231,32 +209,8 @@ class Outlooks:
 
     def remember(self, payload: str) -> None:
         """Take what a refit found of the cluster's past."""
-        try:
-            self._past = decode_past(payload) if payload else QueuePast()
-        except ValueError as error:
-            _log.warning("%s", error)
-            self._past = QueuePast()
-        self._correction_fit = None
-        self._run_times.remember(self._past.shares)
-        self._renew_record()
-
-    def _renew_record(self) -> None:
-        """Begin with what a refit made of the past; errors of the present way of estimating count.
-
-        The correction that a refit learned changes what estimates are off by.
-        """
-        corrected = bool(self._past.waits.correction)
-        own = [one for one in self._own if one.corrected == corrected]
-        first_s = own[0].at_s if own else inf
-        earlier = (one for one in self._past.waits.errors if one.at_s < first_s)
-        self.record = WaitRecord([*earlier, *own])
-
-    def unsaved(self, *, now_s: float) -> str | None:
-        """Give the record for the store where it has grown, now and then; None otherwise."""
-        if self._noted == self._saved or now_s - self._saved_s < _SAVE_EVERY_S:
-            return None
-        self._saved, self._saved_s = self._noted, now_s
-        return encode_errors(list(self._own))
+        self.corrections.remember(payload)
+        self._run_times.remember(self.corrections.past.shares)
 
     def outlook(self, *, now_s: float) -> str | None:
         """Give the outlook for the pages where there is a new one; at most once a minute."""
@@ -265,8 +219,8 @@ class Outlooks:
         self._shown_of, self._shown_s = self._made_s, now_s
         made = QueueOutlook(
             made_s=self._made_s,
-            recorded=len(self.record),
-            inside=self.record.inside(),
+            recorded=len(self.corrections.record),
+            inside=self.corrections.record.inside(),
             partitions=self.partition_waits(every=True),
         )
         return msgspec.json.encode(made).decode()
@@ -308,14 +262,14 @@ class Outlooks:
         starts: dict[int, WaitEstimate] = {}
         tasks: dict[int, _TaskStarts] = {}
         self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
-        correction = self._correction()
+        correction = self.corrections.fit()
         for queue in queues(
             raw,
             self._run_times,
             now_s=cluster.taken_s,
             whole_nodes=settings.whole_nodes,
             counts_memory=settings.counts_memory,
-            arrivals=self._past.arrivals,
+            arrivals=self.corrections.past.arrivals,
         ):
             forward = run_forward(queue.state, seed=int(cluster.taken_s))
             if correction is not None:
@@ -324,14 +278,14 @@ class Outlooks:
                     queue.state,
                     forward,
                     at_s=cluster.taken_s,
-                    fair_shares=self._past.fair_shares,
+                    fair_shares=self.corrections.past.fair_shares,
                 )
             for name in queue.partitions:
                 made = corrected(
                     name,
                     forward.grid,
                     queue.units,
-                    self.record,
+                    self.corrections.record,
                     made_s=cluster.taken_s,
                     waiting=queue.waiting,
                     factors=forward.factors,
@@ -342,30 +296,17 @@ class Outlooks:
             for job, draws in forward.starts_s.items():
                 # As those of new ones are corrected.
                 of = class_for(name, draws, shares[job], made_s=cluster.taken_s, waiting=waiting)
-                starts[job] = self.record.estimate(draws, of)
+                starts[job] = self.corrections.record.estimate(draws, of)
             for job, each in forward.tasks_s.items():
                 tasks[job] = _TaskStarts(name, waiting, shares[job], each)
         self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
         self._tasks = tasks
         self._took_s, self._trouble = self._stopwatch() - began, ""
 
-    def _correction(self) -> "QueueWaitFit | None":
-        """Give what a refit learned of the queue's state, where that was nearer."""
-        if self._past.waits.correction and self._correction_fit is None:
-            from predictor.wait_correction import correction_of  # noqa: PLC0415 - as above
-
-            try:
-                self._correction_fit = correction_of(self._past.waits.correction)
-            except ValueError as error:
-                _log.warning("%s; waits are not corrected", error)
-                self._past = msgspec.structs.replace(self._past, waits=PastRecord())
-                self._renew_record()
-        return self._correction_fit
-
     def _compare(self, raw: RawState) -> None:
         """Note what is expected of new jobs, and how near it came of those that started."""
         for error in self._awaited.compare(raw.jobs, self._expected):
-            self._note(error)
+            self.corrections.note(error)
         self._pending = {
             job.job_id: job for job in raw.jobs if job.state in WAITS and job.job_id is not None
         }
@@ -374,14 +315,6 @@ class Outlooks:
             if job.tasks and job.array_id is not None:
                 arrays[job.array_id].append(job)
         self._arrays = arrays
-
-    def _note(self, error: WaitError) -> None:
-        """Record by how much an estimate was off."""
-        corrected = bool(self._past.waits.correction)
-        noted = msgspec.structs.replace(error, corrected=corrected)
-        self._own.append(noted)
-        self.record.add(noted)
-        self._noted += 1
 
     def _expected(self, job: RawJob, *, at_submission: bool = True) -> ExpectedWait | None:
         """Look up what the last outlook says of a job, as long as it is newer than that."""
@@ -408,7 +341,7 @@ class Outlooks:
         )
         factor = outlook.factors.get(job.user, 1.0)
         longer = WaitEstimate(draws).longer(factor).waits_s
-        estimate = self.record.estimate(draws, of).longer(factor)
+        estimate = self.corrections.record.estimate(draws, of).longer(factor)
         return ExpectedWait(job.submit_s, longer, of, estimate)
 
 

@@ -211,7 +211,7 @@ class RequestHandler:
         shown = {row.job_id for row in rows} | {row.array_id for row in rows}
         return Waits(
             made_s=self._outlooks.made_s,
-            recorded=len(self._outlooks.record),
+            recorded=len(self._outlooks.corrections.record),
             rows=rows,
             missing=[one for one in ask.job_ids if one not in shown],
         )

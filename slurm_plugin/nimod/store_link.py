@@ -170,13 +170,16 @@ class StoreLink:
         if outlooks is None or not cluster:
             return
         if not self._record_read:
-            outlooks.restore(store.records.of_level(WAITS).get(cluster, ""))
+            outlooks.corrections.restore(store.records.of_level(WAITS).get(cluster, ""))
             self._record_read = True
         if self._past_of != self._version:
             outlooks.remember(store.records.of_level(QUEUE).get(cluster, ""))
             self._past_of = self._version
         now_s = self._clock()
-        new = ((WAITS, outlooks.unsaved(now_s=now_s)), (OUTLOOK, outlooks.outlook(now_s=now_s)))
+        new = (
+            (WAITS, outlooks.corrections.unsaved(now_s=now_s)),
+            (OUTLOOK, outlooks.outlook(now_s=now_s)),
+        )
         for level, payload in new:
             if payload is not None:
                 store.records.put(RecordRow(level=level, key=cluster, payload=payload))

@@ -44,7 +44,7 @@ def with_outlooks(look: Cluster, raw: RawState, settings: SlurmConf, config: Con
         pass
     outlooks = Outlooks(QueueRunTimes(lambda: tables))
     outlooks.remember(past)
-    outlooks.restore(record)
+    outlooks.corrections.restore(record)
     return outlooks.attach(look, raw, settings)
 
 

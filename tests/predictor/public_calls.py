@@ -12,6 +12,7 @@ from predictor import Run, Verdict, wait_record
 from predictor.active.design import binary_search
 from predictor.active.space import Space
 from predictor.backfilling import Engine, JobShape, ReplaySchedule
+from predictor.boosted_trees import Ensemble
 from predictor.choose import choose
 from predictor.drift import DriftSettings
 from predictor.earned import to_prediction
@@ -39,7 +40,8 @@ from predictor.models.two_sizes import TwoSizes, sized
 from predictor.past_run_times import PastJob
 from predictor.past_waits import past_waits, walk
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
-from predictor.queue_wait import Ensemble, QueueWaitFit
+from predictor.queue_past import ArrivalDemand
+from predictor.queue_wait import QueueWaitFit
 from predictor.record import FEW, Record, RecordEntry, Site, site_of
 from predictor.refit import RefitInput, fits_of
 from predictor.residual import residuals
@@ -104,6 +106,7 @@ ENTRY = RecordEntry(
 )  # fmt: skip
 WAITING = WaitClass(waits=True)
 LEAF = Ensemble(0.5, [])
+DEMAND = ArrivalDemand((60.0, 120.0), ((0.0, 2.0), (4.0, 8.0)))
 WAITS_LEARNED = QueueWaitFit(
     features=["jobs", "physics"], level=0.9, jobs=200, median=LEAF, low=LEAF, high=LEAF, margin=0.2,
     estimate=1,
@@ -181,6 +184,13 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "memory_need.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
+    ),
+    "arrival_demand.arrival_demand": (
+        None, {"submit_s": [1.0, 2.0, 2.5], "sizes": [4, 2, 1], "run_s": [9.0, 5.0, 2.0]},
+    ),
+    "queue_past.ArrivalDemand": (
+        lambda span_s, level, factor: DEMAND.scaled(factor).within(span_s, level),
+        {"span_s": 90.0, "level": 0.5, "factor": 2.0},
     ),
     "past_waits.past_waits": (
         lambda asks: past_waits([stored(4, 9.0)] * 3, asks=asks), {"asks": 2},

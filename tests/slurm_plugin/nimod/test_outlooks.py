@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from predictor import queue_forward
+from predictor.boosted_trees import Ensemble, Tree
 from predictor.queue_past import (
     ArrivalDemand,
     LimitShares,
@@ -16,7 +17,7 @@ from predictor.queue_past import (
     QueuePast,
     encode,
 )
-from predictor.queue_wait import Ensemble, QueueWaitFit, Tree
+from predictor.queue_wait import QueueWaitFit
 from predictor.queue_wait import encode as encode_fit
 from predictor.wait_features import FEATURES
 from predictor.wait_record import WaitClass, WaitRecord, class_of, encode_errors, error_of
@@ -119,17 +120,17 @@ def test_what_came_of_estimates_is_recorded_and_corrects_the_next():
     attached(made, full())
     waiting = pending(9, submit_s=NOW + 5)
     attached(made, replace(full(), jobs=[*full().jobs, waiting]), NOW + 10)
-    assert len(made.record) == 0
+    assert len(made.corrections.record) == 0
     started = running(9, "n1", submit_s=NOW + 5, start_s=NOW + 65)
     attached(made, visible(started), NOW + 70)
-    (error,) = made.record.errors
+    (error,) = made.corrections.record.errors
     assert (error.actual_s, error.at_s) == (60.0, NOW + 5)
     assert error.estimate_s == pytest.approx(100_000, rel=0.1)
     assert error.score < -3
     # Seen running at once: recorded at once.
     quick = running(10, "n2", submit_s=NOW + 75, start_s=NOW + 76)
     attached(made, visible(started, quick), NOW + 80)
-    assert [one.actual_s for one in made.record.errors] == [60.0, 1.0]
+    assert [one.actual_s for one in made.corrections.record.errors] == [60.0, 1.0]
 
 
 def test_what_was_there_before_or_is_held_is_not_recorded():
@@ -140,16 +141,16 @@ def test_what_was_there_before_or_is_held_is_not_recorded():
     attached(made, visible(before, held), NOW + 10)
     runs = [running(n, f"n{n - 8}", submit_s=NOW + 5, start_s=NOW + 20) for n in (8, 9)]
     attached(made, visible(*runs), NOW + 30)
-    assert len(made.record) == 0
+    assert len(made.corrections.record) == 0
 
 
 def test_trouble_leaves_the_waits_of_the_limits(caplog):
     made = outlooks()
-    made.record = None  # type: ignore[assignment]
+    made.corrections.record = None  # type: ignore[assignment]
     assert wait_s(attached(made, full())) == 100_000
     attached(made, full(), NOW + 100)
     assert len([one for one in caplog.records if "time limits stand in" in one.message]) == 1
-    made.record = WaitRecord()
+    made.corrections.record = WaitRecord()
     assert attached(made, full(), NOW + 200).partitions["batch"].outlook is not None
 
 
@@ -233,18 +234,18 @@ def test_a_job_that_waits_still_does_not_start_in_the_past():
 
 def test_the_record_is_retained_now_and_then_and_read_again():
     made = outlooks()
-    assert made.unsaved(now_s=NOW) is None
+    assert made.corrections.unsaved(now_s=NOW) is None
     test_what_came_of_estimates_is_recorded_and_corrects_the_next()
     attached(made, full())
     quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
     attached(made, visible(quick), NOW + 80)
-    payload = made.unsaved(now_s=NOW + 80)
-    assert payload and made.unsaved(now_s=NOW + 9_999) is None
+    payload = made.corrections.unsaved(now_s=NOW + 80)
+    assert payload and made.corrections.unsaved(now_s=NOW + 9_999) is None
     again = outlooks()
-    again.restore(payload)
-    assert len(again.record) == 1
-    again.restore("{")
-    assert len(again.record) == 1
+    again.corrections.restore(payload)
+    assert len(again.corrections.record) == 1
+    again.corrections.restore("{")
+    assert len(again.corrections.record) == 1
 
 
 def test_the_outlook_of_partitions_is_reported_for_small_and_large_jobs():
@@ -316,22 +317,24 @@ def test_the_record_begins_with_what_a_refit_made_of_the_past():
     made = outlooks()
     waits = PastRecord(errors=[past_error(n, 10_000.0) for n in range(60)])
     made.remember(encode(QueuePast(waits=waits)))
-    assert len(made.record) == 60
+    assert len(made.corrections.record) == 60
     assert wait_s(attached(made, full())) > 300_000
     # That is the refit's to store, not nimod's.
-    assert made.unsaved(now_s=NOW) is None
+    assert made.corrections.unsaved(now_s=NOW) is None
     # From the first error of nimod's own on, its own count.
-    made.restore(encode_errors([past_error(30, 500.0)]))
-    assert [one.at_s for one in made.record.errors] == [*range(30), 30]
+    made.corrections.restore(encode_errors([past_error(30, 500.0)]))
+    assert [one.at_s for one in made.corrections.record.errors] == [*range(30), 30]
 
 
 def test_errors_of_another_way_to_estimate_are_left_out():
     made = outlooks()
-    made.restore(encode_errors([past_error(100, 500.0), past_error(200, 500.0, corrected=True)]))
-    assert [one.at_s for one in made.record.errors] == [100]
+    made.corrections.restore(
+        encode_errors([past_error(100, 500.0), past_error(200, 500.0, corrected=True)])
+    )
+    assert [one.at_s for one in made.corrections.record.errors] == [100]
     waits = PastRecord(errors=[past_error(5, 10.0, corrected=True)], correction="{}")
     made.remember(encode(QueuePast(waits=waits)))
-    assert [one.at_s for one in made.record.errors] == [5, 200]
+    assert [one.at_s for one in made.corrections.record.errors] == [5, 200]
 
 
 @pytest.mark.parametrize("correction", ["{}", "another"])
@@ -344,7 +347,7 @@ def test_a_correction_that_cannot_be_read_is_left_out(correction, caplog):
     made.remember(encode(QueuePast(waits=waits)))
     assert wait_s(attached(made, full())) == pytest.approx(100_000, rel=0.1)
     assert "waits are not corrected" in caplog.text
-    assert len(made.record) == 0
+    assert len(made.corrections.record) == 0
 
 
 def tenfold():
@@ -365,7 +368,7 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     assert made.starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
     started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
     attached(made, visible(started), NOW + 70)
-    assert [one.corrected for one in made.record.errors] == [True]
+    assert [one.corrected for one in made.corrections.record.errors] == [True]
 
 
 def tenfold_of_those_with_running_jobs():
@@ -398,7 +401,7 @@ def test_a_user_waits_for_what_that_user_has_in_the_queue():
         for n, user in ((9, "eve"), (10, "ann"))
     ]
     attached(made, visible(*began), NOW + 70)
-    first, second = sorted(one.estimate_s for one in made.record.errors)
+    first, second = sorted(one.estimate_s for one in made.corrections.record.errors)
     assert second == pytest.approx(10 * first, rel=0.01)
 
 
@@ -442,7 +445,7 @@ def test_of_an_array_the_first_start_is_recorded_once():
     attached(made, full())
     new = pending(9, array_id=9, tasks="1-4", jobs=4, submit_s=NOW + 5)
     attached(made, replace(full(), jobs=[*full().jobs, new]), NOW + 10)
-    assert len(made.record) == 0
+    assert len(made.corrections.record) == 0
 
     def started(task, job_id, at_s):
         return running(
@@ -451,10 +454,10 @@ def test_of_an_array_the_first_start_is_recorded_once():
 
     left = pending(9, array_id=9, tasks="2-4", jobs=3, submit_s=NOW + 5)
     attached(made, visible(started(1, 10, NOW + 65), left), NOW + 70)
-    assert [one.actual_s for one in made.record.errors] == [60.0]
+    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
     rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
     attached(made, visible(*rest), NOW + 100)
-    assert [one.actual_s for one in made.record.errors] == [60.0]
+    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
 
 
 def fail(*_args, **_fields):

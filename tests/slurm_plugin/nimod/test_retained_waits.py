@@ -17,12 +17,12 @@ def recorded(count):
 
 def test_the_newest_starts_stay_and_the_oldest_go():
     made = outlooks()
-    made.restore(encode_errors(recorded(MOST_ENTRIES)))
+    made.corrections.restore(encode_errors(recorded(MOST_ENTRIES)))
     attached(made, full())
     quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
     attached(made, visible(quick), NOW + 80)
-    saved = decode_errors(made.unsaved(now_s=NOW + 80))
-    assert len(saved) == len(made.record) == MOST_ENTRIES
+    saved = decode_errors(made.corrections.unsaved(now_s=NOW + 80))
+    assert len(saved) == len(made.corrections.record) == MOST_ENTRIES
     assert [saved[0].at_s, saved[-1].at_s] == [NOW - MOST_ENTRIES + 1, NOW + 1]
 
 
@@ -40,7 +40,9 @@ def test_jobs_that_never_start_are_no_longer_awaited():
 
     def expected(job):
         asked.append(job.job_id)
-        return ExpectedWait(job.submit_s, (60.0,), OF, outlooks().record.estimate([60.0], OF))
+        return ExpectedWait(
+            job.submit_s, (60.0,), OF, outlooks().corrections.record.estimate([60.0], OF)
+        )
 
     awaited = AwaitedStarts()
     job = pending(9, submit_s=NOW)
