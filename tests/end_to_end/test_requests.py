@@ -12,8 +12,9 @@ from tests.end_to_end.site import Site
 def test_an_unknown_application_stays_unchanged(enforcing: Site) -> None:
     script = enforcing.write_script("unknown.sh", "#!/bin/sh\n#SBATCH -J never-seen\nhostname\n")
     job, decision = enforcing.decided("-N", "1-3", "--hold", "-t", "5", script=script)
-    # The user's other jobs are no curve.
-    assert (decision.action, decision.reason) == ("keep", "no_curve")
+    # The user's other jobs are no curve, and may have taken longer than those before them.
+    assert decision.action == "keep"
+    assert decision.reason in ("no_curve", "out_of_band")
     assert job["NumNodes"] == "1-3"
 
 

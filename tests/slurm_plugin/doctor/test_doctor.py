@@ -16,6 +16,7 @@ import pytest
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Status
 from slurm_plugin.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
@@ -47,8 +48,12 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
             yield nimod
 
 
+def status_of(nimod: Nimod) -> Status:
+    return client.status(nimod.socket, timeout_s=60)
+
+
 def sees(nimod: Nimod) -> bool:
-    return client.status(nimod.socket, timeout_s=60).snapshot_age_s is not None
+    return status_of(nimod).snapshot_age_s is not None
 
 
 def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
@@ -132,6 +137,16 @@ def without_nimod(nimod: Nimod) -> Iterator[None]:
     yield
     nimod.start()
     wait_until(lambda: sees(nimod), what="nimod to see the cluster")
+
+
+@contextmanager
+def without_store(nimod: Nimod) -> Iterator[None]:
+    """Take the store away until nimod misses it, which it forgets when it starts anew."""
+    with moved(Path(nimod.store.removeprefix("sqlite:///"))):
+        wait_until(lambda: status_of(nimod).store_trouble != "", what="nimod to miss its store")
+        yield
+    with without_nimod(nimod):
+        pass
 
 
 @contextmanager
@@ -296,8 +311,11 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         {"store": (FindingState.WARNING, "every user can read", "chmod o-r")},
     ),
     "no store": (
-        lambda n: moved(Path(n.store.removeprefix("sqlite:///"))),
-        {"store": (FindingState.ERROR, "no store at", "nimo ingest")},
+        without_store,
+        {
+            "store": (FindingState.ERROR, "no store at", "nimo ingest"),
+            "nimod": (FindingState.ERROR, "nimod has no store", "put the store back"),
+        },
     ),
     "store of an older release": (
         lambda n: store_of(n, "0001"),
