@@ -94,14 +94,16 @@ def _db_reservation(job: DbJob) -> str:
     return plain(name) if isinstance(name, str) else ""
 
 
-def job_id(job: int | str, array: str, task: str, het: str, offset: str) -> str:
-    """Job id as sacct prints it: ``7``, ``6_3``, ``7+1``.
+def job_id(job: int | str, array: str, task: str, het: str, offset: str, *, tasks: str = "") -> str:
+    """Job id as sacct prints it: ``7``, ``6_3``, ``6_[0-3]`` of tasks that never ran, ``7+1``.
 
     >>> job_id(29, "6", "1", "0", ""), job_id(8, "0", "", "7", "1"), job_id(8, "", "", "", "")
     ('6_1', '7+1', '8')
+    >>> job_id(6, "6", "", "0", "", tasks="0-3")
+    '6_[0-3]'
     """
-    if array not in _NO_ID and task:
-        return f"{array}_{task}"
+    if array not in _NO_ID and (task or tasks):
+        return f"{array}_{task or f'[{tasks}]'}"
     if het not in _NO_ID and offset:
         return f"{het}+{offset}"
     return str(job)
@@ -114,7 +116,8 @@ def _db_id(job: DbJob) -> str:
     number, array, het = plain(job.job_id), plain(job.array.job_id), plain(job.het.job_id)
     if array in _NO_ID and het in _NO_ID:
         return number
-    return job_id(number, array, plain(job.array.task_id), het, plain(job.het.job_offset))
+    task, tasks = plain(job.array.task_id), plain(job.array.task)
+    return job_id(number, array, task, het, plain(job.het.job_offset), tasks=tasks)
 
 
 def _step_id(step: DbStep) -> str:
@@ -215,7 +218,7 @@ def _live_memory(job: LiveJob) -> str:
 
 def _live_id(job: LiveJob) -> str:
     parts = (job.job_id, job.array_job_id, job.array_task_id, job.het_job_id, job.het_job_offset)
-    return job_id(*map(plain, parts))
+    return job_id(*map(plain, parts), tasks=plain(job.array_task_string))
 
 
 #: A job of slurmrestd's /slurm/.../jobs and of ``squeue --json``: slurmctld's own, without steps.

@@ -46,6 +46,7 @@ class Array(Struct, frozen=True, gc=False):
 
     job_id: Any = None
     task_id: Any = None
+    task: Any = None  #: indexes of all that have not started
 
 
 class Het(Struct, frozen=True, gc=False):
@@ -189,6 +190,7 @@ class LiveJob(Struct, frozen=True, gc=False):
     job_id: Any = None
     array_job_id: Any = None
     array_task_id: Any = None
+    array_task_string: Any = None
     het_job_id: Any = None
     het_job_offset: Any = None
     cluster: Any = None

@@ -51,7 +51,8 @@ def _disk(name: str) -> _Read:
 
 def _id(job: Any) -> str:
     shown = ("array_id", "array_task_id", "heterogeneous_id", "heterogeneous_offset")
-    return job_id(job.id, *(_of(name)(job) for name in shown))
+    waiting = _of("array_tasks_waiting")(job)
+    return job_id(job.id, *(_of(name)(job) for name in shown), tasks=waiting)
 
 
 def _state(job: Any) -> str:

@@ -131,6 +131,7 @@ def test_a_record_becomes_a_run(install: Any) -> None:
         ({"elapsed_time": None}, "elapsed_s", 0),
         ({"num_nodes": None}, "nodes", 0),
         ({"array_id": 6, "array_task_id": 3}, "array_task_id", 3),
+        ({"array_id": 6, "array_tasks_waiting": "0-3"}, "array_job_id", 6),
         ({"heterogeneous_id": 7, "heterogeneous_offset": 1}, "het_offset", 1),
         ({"constraints": ["fast", "big"]}, "constraints", "fast,big"),
         ({"start_time": None}, "start_s", None),

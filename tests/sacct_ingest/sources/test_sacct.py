@@ -149,6 +149,7 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
         "failed": submit("-J", "failed", "--wrap=exit 3"),
         "all memory": submit("-J", "all-memory", "--mem=0", "--wrap=true"),
         "held": submit("-J", "held", "-H", "--wrap=true"),
+        "held array": submit("-J", "held-array", "-H", "--array=0-2", "--wrap=true"),
         "requeued": submit("-J", "requeued", "--requeue", "--wrap=sleep 60"),
         "long": submit("-J", "long", "--wrap=sleep 300"),
     }
@@ -170,7 +171,7 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
     time.sleep(1.1)
     slurm.run("scontrol", "update", f"JobId={ids['resized']}", "NumNodes=1")
     go_on.touch()
-    slurm.run("scancel", str(ids["held"]))
+    slurm.run("scancel", str(ids["held"]), str(ids["held array"]))
     slurm.run("scontrol", "requeue", str(ids["requeued"]))
     # Slurm would wait two minutes to start it again.
     slurm.run("scancel", str(ids["requeued"]))
@@ -308,7 +309,7 @@ def test_what_a_real_slurmrestd_answers_is_what_sacct_says(
     assert len(text) >= 10
     # Without states to ask for, a job that never was eligible is in no list, and later releases
     # list duplicates on demand only.
-    odd = {history[name] for name in ("held", "requeued", "resized")}
+    odd = {history[name] for name in ("held", "held array", "requeued", "resized")}
     first = min(history.values())  # others' jobs on this cluster may be odd as well
     listed = {key: run for key, run in text.items() if key[0] >= first and key[0] not in odd}
     assert len(listed) >= 8
