@@ -225,7 +225,7 @@ def is_up(value: Any) -> bool:
 
 
 def is_exclusive(value: Any) -> bool:
-    """Whether a partition gives whole nodes only: ``OverSubscribe=EXCLUSIVE``."""
+    """Whether a partition gives whole nodes only: ``OverSubscribe=EXCLUSIVE``, until 25.11."""
     return str(value).upper().startswith("EXCLUSIVE")
 
 
@@ -242,7 +242,13 @@ def is_alone(value: Any) -> bool:
 
 
 def takes_nodes(value: Any) -> bool:
-    """As :func:`is_alone`, of Slurm 26.05 and later: ``Exclusive=NODE``, not ``NO`` or ``USER``."""
+    """Whether jobs have their nodes to themselves, since Slurm 26.05: ``Exclusive=NODE``.
+
+    Jobs and partitions have such a field; ``USER`` shares nodes among a user's jobs.
+
+    >>> takes_nodes("NODE"), takes_nodes("NO"), takes_nodes("USER")
+    (True, False, False)
+    """
     return str(value).upper() == "NODE"
 
 

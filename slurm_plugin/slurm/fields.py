@@ -32,6 +32,7 @@ from slurm_plugin.slurm.converters import (
     some,
     some_id,
     state,
+    takes_nodes,
     text,
     tres,
     words,
@@ -124,7 +125,7 @@ PARTITION = (
     SlurmField("max_mem_cpu_mib", "MaxMemPerCPU", (), number),
     SlurmField("max_mem_node_mib", "MaxMemPerNode", (), number),
     SlurmField("exclusive", "OverSubscribe", (), is_exclusive),
-    SlurmField("exclusive", "Exclusive", (), yes),
+    SlurmField("exclusive", "Exclusive", (), takes_nodes),  # since 26.05
     SlurmField("qos", "QoS", (), text),
     SlurmField("tier", "PriorityTier", (), count),
     SlurmField("accounts", "AllowAccounts", (), some),

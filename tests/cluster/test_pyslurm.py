@@ -97,7 +97,7 @@ LOOK = """
 import json, os, time
 from slurm_plugin.slurm import commands, pyslurm_source, sources
 from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
-from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.slurm.poller import ClusterPoller
 run = lambda argv: commands.run(argv, timeout_s=20)
 release = read_settings(run(CONFIG)).release
 module = pyslurm_source.load(release)
@@ -114,7 +114,7 @@ for _ in range(20):
     if not differences:
         break
     time.sleep(0.5)
-watch = Watch(time.time)
-watch.look()
-print(json.dumps({"differences": differences, "source": watch.source, "jobs": len(seen.jobs)}))
+poller = ClusterPoller(time.time)
+poller.look()
+print(json.dumps({"differences": differences, "source": poller.source, "jobs": len(seen.jobs)}))
 """
