@@ -1,6 +1,6 @@
-"""How many nodes jobs that come later want at once, as they came in the past.
+"""Peak demand of the jobs that arrive within a time span, from past arrivals.
 
-Made by a refit and by replays; nimod reads what came of it
+A refit and a replay make it; nimod reads the result
 (:class:`predictor.queue_past.ArrivalDemand`).
 """
 
@@ -23,7 +23,7 @@ _MOMENTS, _LEVELS = 200, 21
 def arrival_demand(
     submit_s: Sequence[float], sizes: Sequence[float], run_s: Sequence[float]
 ) -> ArrivalDemand:
-    """Look at what followed submissions of the past.
+    """Measure the peak demand after past submissions.
 
     Jobs come in bursts, so that the moments are those at which a job came.  Each later job is taken
     to start when it comes.

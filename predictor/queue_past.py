@@ -32,7 +32,7 @@ class PastShape(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ArrivalDemand(msgspec.Struct, frozen=True, array_like=True):
-    """How much the jobs that come within a span want at once, after moments of the past.
+    """Peak demand of the jobs that arrive within a span, at many moments of the past.
 
     The units are those of its maker: nodes, CPUs, or shares of a partition.
     """

@@ -52,7 +52,7 @@ class Outlooks:
     Attributes
     ----------
     corrections
-        What earlier estimates were off by, and what is learned from it.
+        Errors of earlier estimates, and the corrections that follow from them.
     starts
         Expected waits of jobs in the queue, by their ids, from the last outlook on.
     """
@@ -262,7 +262,7 @@ class Outlooks:
         starts: dict[int, WaitEstimate] = {}
         tasks: dict[int, _TaskStarts] = {}
         self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
-        correction = self.corrections.fit()
+        correction = self.corrections.regression()
         for queue in queues(
             raw,
             self._run_times,

@@ -1,4 +1,4 @@
-"""What estimated waits were off by, in the past and since nimod began, and what follows from it."""
+"""Errors of earlier wait estimates, and the corrections that follow from them."""
 
 import logging
 from collections import deque
@@ -19,14 +19,14 @@ _SAVE_EVERY_S = 600.0
 
 
 class WaitCorrections:
-    """The record of waits, and the regression on the state of the queue where one was nearer.
+    """The record of errors, and the regression on the state of the queue if a refit made one.
 
     Attributes
     ----------
     record
-        Errors of the present way of estimating: a refit's of the past, then nimod's own.
+        Errors of the present method of estimation: a refit's of past jobs, then nimod's own.
     past
-        What the last refit found of the cluster's past.
+        Arrivals, use of limits, fair-share and waits of past jobs, from the last refit.
     """
 
     def __init__(self) -> None:
@@ -35,20 +35,20 @@ class WaitCorrections:
         self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
         self._noted = self._saved = 0
         self._saved_s = -inf
-        self._fit: QueueWaitFit | None = None
+        self._regression: QueueWaitFit | None = None
 
     def remember(self, payload: str) -> None:
-        """Take what a refit found of the cluster's past."""
+        """Take the summary of past jobs that a refit stored."""
         try:
             self.past = decode_past(payload) if payload else QueuePast()
         except ValueError as error:
             _log.warning("%s", error)
             self.past = QueuePast()
-        self._fit = None
+        self._regression = None
         self._renew()
 
     def restore(self, payload: str) -> None:
-        """Put what was recorded before nimod began before what it has recorded since."""
+        """Put the errors of earlier nimods, from the store, before those recorded since."""
         if not payload:
             return
         try:
@@ -73,24 +73,24 @@ class WaitCorrections:
         self._saved, self._saved_s = self._noted, now_s
         return encode_errors(list(self._own))
 
-    def fit(self) -> "QueueWaitFit | None":
-        """Give what a refit learned of the queue's state; None: nothing that was nearer."""
-        if self.past.waits.correction and self._fit is None:
+    def regression(self) -> "QueueWaitFit | None":
+        """Give the refit's regression; None where it was no better than the queue run forward."""
+        if self.past.waits.correction and self._regression is None:
             # numpy takes its time to load, and no answer waits for it here.
             from predictor.wait_correction import correction_of  # noqa: PLC0415
 
             try:
-                self._fit = correction_of(self.past.waits.correction)
+                self._regression = correction_of(self.past.waits.correction)
             except ValueError as error:
                 _log.warning("%s; waits are not corrected", error)
                 self.past = msgspec.structs.replace(self.past, waits=PastRecord())
                 self._renew()
-        return self._fit
+        return self._regression
 
     def _renew(self) -> None:
-        """Begin with what a refit made of the past; errors of the present way of estimating count.
+        """Make the record anew: the refit's errors, then nimod's own.
 
-        The correction that a refit learned changes what estimates are off by.
+        Errors made with a regression do not count without it, nor the other way round.
         """
         corrected = bool(self.past.waits.correction)
         own = [one for one in self._own if one.corrected == corrected]
