@@ -9,8 +9,8 @@ from _changing_link import Series
 from _plots import panels
 from transfer_accuracy import PAPER, START_UP, WINDOWS, by_model, windows
 
-from predictor.error_measures import mse, nmae
-from predictor.models.adrm import AdRM, RawBandwidth
+from predictor.forecasts.adrm import AdRM, RawBandwidth
+from predictor.occupancy.error_measures import mse, nmae
 
 
 def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from predictor.backfilling import ReplaySchedule
+from predictor.waits.easy import ReplaySchedule
 from slurm_plugin.replay.measures import compare
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
@@ -28,14 +28,9 @@ def disturbance_rows(
 ) -> list[dict[str, Any]]:
     """Replay each change as asked, and compare the jobs that it leaves as they are.
 
-    Parameters
-    ----------
-    workload
-        The log, at this load.
-    as_asked
-        Its schedule.
-    load
-        For the table.
+    workload: the log, at this load.
+    as_asked: its schedule.
+    load: for the table.
     """
     return [
         {"load": load, "change": name, **_came(workload, as_asked, change)}

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import nan
 from zlib import crc32
 
-from predictor.backfilling import Engine
-from predictor.past_run_times import PastJob, PastRunTimes
-from predictor.queue_forward import QueuedJob, QueueState, run_forward
 from predictor.types import Prediction
-from predictor.wait_estimate import WaitEstimate
-from predictor.wait_record import WaitClass, WaitError, WaitRecord, class_of, error_of
+from predictor.waits.calibration import WaitClass, WaitError, WaitRecord, class_of, error_of
+from predictor.waits.easy import Engine
+from predictor.waits.estimate import WaitEstimate
+from predictor.waits.expected_run_times import PastJob, PastRunTimes
+from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from slurm_plugin.replay.workload import Workload
 
 
@@ -35,16 +35,10 @@ class Asked:
 class ForwardWaits:
     """Asks about every so many-th job of a replay.
 
-    Parameters
-    ----------
-    work
-        The log.
-    engine
-        That runs it.
-    every
-        How often is asked.
-    predicted
-        Run times of jobs by a site's prediction tables, at their submission.
+    work: the log.
+    engine: that runs it.
+    every: how often is asked.
+    predicted: run times of jobs by a site's prediction tables, at their submission.
     """
 
     def __init__(

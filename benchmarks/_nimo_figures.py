@@ -17,8 +17,8 @@ from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
 from numpy.typing import NDArray
 
-from predictor.active.learner import Learner
-from predictor.active.learner_settings import (
+from predictor.occupancy.active.learner import Learner
+from predictor.occupancy.active.settings import (
     EXPERIMENT,
     Error,
     LearnerSettings,
@@ -29,9 +29,9 @@ from predictor.active.learner_settings import (
     Selection,
     Traversal,
 )
-from predictor.active.space import Assignment
-from predictor.error_measures import mape
-from predictor.models.occupancy import Occupancies, Sample
+from predictor.occupancy.active.space import Assignment
+from predictor.occupancy.application_model import Occupancies, Sample
+from predictor.occupancy.error_measures import mape
 
 GOAL, MOST_RUNS = 10.0, 40
 #: Draws of noise, test set and whatever a choice draws; hours at which errors are drawn.
@@ -155,12 +155,8 @@ def _band(axis: Any, curves: list[list[tuple[float, float]]], name: str) -> None
 def over_time(curves: list[list[tuple[float, float]]]) -> tuple[Floats, Floats]:
     """Errors of all draws at the same hours: each keeps its error until its next run has ended.
 
-    Returns
-    -------
-    hours
-        From the latest first error to the latest last one.
-    errors
-        A row for each draw.
+    Returns hours: from the latest first error to the latest last one.
+    Returns errors: a row for each draw.
     """
     hours = np.linspace(max(one[0][0] for one in curves), max(one[-1][0] for one in curves), STEPS)
     rows = []

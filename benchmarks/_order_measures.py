@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
-from predictor.error_measures import pairs
+from predictor.occupancy.error_measures import pairs
 
 
 def order_preserving_degree(predicted: ArrayLike, actual: ArrayLike) -> float:
@@ -21,10 +21,8 @@ def order_preserving_degree(predicted: ArrayLike, actual: ArrayLike) -> float:
 def ranking_distance(predicted: ArrayLike, actual: ArrayLike, k: int) -> float:
     """RD(k): how far the k best candidates are from their predicted ranks; 0 is best.
 
-    Raises
-    ------
-    ValueError
-        ``k`` is not within 1 and the number of candidates, or there is only one candidate.
+    Raises ValueError: ``k`` is not within 1 and the number of candidates, or there is only one
+        candidate.
     """
     p, a = pairs(predicted, actual)
     n = len(a)

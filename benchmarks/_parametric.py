@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from predictor.argument_checks import need_nodes
-from predictor.interval import Uncertainty, around, left_out, measure
+from predictor.checks import need_nodes
+from predictor.curves.interval import Uncertainty, around, left_out, measure
 from predictor.models.base import need, register
 from predictor.types import Curve, Point, Prediction, Problem
 

@@ -14,12 +14,12 @@ from _logs import runs
 from history_accuracy import Fits, histories
 from numpy.typing import NDArray
 
-from predictor.backfilling import Engine, JobShape
-from predictor.run_rows import attributes_of_run
 from predictor.table import at, covers, for_limit
+from predictor.tables.run_facts import attributes_of_run
 from predictor.types import Prediction
-from sacct_ingest.layout import layouts_of_run
+from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.records import JobRun
+from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.replay.workload import Workload
 
@@ -30,14 +30,9 @@ _EVERY = 10
 def predictions(path: Path, work: Workload, ids: NDArray[np.int64]) -> Mapping[int, Prediction]:
     """Predict the run time of each job of a replay at its submission, where there is a table.
 
-    Parameters
-    ----------
-    path
-        The log.
-    work
-        Its jobs as they are replayed.
-    ids
-        Their numbers in the log.
+    path: the log.
+    work: its jobs as they are replayed.
+    ids: their numbers in the log.
     """
     rows = _replayed(path, work, ids)
     fits, made = Fits(histories(rows), _EVERY), dict[int, Prediction]()

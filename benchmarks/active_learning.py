@@ -24,8 +24,8 @@ from typing import Any
 import _bench
 import numpy as np
 
-from predictor.active.learner import Learner
-from predictor.active.learner_settings import (
+from predictor.occupancy.active.learner import Learner
+from predictor.occupancy.active.settings import (
     EXPERIMENT,
     Error,
     FunctionForm,
@@ -36,9 +36,9 @@ from predictor.active.learner_settings import (
     Selection,
     Traversal,
 )
-from predictor.active.space import Assignment, Space
-from predictor.error_measures import mape
-from predictor.models.occupancy import Occupancies, Sample
+from predictor.occupancy.active.space import Assignment, Space
+from predictor.occupancy.application_model import Occupancies, Sample
+from predictor.occupancy.error_measures import mape
 
 SPACE = Space.full(
     {

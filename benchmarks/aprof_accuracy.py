@@ -24,7 +24,7 @@ import _bench
 import _limited
 import numpy as np
 
-from predictor.models.product_form import ProductForm, Sums
+from predictor.node_types.product_form import ProductForm, Sums
 
 LIMITS = (100, 80, 60, 40, 30, 20, 10)
 PAPER = {

@@ -26,12 +26,12 @@ from distributed import LocalCluster
 from scipy.optimize import differential_evolution, least_squares
 from threadpoolctl import threadpool_limits
 
-from predictor.choose import choose
-from predictor.curve_table import grid
 from predictor.models.adept import Adept
 from predictor.models.downey import speedup
+from predictor.models.selection import choose
 from predictor.refit import refit
-from predictor.table_settings import TableSettings
+from predictor.tables.of_curve import grid
+from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Point
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.store import Store

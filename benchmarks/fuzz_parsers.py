@@ -198,8 +198,8 @@ def _saved() -> Callable[[bytes], None]:
 
 def _values() -> Callable[[bytes], None]:
     """Single values: what a converter cannot read is a ValueError."""
-    from sacct_ingest.columns import COLUMNS  # noqa: PLC0415
-    from sacct_ingest.slurm_text import parse_job_id, parse_memory_request  # noqa: PLC0415
+    from sacct_ingest.sources.columns import COLUMNS  # noqa: PLC0415
+    from sacct_ingest.text.slurm_text import parse_job_id, parse_memory_request  # noqa: PLC0415
 
     converters = list({column.convert for column in COLUMNS})
 
@@ -215,21 +215,21 @@ def _values() -> Callable[[bytes], None]:
 
 def _requests() -> Callable[[bytes], None]:
     """Read what users write into requests: a ValueError is an answer, and lists stay short."""
-    from sacct_ingest.admin_comment import decision_id_in, parse  # noqa: PLC0415
-    from sacct_ingest.hostlist import (  # noqa: PLC0415
+    from sacct_ingest.scripts.job_script import (  # noqa: PLC0415
+        parse_command_line,
+        parse_script,
+        split_submit_line,
+    )
+    from sacct_ingest.scripts.signature import identity_of_line, identity_of_request  # noqa: PLC0415
+    from sacct_ingest.text.admin_comment import decision_id_in, parse  # noqa: PLC0415
+    from sacct_ingest.text.hostlist import (  # noqa: PLC0415
         MOST_NAMES,
         count_indexes,
         expand,
         named_nodes,
     )
-    from sacct_ingest.job_script import (  # noqa: PLC0415
-        parse_command_line,
-        parse_script,
-        split_submit_line,
-    )
-    from sacct_ingest.signature import identity_of_line, identity_of_request  # noqa: PLC0415
-    from sacct_ingest.tag import parse_tag  # noqa: PLC0415
-    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415
+    from sacct_ingest.text.tag import parse_tag  # noqa: PLC0415
+    from sacct_ingest.text.time_spec import parse_time  # noqa: PLC0415
 
     def target(data: bytes) -> None:
         text = data.decode(errors="replace")

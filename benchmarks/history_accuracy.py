@@ -28,15 +28,15 @@ import _bench
 import _generated
 from _logs import runs
 
-from predictor.parts import tables_of
-from predictor.record import Record, RecordEntry, pooled, site_of
-from predictor.run_rows import attributes_of_run
+from predictor.level.record import Record, RecordEntry, pooled, site_of
 from predictor.table import at, covers, encode, for_limit, verdict_at
-from predictor.table_settings import TableSettings
+from predictor.tables.parts import tables_of
+from predictor.tables.run_facts import attributes_of_run
+from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
-from sacct_ingest.layout import Layout, layouts_of_run
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.runs.layout import Layout, layouts_of_run
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
 
@@ -184,10 +184,7 @@ def _made(count: int) -> Iterator[JobRun]:
 def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Scored]:
     """Predict each job from what had ended when it was submitted.
 
-    Parameters
-    ----------
-    acting
-        By the tables that change jobs, in which no other user's runs have a say.
+    acting: by the tables that change jobs, in which no other user's runs have a say.
     """
     fits = Fits(histories(rows), every, acting=acting)
     past = _Past()

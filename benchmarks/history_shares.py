@@ -26,11 +26,11 @@ from typing import Any
 import _bench
 from history_accuracy import Fits, histories, stored
 
-from predictor.run_rows import attributes_of_run
 from predictor.table import at, covers, for_limit
+from predictor.tables.run_facts import attributes_of_run
 from predictor.types import HISTORY, PredictionTable
-from sacct_ingest.layout import Unit, layouts_of_run
 from sacct_ingest.records import CURVE_LEVELS, JobState
+from sacct_ingest.runs.layout import Unit, layouts_of_run
 from sacct_ingest.store import RunRow
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import _accounting
 import _bench
 
-from sacct_ingest.ingest import ingest
+from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct

@@ -25,12 +25,12 @@ import numpy as np
 from _order_measures import order_preserving_degree, ranking_distance
 from numpy.typing import NDArray
 
-from predictor.error_measures import (
+from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.occupancy.error_measures import (
     absolute_errors,
     percentage_errors,
 )
-from predictor.models.linear_occupancy import LinearOccupancyModel
-from predictor.models.occupancy import OccupancyModel, Sample, occupancies
+from predictor.occupancy.linear_form import LinearOccupancyModel
 
 try:
     from sklearn.ensemble import RandomForestRegressor

@@ -20,12 +20,20 @@ from typing import Any
 
 import _bench
 
-from predictor.transfer_time import transfer_time
-from slurm_plugin.plan.options import Choices, choices
-from slurm_plugin.plan.plan_search import cheapest, exact, fastest, heft, heuristic, score, search
-from slurm_plugin.plan.run_times import Copies, LearnedRunTimes
-from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, build
-from slurm_plugin.plan.workflow_file import parse
+from predictor.forecasts.transfer_time import transfer_time
+from slurm_plugin.experiments.plan.options import Choices, choices
+from slurm_plugin.experiments.plan.plan_search import (
+    cheapest,
+    exact,
+    fastest,
+    heft,
+    heuristic,
+    score,
+    search,
+)
+from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, build
+from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.slurm.availability import profile
 
 NOW = 1_795_000_000.0

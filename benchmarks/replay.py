@@ -20,11 +20,11 @@ from _disturbances import disturbance_rows
 from _generated_sites import generated_site
 from msgspec.structs import replace as replace_fields
 
-from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
-from sacct_ingest.ingest import ingest
+from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
+from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.sources.saved import SavedSacct, cluster_nodes
 from sacct_ingest.store import Store
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.measures import compare, guard_held, measure

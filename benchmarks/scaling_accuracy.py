@@ -33,7 +33,7 @@ import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
-from predictor import choose
+from predictor.models import selection as choose
 from predictor.models.adept import Adept
 from predictor.models.base import Model
 from predictor.types import Curve, Point, Prediction, Verdict

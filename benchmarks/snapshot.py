@@ -17,17 +17,17 @@ from typing import Any
 
 import _bench
 
-from predictor.queue_past import LimitShares, QueuePast, encode
+from predictor.waits.workload import LimitShares, QueuePast, encode
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.nimod.outlooks import Outlooks
-from slurm_plugin.nimod.queue_run_times import QueueRunTimes
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.sources import line, read_json, read_text
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
 NOW = 1_795_256_400
 CPUS, MEBIBYTES = 64, 256_000

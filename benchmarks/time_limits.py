@@ -27,16 +27,16 @@ import _generated
 import numpy as np
 from _logs import Job, in_order, load
 
-from predictor.record import built_in
-from predictor.similar import RunRequest
+from predictor.level.record import built_in
+from predictor.level.similar_runs import RunRequest
 from predictor.table import covers, quantile, verdict_at
-from predictor.table_settings import TableSettings
-from predictor.tabulate import tabulate
+from predictor.tables.build import tabulate
+from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 
 DAY_S = 86_400.0

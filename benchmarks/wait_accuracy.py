@@ -42,8 +42,8 @@ from _replayed_tables import predictions
 from _workloads import workload
 from numpy.typing import NDArray
 
-from predictor.backfilling import Engine, JobShape
-from predictor.queue_wait import LEAST_S, QueueWaitFit, QueueWaitModel, ratios
+from predictor.waits.easy import Engine, JobShape
+from predictor.waits.regression import LEAST_S, QueueWaitFit, QueueWaitModel, ratios
 from slurm_plugin.replay.cluster_view import planned
 from slurm_plugin.replay.workload import Workload
 

@@ -13,9 +13,9 @@ from sphinx.application import Sphinx
 
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
-from slurm_plugin.config import Config
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
+from slurm_plugin.protocol.reasons import Reason
 
 SETTINGS = Path(__file__).parents[1] / "etc" / "nimo.yaml"
 _ENTRY = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#]*)(?:# ?(?P<text>.*))?$")

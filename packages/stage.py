@@ -69,14 +69,9 @@ def _wheel(folder: Path) -> Path:
 def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
     """Make all files below ``root``.
 
-    Parameters
-    ----------
-    python
-        Interpreter of the target system, of which the environment is made.
-    zsh
-        Folder of zsh's completions, from ``root`` on.
-    fill
-        Fills the environment.
+    python: interpreter of the target system, of which the environment is made.
+    zsh: folder of zsh's completions, from ``root`` on.
+    fill: fills the environment.
     """
     _environment(root, python, fill)
     bill_of_materials(root / HOME.relative_to("/") / "bin" / "python3", root / BILL)

@@ -18,22 +18,22 @@ from time import perf_counter
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from predictor import summing
-from predictor.argument_checks import need_finite
-from predictor.node_sums import decode as decode_sums
-from predictor.parts import tables_of
-from predictor.queue_history import NEWEST, queue_past
-from predictor.queue_past import encode as encode_past
-from predictor.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
-from predictor.run_rows import owner_of
+from predictor.checks import need_finite
+from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
+from predictor.node_types import stored_sums as summing
+from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
 from predictor.table import whole_key
-from predictor.table_settings import TableSettings
-from predictor.tabulate import record_of
-from predictor.type_tables import SumsByType
+from predictor.tables.build import record_of
+from predictor.tables.of_node_types import SumsByType
+from predictor.tables.parts import tables_of
+from predictor.tables.run_facts import owner_of
+from predictor.tables.settings import TableSettings
 from predictor.types import HISTORY, PredictionTable, Verdict
+from predictor.waits.history import NEWEST, queue_past
+from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
 from sacct_ingest.store.prediction_records import QUEUE, SITE
 
@@ -95,25 +95,14 @@ def refit(
 ) -> RefitSummary:
     """Make the prediction tables of all identities in ``store`` anew, in one transaction.
 
-    Parameters
-    ----------
-    now_s
-        Time of the refit, seconds since the epoch; goes into every table.
-    shared
-        Tags that have tables of several users' runs, besides those of each user's own.
-    workers
-        Processes that fit; the tables are the same whatever their number.
-    pool
-        What fits instead of processes of our own, e.g. a Dask cluster; it has ``workers`` workers.
-    progress
-        Called with the number of identities finished since the last call.
-
-    Raises
-    ------
-    ValueError
-        The time is not finite, or there is no worker.
-    sacct_ingest.errors.StoreError
-        The store cannot be read or written.
+    now_s: time of the refit, seconds since the epoch; goes into every table.
+    shared: tags that have tables of several users' runs, besides those of each user's own.
+    workers: processes that fit; the tables are the same whatever their number.
+    pool: what fits instead of processes of our own, e.g. a Dask cluster; it has ``workers``
+        workers.
+    progress: called with the number of identities finished since the last call.
+    Raises ValueError: the time is not finite, or there is no worker;
+        sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     started = perf_counter()
     types = summing.node_types(store)

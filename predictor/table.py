@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from predictor.argument_checks import need_finite, need_share
+from predictor.checks import need_finite, need_share
 from predictor.types import (
     UNBOUNDED,
     ByType,
@@ -22,7 +22,7 @@ from predictor.types import (
     Problem,
     Verdict,
 )
-from sacct_ingest.layout import Each, Layout, Unit
+from sacct_ingest.runs.layout import Each, Layout, Unit
 
 #: Cached tables of a node type or time limit: the next job is often of the same kind.
 _CACHED = 1024
@@ -77,10 +77,7 @@ def encode(table: PredictionTable) -> str:
 def decode(payload: str | bytes) -> PredictionTable:
     """Table of a text that :func:`encode` made.
 
-    Raises
-    ------
-    msgspec.DecodeError
-        Not JSON, or not a table (``msgspec.ValidationError``).
+    Raises msgspec.DecodeError: not JSON, or not a table (``msgspec.ValidationError``).
     """
     return _decoder.decode(payload)
 
@@ -129,10 +126,7 @@ def covers(table: PredictionTable, nodes: int) -> bool:
 def at(table: PredictionTable, nodes: int) -> Prediction:
     """Run time on ``nodes`` nodes: between entries, log time is linear in log nodes.
 
-    Raises
-    ------
-    LookupError
-        ``nodes`` is outside the table; see :func:`covers`.
+    Raises LookupError: ``nodes`` is outside the table; see :func:`covers`.
     """
     low, high, share = _bracket(table, nodes)
     return Prediction(
@@ -174,12 +168,8 @@ def part_for(
 ) -> Part | None:
     """Find the part of an identity's runs that a job belongs to.
 
-    Parameters
-    ----------
-    layouts
-        Of each of its nodes, or of the whole job; any will do.  None: they are left open.
-    attributes
-        Gives its attributes by name; asked only where parts differ by them.
+    layouts: of each of its nodes, or of the whole job; any will do.  None: they are left open.
+    attributes: gives its attributes by name; asked only where parts differ by them.
     """
     parts = list(table.parts)
     if layouts is not None:
@@ -267,10 +257,7 @@ def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
 
     That of the lowest share in the table which is no lower.  None where there is none.
 
-    Raises
-    ------
-    LookupError
-        ``nodes`` is outside the table; see :func:`covers`.
+    Raises LookupError: ``nodes`` is outside the table; see :func:`covers`.
     """
     tail = next((one for one in table.tails if one.share >= share), None)
     if tail is None:

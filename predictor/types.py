@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from predictor.argument_checks import need_finite, need_nodes, need_positive, need_rising
-from sacct_ingest.layout import ANY, Layout, Unit
+from predictor.checks import need_finite, need_nodes, need_positive, need_rising
+from sacct_ingest.runs.layout import ANY, Layout, Unit
 
-#: Model of a table without a curve: see :mod:`predictor.experts`.
+#: Model of a table without a curve: see :mod:`predictor.level.experts`.
 HISTORY = "history"
 
 
@@ -49,10 +49,7 @@ class Run:
 class Point:
     """The typical run time at one node count.
 
-    Raises
-    ------
-    ValueError
-        Not a whole number of nodes and repeats, a time above zero, and a spread.
+    Raises ValueError: not a whole number of nodes and repeats, a time above zero, and a spread.
     """
 
     nodes: int
@@ -89,10 +86,7 @@ class Curve:
     ``points`` have distinct ``nodes`` in rising order.  ``censored`` are node counts where runs
     were only stopped by their limit, with the longest time survived: a lower bound of T(n).
 
-    Raises
-    ------
-    ValueError
-        Node counts do not rise, or the resolution is no time.
+    Raises ValueError: node counts do not rise, or the resolution is no time.
     """
 
     points: tuple[Point, ...]
@@ -175,7 +169,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """How much memory new runs need: see `predictor.memory_need`.
+    """How much memory new runs need: see `predictor.tables.memory`.
 
     ``high`` is the most that a run on each size is expected to need, never less than was needed;
     ``given`` the least that runs of a size completed with since one ended for lack of memory.
@@ -191,7 +185,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """Which share of its CPUs or GPUs an application uses: see `predictor.resource_use`."""
+    """Which share of its CPUs or GPUs an application uses: see `predictor.tables.resource_use`."""
 
     unit: Unit  #: CPUs or GPUs
     share: float  #: the median run's
@@ -265,7 +259,7 @@ class Part:
     """Runs of an identity that have something in common, and a table of their own.
 
     ``key`` is that of their table, at the same level; ``values`` are pairs of an attribute's name
-    and its value (:mod:`sacct_ingest.attributes`), an empty one where runs did not have it.
+    and its value (:mod:`sacct_ingest.runs.attributes`), an empty one where runs did not have it.
     """
 
     key: str
@@ -313,7 +307,7 @@ class PredictionTable:
     node_type: str = ""
     #: largest node count observed on any node type; 0: all that counts is in ``observed``
     widest: int = 0
-    #: how runs ended, most frequent first; see `predictor.endings`
+    #: how runs ended, most frequent first; see `predictor.tables.endings`
     endings: tuple[Ending, ...] = ()
     #: digests of the working directories of the runs, where these are few
     work_dirs: tuple[str, ...] = ()

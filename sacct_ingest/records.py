@@ -92,7 +92,7 @@ _STATES: Final = {
     JobState.RUNNING: _State("R", ended=False),
     JobState.SUSPENDED: _State("S", ended=False),
     JobState.REQUEUED: _State("RQ", interrupted=True, may_lack_memory=True),
-    # A resized job's row up to the resize: see `sacct_ingest.ingest.to_store`.
+    # A resized job's row up to the resize: see `sacct_ingest.ingest.into_store.to_store`.
     JobState.RESIZING: _State("RS", ended=False),
     JobState.COMPLETED: _State("CD", run_time=RunTime.WHOLE),
     JobState.CANCELLED: _State("CA", interrupted=True),
@@ -170,7 +170,7 @@ class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mem_bytes: int | None = None  #: highest resident size of one task (MaxRSS)
     user_cpu_s: float | None = None
     system_cpu_s: float | None = None
-    #: Counters of whole nodes, summed over tasks as Slurm gives them: see `sacct_ingest.usage`.
+    #: Counters of whole nodes, summed over tasks as Slurm gives them: see `sacct_ingest.runs.usage`.
     lustre_read_bytes: int | None = None
     lustre_write_bytes: int | None = None
     net_in_bytes: int | None = None
@@ -291,7 +291,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingRow:
-    """Whether an application's predictions still hold; see :mod:`predictor.standing`."""
+    """Whether an application's predictions still hold; see :mod:`predictor.level.validity`."""
 
     level: KeyLevel
     key: str

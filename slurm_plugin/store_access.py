@@ -13,8 +13,8 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.records import CURVE_LEVELS
-from sacct_ingest.signature import names_of
-from slurm_plugin.config import Config
+from sacct_ingest.scripts.signature import names_of
+from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.privacy import PrivateDataRules, sight
@@ -29,10 +29,8 @@ _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 def open_store(config: Config, *, create: bool = False) -> "Store":
     """Open the configured store; it is made where ``create`` allows and it is not there yet.
 
-    Raises
-    ------
-    StoreError
-        It is missing, cannot be opened, or is of a newer release; login nodes have none.
+    Raises StoreError: it is missing, cannot be opened, or is of a newer release; login nodes have
+        none.
     """
     controllers = config.relay.controllers
     if controllers and not (create or config.store or store_owner(config) is not None):
@@ -56,10 +54,7 @@ def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[Predi
 
     Histories of a user's or a name's runs are only given where there is nothing better.
 
-    Raises
-    ------
-    NoHistory
-        There is none; the message proposes names that look alike.
+    Raises NoHistory: there is none; the message proposes names that look alike.
     """
     matching = [table for table in tables if query in (*names_of(table.label), table.key)]
     if not matching and len(query) >= _SHORTEST_KEY:

@@ -28,10 +28,7 @@ class Authority:
     def certify(self, name: str, *others: str) -> dict[str, str]:
         """Make a certificate for a host; give the settings of who has it.
 
-        Parameters
-        ----------
-        others
-            More that it is for, such as ``IP:127.0.0.1``.
+        others: more that it is for, such as ``IP:127.0.0.1``.
         """
         key, request, made = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         names = ",".join((f"DNS:{name}", *others))

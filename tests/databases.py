@@ -37,14 +37,9 @@ class Server(Protocol):
 class MariaDB:
     """A MariaDB server.
 
-    Parameters
-    ----------
-    directory
-        Holds the data in ``db`` and the socket ``mariadb.sock``.
-    processes
-        Starts and stops it.
-    account
-        Who it runs as, and whom it trusts with everything.
+    directory: holds the data in ``db`` and the socket ``mariadb.sock``.
+    processes: starts and stops it.
+    account: who it runs as, and whom it trusts with everything.
     """
 
     directory: Path
@@ -130,14 +125,9 @@ class MariaDB:
 class PostgreSQL:
     """A PostgreSQL server.
 
-    Parameters
-    ----------
-    directory
-        Holds the data in ``db`` and the socket.
-    processes
-        Starts and stops it.
-    account
-        Who it runs as; not root, which PostgreSQL refuses.
+    directory: holds the data in ``db`` and the socket.
+    processes: starts and stops it.
+    account: who it runs as; not root, which PostgreSQL refuses.
     """
 
     directory: Path

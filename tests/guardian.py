@@ -54,10 +54,7 @@ class Child:
 class Guardian:
     """Starts and ends daemons; see the module's docstring.
 
-    Parameters
-    ----------
-    directory
-        Where its socket and the record of what runs are.
+    directory: where its socket and the record of what runs are.
     """
 
     directory: Path

@@ -70,10 +70,7 @@ class Account:
 class Processes:
     """The daemons of one directory and their guardian.
 
-    Parameters
-    ----------
-    directory
-        Existing directory, private to these daemons; their output goes to ``log/NAME.out``.
+    directory: existing directory, private to these daemons; their output goes to ``log/NAME.out``.
     """
 
     directory: Path
@@ -82,10 +79,7 @@ class Processes:
     def open(self, *, leashed: bool) -> None:
         """Start the guardian.
 
-        Parameters
-        ----------
-        leashed
-            Whether the daemons are to be ended when this process dies.
+        leashed: whether the daemons are to be ended when this process dies.
         """
         if len(os.fsencode(self._socket)) > SOCKET_PATH_MAX:
             raise ProcessError(
@@ -133,16 +127,10 @@ class Processes:
     ) -> int:
         """Start a daemon, which must stay in the foreground, and give its pid.
 
-        Parameters
-        ----------
-        name
-            Its name here, and of its log.
-        argv
-            Program and arguments.
-        env
-            Variables to add to this process's own.
-        account
-            Who it runs as; only root may name another than itself.
+        name: its name here, and of its log.
+        argv: program and arguments.
+        env: variables to add to this process's own.
+        account: who it runs as; only root may name another than itself.
         """
         who = account if account is not None and account.foreign else None
         pid = self._ask(
@@ -180,10 +168,7 @@ class Processes:
     ) -> None:
         """Wait until a daemon is ready.
 
-        Raises
-        ------
-        ProcessError
-            When it ends or takes longer; with the end of its output.
+        Raises ProcessError: when it ends or takes longer; with the end of its output.
         """
 
         def ready_or_dead() -> bool:
@@ -248,10 +233,7 @@ def wait_until(
 ) -> None:
     """Wait, with growing pauses up to 0.2 s, until a condition holds.
 
-    Raises
-    ------
-    ProcessError
-        When it does not within `timeout_s` seconds.
+    Raises ProcessError: when it does not within `timeout_s` seconds.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():

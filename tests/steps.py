@@ -236,10 +236,7 @@ def _fits(step: tuple[Any, ...], character: Any) -> bool:
 def steps_of(parse: Callable[[str], object], text: str, most: int) -> int:
     """Steps of one call; that the text is refused is an answer, too.
 
-    Raises
-    ------
-    TooManySteps
-        It takes more than ``most``.
+    Raises TooManySteps: it takes more than ``most``.
     """
     with counting(most) as steps, suppress(ValueError, NimoError):
         parse(text)

@@ -41,14 +41,9 @@ def build(
 ) -> Path:
     """Build the package and give its path.
 
-    Parameters
-    ----------
-    fill
-        Fills the environment; see :func:`stage.stage`.
-    version
-        Instead of the project's.
-    compression
-        Options of dpkg-deb.
+    fill: fills the environment; see :func:`stage.stage`.
+    version: instead of the project's.
+    compression: options of dpkg-deb.
     """
     root = folder / "root"
     shutil.rmtree(root, ignore_errors=True)

@@ -38,10 +38,8 @@ class FittedModel(Protocol):
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """Median and interval for one new run at ``level``, for each of ``nodes``.
 
-        Raises
-        ------
-        ValueError
-            ``nodes`` has none, or one that is no node count; ``level`` is not between 0 and 1.
+        Raises ValueError: ``nodes`` has none, or one that is no node count; ``level`` is not
+            between 0 and 1.
         """
 
 
@@ -55,10 +53,7 @@ class Model(Protocol):
     def fit(self, curve: Curve) -> FittedModel:
         """Learn from one curve.
 
-        Raises
-        ------
-        TooFewPoints
-            The curve has fewer than ``min_points`` node counts.
+        Raises TooFewPoints: the curve has fewer than ``min_points`` node counts.
         """
 
 
@@ -88,10 +83,7 @@ def names() -> tuple[str, ...]:
 def create(name: str) -> Model:
     """Make a model with its default hyper-parameters; ``predictor/models/NAME.py`` may hold it.
 
-    Raises
-    ------
-    UnknownModel
-        No model has this name.
+    Raises UnknownModel: no model has this name.
     """
     if name not in MODELS:
         with suppress(ModuleNotFoundError):
@@ -108,10 +100,7 @@ def quantiles(
 
     A fit that has more than its intervals has a method of this name.
 
-    Returns
-    -------
-    numpy.ndarray
-        A row for each share, a column for each of ``nodes``.
+    Returns numpy.ndarray: a row for each share, a column for each of ``nodes``.
     """
     if (own := getattr(fit, "quantiles", None)) is not None:
         return np.asarray(own(nodes, shares))

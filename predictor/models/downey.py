@@ -22,7 +22,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from predictor.argument_checks import need_finite
+from predictor.checks import need_finite
 
 Floats = NDArray[np.float64]
 
@@ -37,13 +37,8 @@ class VarianceMode(StrEnum):
 def speedup(nodes: ArrayLike, A: float, sigma: float) -> Floats:
     """S(n) of Table 1 for ``A`` ≥ 1 and ``sigma`` ≥ 0.
 
-    Raises
-    ------
-    ValueError
-        A parameter or a node count is out of its range.
+    Raises ValueError: a parameter or a node count is out of its range.
 
-    Examples
-    --------
     >>> speedup([1, 8, 1000], 8.0, 0.0).tolist()
     [1.0, 8.0, 8.0]
     """

@@ -23,7 +23,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.argument_checks import need_share
+from predictor.checks import need_share
 from predictor.models.base import FittedModel, create, need, quantiles, register
 from predictor.types import Curve, Point, Prediction, Problem
 

@@ -25,17 +25,12 @@ _INSTALL: Final = "install it there (apt-get install {0}, dnf install {0})"
 class BenchmarkPlan:
     """What is run on each node.
 
-    Parameters
-    ----------
-    parts
-        Of `PARTS`.
-    seconds, repeats
-        Each CPU and memory benchmark runs so long and so often; the best counts, since whatever
-        else a node does can only make it slower.
-    disk_folder, disk_bytes
-        Where fio writes and reads a file of this size.
-    network_host, network_port
-        An iperf3 server; it serves one node at a time, the others wait for it.
+    parts: of `PARTS`.
+    seconds, repeats: each CPU and memory benchmark runs so long and so often; the best counts,
+        since whatever else a node does can only make it slower.
+    disk_folder, disk_bytes: where fio writes and reads a file of this size.
+    network_host, network_port: an iperf3 server; it serves one node at a time, the others wait for
+        it.
     """
 
     parts: tuple[str, ...] = PARTS

@@ -67,10 +67,7 @@ class Hybrid:
 def observe(window_s: float = 1.0, *, proc: Path = Path("/proc")) -> Activity:
     """Look at the CPUs for a while.
 
-    Raises
-    ------
-    ProbeError
-        There is no /proc as Linux has it.
+    Raises ProbeError: there is no /proc as Linux has it.
     """
     try:
         before, running_before, _ = _times(proc)
@@ -120,10 +117,7 @@ print((time.process_time() - used) / (time.monotonic() - began))
 def spin(seconds: float) -> float:
     """Share of a CPU that a process gets which does nothing but spin for so long.
 
-    Raises
-    ------
-    ProbeError
-        It could not be started, or did not end.
+    Raises ProbeError: it could not be started, or did not end.
     """
     argv = [sys.executable, "-ISc", _SPIN, str(seconds)]
     try:

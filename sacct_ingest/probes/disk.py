@@ -29,10 +29,8 @@ class DiskFigures:
 def measure(folder: Path, *, size_bytes: int, reads: int) -> DiskFigures:
     """Write a file with O_DIRECT and fsync, read it back with O_DIRECT, remove it.
 
-    Raises
-    ------
-    ProbeError
-        The folder cannot be written, is full, or its file system only answers from the cache.
+    Raises ProbeError: the folder cannot be written, is full, or its file system only answers from
+        the cache.
     """
     size = max(_BLOCK, size_bytes // _BLOCK * _BLOCK)
     path = folder / f".nimo-probe-{os.getpid()}-{secrets.token_hex(4)}"

@@ -35,12 +35,8 @@ class Acknowledged:
 class Stopwatch:
     """Times one message on a connection; begins now, before it is sent.
 
-    Parameters
-    ----------
-    link
-        A TCP connection on which nothing is under way.
-    size_bytes
-        Length of the message: the kernel is to take all of it at once.
+    link: a TCP connection on which nothing is under way.
+    size_bytes: length of the message: the kernel is to take all of it at once.
     """
 
     def __init__(self, link: socket.socket, size_bytes: int) -> None:
@@ -55,11 +51,8 @@ class Stopwatch:
     def stop(self) -> Acknowledged | None:
         """Read the kernel's time stamps, once the other side has answered the message.
 
-        Returns
-        -------
-        Acknowledged or None
-            None where the message is large, the kernel gives no time stamps, or the clock was set
-            meanwhile.
+        Returns Acknowledged or None: none where the message is large, the kernel gives no time
+            stamps, or the clock was set meanwhile.
         """
         passed_s = time.monotonic() - self._began
         try:

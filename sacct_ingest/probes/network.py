@@ -37,10 +37,7 @@ def measure_pair(
 
     ``generation`` is that of the token that allows it; None: one by hand, outside of the ring.
 
-    Raises
-    ------
-    Superseded
-        The host has a newer token than that of ``generation``.
+    Raises Superseded: the host has a newer token than that of ``generation``.
     """
     began_s, began = time.time(), time.monotonic()
     request = {

@@ -24,13 +24,8 @@ class Member:
 def member(text: str) -> Member:
     """Read ``[NAME=]HOST[:PORT]``; an IPv6 address stands in brackets.
 
-    Raises
-    ------
-    ProbeError
-        It is none.
+    Raises ProbeError: it is none.
 
-    Examples
-    --------
     >>> member("n1=10.0.0.1:7000")
     Member(name='n1', host='10.0.0.1', port=7000)
     >>> member("n2")
@@ -51,22 +46,15 @@ def member(text: str) -> Member:
 class ProbeSettings:
     """How much is measured, how often.
 
-    Parameters
-    ----------
-    period_s
-        Between two measurements of one series.
-    message_bytes
-        One TCP message of the bandwidth probe.
-    echoes
-        Round trips of four bytes of which the latency is the median.
-    timeout_s
-        For one pair of hosts, for one message between sensors, and between two looks at the token.
-    hold_s
-        How long a sensor may keep the token; what it did not reach, it measures the next time.
-    spin_s, spin_every
-        A process that spins so long corrects every so many-th estimate of the CPU.
-    disk_folder, disk_bytes
-        Where a file of this size is written and read; no folder: no disk probe.
+    period_s: between two measurements of one series.
+    message_bytes: one TCP message of the bandwidth probe.
+    echoes: round trips of four bytes of which the latency is the median.
+    timeout_s: for one pair of hosts, for one message between sensors, and between two looks at the
+        token.
+    hold_s: how long a sensor may keep the token; what it did not reach, it measures the next time.
+    spin_s, spin_every: a process that spins so long corrects every so many-th estimate of the CPU.
+    disk_folder, disk_bytes: where a file of this size is written and read; no folder: no disk
+        probe.
     """
 
     period_s: float = 300.0
@@ -133,10 +121,7 @@ def _disk_bytes(settings: ProbeSettings) -> int:
 def find(members: Sequence[Member], name: str) -> int:
     """Give the place of a host in the ring.
 
-    Raises
-    ------
-    ProbeError
-        It is not in the clique, or there twice.
+    Raises ProbeError: it is not in the clique, or there twice.
     """
     names = [each.name for each in members]
     if len(set(names)) < len(names):

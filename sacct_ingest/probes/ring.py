@@ -51,10 +51,7 @@ class Clique:
 class Ring:
     """One host's part in passing the token; `run` is its thread, the rest is called by others.
 
-    Parameters
-    ----------
-    measure
-        Called with the token's generation and the monotonic time until which it may take.
+    measure: called with the token's generation and the monotonic time until which it may take.
     """
 
     def __init__(

@@ -34,19 +34,11 @@ MOST_CONNECTIONS = 64
 class Sensor:
     """One host's sensor.
 
-    Parameters
-    ----------
-    members, name
-        The clique in its order, and which of its hosts this is.
-    bind
-        Address and port to listen on.
-    key
-        Secret that all sensors of the clique and their collectors share.
-
-    Raises
-    ------
-    ProbeError
-        The name is not in the clique, the address cannot be bound, or it is open without a key.
+    members, name: the clique in its order, and which of its hosts this is.
+    bind: address and port to listen on.
+    key: secret that all sensors of the clique and their collectors share.
+    Raises ProbeError: the name is not in the clique, the address cannot be bound, or it is open
+        without a key.
     """
 
     def __init__(

@@ -34,15 +34,9 @@ def measure_transfer(
 ) -> list[Probe]:
     """Probe the path to a host, then send it a file that it forgets.
 
-    Returns
-    -------
-    list of Probe
-        Latencies and bandwidths, and last the transfer.  A failed one has an error and no value.
-
-    Raises
-    ------
-    ProbeError
-        The file cannot be read.
+    Returns list of Probe: latencies and bandwidths, and last the transfer.  A failed one has an
+        error and no value.
+    Raises ProbeError: the file cannot be read.
     """
     measured = [
         each
@@ -55,10 +49,7 @@ def measure_transfer(
 def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:
     """Send a file to a host that forgets it; timed from its first byte to its acknowledgement.
 
-    Raises
-    ------
-    ProbeError
-        The file cannot be read, or is empty.
+    Raises ProbeError: the file cannot be read, or is empty.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY)

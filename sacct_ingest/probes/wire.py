@@ -117,10 +117,7 @@ class Conversation:
 def ask(to: Member, request: Message, *, key: bytes, timeout_s: float) -> Message:
     """Send one request and give its answer.
 
-    Raises
-    ------
-    ProbeError
-        The sensor cannot be reached, is slow, or refuses.
+    Raises ProbeError: the sensor cannot be reached, is slow, or refuses.
     """
     with Conversation(to, request, key=key, timeout_s=timeout_s) as talk:
         return talk.answer
@@ -152,10 +149,8 @@ class Unsigned(ProbeError):  # noqa: N818 - what a message is
 class Seal:
     """Signs what one side of a connection sends, and checks what it receives.
 
-    Parameters
-    ----------
-    ours, theirs
-        Random numbers, as hexadecimal digits: this side's, and the other side's once it has come.
+    ours, theirs: random numbers, as hexadecimal digits: this side's, and the other side's once it
+        has come.
     """
 
     def __init__(self, key: bytes, *, ours: str, theirs: str = "") -> None:
@@ -180,12 +175,8 @@ class Seal:
     def opened(self, channel: Channel, kind: str, *, longest: int) -> Message:
         """Receive a message; its body is read once its head was found to be signed.
 
-        Raises
-        ------
-        Unsigned
-            It is not signed with our key.
-        ProbeError
-            It is too long, or no message of ours.
+        Raises Unsigned: it is not signed with our key; ProbeError: it is too long, or no message of
+            ours.
         """
         head, _, mac = channel.receive(_HEAD).decode(errors="replace").rstrip("\n").rpartition(" ")
         theirs, _, rest = head.partition(" ")

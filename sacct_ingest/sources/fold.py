@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import structs
 
-from sacct_ingest.column_plan import ColumnPlan, plans
-from sacct_ingest.columns import canonical_name
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
-from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable
+from sacct_ingest.sources.column_plan import ColumnPlan, plans
+from sacct_ingest.sources.columns import canonical_name
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.text.slurm_text import parse_job_id, parse_memory_request, storable
 
 _Record = list[str]
 #: A record, and the number of its line (or of its job, in JSON).

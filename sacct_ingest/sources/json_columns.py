@@ -1,14 +1,13 @@
 """Slurm's JSON as rows of sacct's columns: one row of a table for a column.
 
 The tables hold for data_parser 0.0.38 to 0.0.45.  The values then have the meaning that
-`sacct_ingest.columns` gives to those of the text.
+`sacct_ingest.sources.columns` gives to those of the text.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
-from sacct_ingest.slurm_text import parse_tres
 from sacct_ingest.sources.json_records import CpuTime, DbJob, DbStep, LiveJob
 from sacct_ingest.sources.json_values import (
     column_at,
@@ -20,6 +19,7 @@ from sacct_ingest.sources.json_values import (
     tres,
     tres_text,
 )
+from sacct_ingest.text.slurm_text import parse_tres
 
 #: What reads each column of a kind of record.
 Rows = dict[str, Callable[[Any], str]]

@@ -232,10 +232,8 @@ _DECODE: Final[dict[type[Job], Callable[[str], Job]]] = {
 def decode_like(kind: type[Job], text: str) -> Job:
     """Decode one whole job of a kind.
 
-    Raises
-    ------
-    ValueError
-        It is not JSON, or a job of the other kind, or has no record where one should be.
+    Raises ValueError: it is not JSON, or a job of the other kind, or has no record where one should
+        be.
     """
     job = _DECODE[kind](text)
     if (job.job_state is UNSET) is (kind is LiveJob):
@@ -246,10 +244,7 @@ def decode_like(kind: type[Job], text: str) -> Job:
 def job_of(value: Any) -> Job:
     """Make a job of what Python's own decoder gives.
 
-    Raises
-    ------
-    TypeError
-        It is no object.
+    Raises TypeError: it is no object.
     """
     if type(value) is not dict:
         raise TypeError("not a job")

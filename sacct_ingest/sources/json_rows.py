@@ -14,12 +14,8 @@ from sacct_ingest.sources.json_values import SPECIAL, ColumnAt, plain
 class RowPlan:
     """How a row is made of a record.
 
-    Parameters
-    ----------
-    columns
-        What reads each column.
-    header
-        Names of the row's columns.
+    columns: what reads each column.
+    header: names of the row's columns.
     """
 
     def __init__(self, columns: dict[str, Callable[[Any], str]], header: Sequence[str]) -> None:
@@ -36,10 +32,7 @@ class RowPlan:
     def row(self, record: Any) -> list[str]:
         """Make the row of a record.
 
-        Raises
-        ------
-        ValueError
-            A value is none that the column can have; the message names the column.
+        Raises ValueError: a value is none that the column can have; the message names the column.
         """
         values = self._values(record)
         try:

@@ -18,13 +18,8 @@ _INFINITE: Final = frozenset({0xFFFFFFFF, 2**64 - 1})
 def plain(value: Any) -> str:  # noqa: PLR0911 - a table of types
     """Text of a scalar in any of its spellings; empty where it is not set.
 
-    Raises
-    ------
-    ValueError
-        It is no scalar.
+    Raises ValueError: it is no scalar.
 
-    Examples
-    --------
     >>> plain({"set": True, "infinite": False, "number": 5}), plain(4294967294), plain(None)
     ('5', '', '')
     """

@@ -45,12 +45,8 @@ _MAGIC = max(len(magic) for magic, _ in _COMPRESSED)
 def open_file(path: Path) -> io.BufferedReader:
     """Open a file that may be compressed, or standard input for ``-``.
 
-    Raises
-    ------
-    OSError
-        It cannot be opened.
-    FormatError
-        What it is compressed with cannot be read here.
+    Raises OSError: it cannot be opened; FormatError: what it is compressed with cannot be read
+        here.
     """
     raw = cast("io.BufferedReader", sys.stdin.buffer if str(path) == "-" else path.open("rb"))
     try:

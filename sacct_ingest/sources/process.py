@@ -31,21 +31,11 @@ def output_of(
 ) -> Iterator[IO[bytes]]:
     """Run a command and give its standard output; its last line must be whole.
 
-    Parameters
-    ----------
-    tally
-        Takes the seconds for which the command gave no output.
-    timeout_s
-        Seconds without a word after which it is ended.
-    ends
-        Bytes of which one must be the last.
-
-    Raises
-    ------
-    SacctOverload
-        It said nothing for ``timeout_s``, or that it was asked for too much.
-    SacctError
-        It cannot be run, failed, or broke off.
+    tally: takes the seconds for which the command gave no output.
+    timeout_s: seconds without a word after which it is ended.
+    ends: bytes of which one must be the last.
+    Raises SacctOverload: it said nothing for ``timeout_s``, or that it was asked for too much;
+        SacctError: it cannot be run, failed, or broke off.
     """
     with tempfile.TemporaryFile() as complaints:
         process = _start(argv, complaints, environment)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sacct_ingest.columns import names
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
+from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
 from sacct_ingest.sources.run_source import Tally
@@ -130,12 +130,8 @@ _HEADER: Final = [name for name in names() if name in {*JOB, *STEP}]
 class PySlurmJobs:
     """The accounting that PySlurm reads from slurmdbd.
 
-    Parameters
-    ----------
-    cluster
-        Cluster to ask for; empty: the one of this machine.
-    module
-        Name of the module to import.
+    cluster: cluster to ask for; empty: the one of this machine.
+    module: name of the module to import.
     """
 
     cluster: str = ""
@@ -154,10 +150,8 @@ class PySlurmJobs:
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give the runs of a window, all users'.
 
-        Raises
-        ------
-        SacctError
-            PySlurm is not there, does not fit this release of Slurm, or slurmdbd did not answer.
+        Raises SacctError: PySlurm is not there, does not fit this release of Slurm, or slurmdbd did
+            not answer.
         """
         try:
             pyslurm = importlib.import_module(self.module)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from sacct_ingest.columns import canonical_name
+from sacct_ingest.sources.columns import canonical_name
 
 Rejoin = Callable[[Sequence[str]], list[str] | None]
 

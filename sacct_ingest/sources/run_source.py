@@ -54,8 +54,6 @@ class RunSource(Protocol):
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give the runs that ended in a window, or all of them where it is not windowed.
 
-        Raises
-        ------
-        sacct_ingest.errors.SacctError, sacct_ingest.errors.FormatError
-            The source broke off: what was read so far is right, but not all there is.
+        Raises sacct_ingest.errors.SacctError, sacct_ingest.errors.FormatError: the source broke
+            off: what was read so far is right, but not all there is.
         """

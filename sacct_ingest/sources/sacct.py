@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from sacct_ingest.columns import canonical_name, useful
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import ENDED_CODES, JobRun
+from sacct_ingest.sources.columns import canonical_name, useful
 from sacct_ingest.sources.opened import decoded
 from sacct_ingest.sources.process import output_of
 from sacct_ingest.sources.run_source import Tally
@@ -29,16 +29,10 @@ _log = logging.getLogger(__name__)
 class LiveSacct:
     """The accounting that ``sacct`` prints.
 
-    Parameters
-    ----------
-    cluster
-        Cluster to ask for; empty: the one of this machine.
-    command
-        The program, with arguments that go before all others.
-    timeout_s
-        Seconds without a word after which sacct is ended.
-    as_json
-        Ask for JSON instead of text: slower, and 22.05 leaves out a few columns.
+    cluster: cluster to ask for; empty: the one of this machine.
+    command: the program, with arguments that go before all others.
+    timeout_s: seconds without a word after which sacct is ended.
+    as_json: ask for JSON instead of text: slower, and 22.05 leaves out a few columns.
     """
 
     cluster: str = ""
@@ -64,12 +58,8 @@ class LiveSacct:
         and the job's CPU time is the sum of those.  So jobs that began before the window are
         queried once more by their ids, from their own start on.
 
-        Raises
-        ------
-        SacctOverload
-            Slurmdbd did not answer in time, or refused to answer so much.
-        SacctError
-            Sacct could not be run, failed, or broke off.
+        Raises SacctOverload: slurmdbd did not answer in time, or refused to answer so much;
+            SacctError: sacct could not be run, failed, or broke off.
         """
         fields = [] if self.as_json else self._fields()
         earlier: list[JobRun] = []
@@ -87,10 +77,7 @@ class LiveSacct:
     ) -> Iterator[JobRun]:
         """Give the runs of these jobs that ended between the two times.
 
-        Raises
-        ------
-        SacctError
-            See :meth:`read`.
+        Raises SacctError: see :meth:`read`.
         """
         fields = [] if self.as_json else self._fields()
         yield from self._ask(fields, begin_s, end_s, tally, f"--jobs={_list(job_ids)}")

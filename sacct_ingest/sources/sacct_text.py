@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from sacct_ingest.columns import REQUIRED, canonical_name, names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
+from sacct_ingest.sources.columns import REQUIRED, canonical_name, names
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.rejoin import MOST_REJOINED, Rejoin, rejoiner
 from sacct_ingest.sources.run_source import Tally
@@ -38,23 +38,13 @@ def read_text(
 ) -> Iterator[JobRun]:
     r"""Read runs with their steps, in the order of the text.
 
-    Parameters
-    ----------
-    lines
-        Lines with their ends, split at ``\n`` only.
-    tally
-        Counts the rows and takes those that cannot be read.
-    cluster
-        Cluster of the runs where the text has no column for it.
-    delimiter
-        What stands between the fields; empty: detected from the header.
-    fields
-        Names of the columns where the text has no header.
-
-    Raises
-    ------
-    FormatError
-        The header is missing or lacks a column, or the text ends in the middle of a record.
+    lines: lines with their ends, split at ``\n`` only.
+    tally: counts the rows and takes those that cannot be read.
+    cluster: cluster of the runs where the text has no column for it.
+    delimiter: what stands between the fields; empty: detected from the header.
+    fields: names of the columns where the text has no header.
+    Raises FormatError: the header is missing or lacks a column, or the text ends in the middle of a
+        record.
     """
     source = _unix(iter(lines))
     above, header_line = (0, "") if fields else _first_line(source)
@@ -77,17 +67,9 @@ def split_records(
 ) -> Iterator[Row]:
     """Split lines into records of ``width`` values; each with the number of its first line.
 
-    Parameters
-    ----------
-    rejoin
-        Puts the values of a record together of which there are too many; None where it cannot.
-    above
-        Lines that have been read before.
-
-    Raises
-    ------
-    FormatError
-        The text ends in the middle of a record.
+    rejoin: puts the values of a record together of which there are too many; None where it cannot.
+    above: lines that have been read before.
+    Raises FormatError: the text ends in the middle of a record.
     """
     lines = iter(lines)
     joiner = _Joiner(width, delimiter, tally, rejoin)

@@ -25,18 +25,11 @@ class SavedSacct:
 
     Times without an offset are taken for local ones (of ``TZ``, where that is set).
 
-    Parameters
-    ----------
-    path
-        The file.
-    cluster
-        Cluster of the runs where the file does not name it.
-    fields
-        Names of the columns where a text has no header, or other names in it.
-    delimiter
-        What stands between the fields of a text; empty: detected from the header.
-    format
-        One of `FORMATS`; empty: recognised by the content.
+    path: the file.
+    cluster: cluster of the runs where the file does not name it.
+    fields: names of the columns where a text has no header, or other names in it.
+    delimiter: what stands between the fields of a text; empty: detected from the header.
+    format: one of `FORMATS`; empty: recognised by the content.
     """
 
     path: Path
@@ -58,10 +51,7 @@ class SavedSacct:
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give all runs of the file.
 
-        Raises
-        ------
-        FormatError
-            It cannot be read, has an unknown format, or breaks off.
+        Raises FormatError: it cannot be read, has an unknown format, or breaks off.
         """
         del begin_s, end_s
         try:
@@ -83,10 +73,7 @@ def cluster_nodes(path: Path) -> int:
 
     Only logs in the Standard Workload Format say it.
 
-    Raises
-    ------
-    FormatError
-        The file cannot be read.
+    Raises FormatError: the file cannot be read.
     """
     try:
         with open_file(path) as binary:
@@ -98,10 +85,7 @@ def cluster_nodes(path: Path) -> int:
 def recognise(binary: BufferedReader) -> str:
     """Detect the format from the first bytes of a file, without taking them.
 
-    Raises
-    ------
-    EOFError
-        A compressed file breaks off in them.
+    Raises EOFError: a compressed file breaks off in them.
     """
     start = binary.peek(_SAMPLE)[:_SAMPLE].lstrip()
     if start.startswith((b"{", b"[")):

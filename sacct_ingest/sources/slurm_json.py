@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, Final, TextIO
 
-from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
+from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
 from sacct_ingest.sources.json_records import DbJob, Job, LiveJob, decode_like, job_of
@@ -40,17 +40,9 @@ _HEADER: Final = [name for name in names() if name in {*DB_JOB, *DB_STEP, *LIVE_
 def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobRun]:
     """Read runs with their steps, in the order of the file.
 
-    Parameters
-    ----------
-    text
-        One or more JSON documents with a list ``jobs``, such a list alone, or a job a line.
-    cluster
-        Cluster of the runs where a job does not name it.
-
-    Raises
-    ------
-    FormatError
-        It is not JSON, breaks off, or Slurm noted an error in it.
+    text: one or more JSON documents with a list ``jobs``, such a list alone, or a job a line.
+    cluster: cluster of the runs where a job does not name it.
+    Raises FormatError: it is not JSON, breaks off, or Slurm noted an error in it.
     """
     ended: list[FormatError] = []
     rows = _rows(_until_error(_Scanner(text, tally).jobs(), ended), tally, cluster)
@@ -177,14 +169,9 @@ class _Scanner:
     def _alike(self, kind: type[Job], between: str, next_at: int) -> Iterator[_Found]:
         """Give jobs up to the last that ends so in what was read, or one that is no whole object.
 
-        Parameters
-        ----------
-        kind
-            Of the job before them.
-        between
-            What stands between two jobs.
-        next_at
-            Where in it the second begins.
+        kind: of the job before them.
+        between: what stands between two jobs.
+        next_at: where in it the second begins.
         """
         begin = self._at - 1 + next_at
         while (end := self._buffer.find(between, begin)) >= 0:

@@ -45,15 +45,8 @@ def looks_like_swf(start: bytes) -> bool:
 def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterator[JobRun]:
     """Read the jobs of a log.
 
-    Parameters
-    ----------
-    cluster
-        Their cluster; empty: the log's ``Computer``.
-
-    Raises
-    ------
-    FormatError
-        Neither ``cluster`` nor the log names the machine.
+    cluster: their cluster; empty: the log's ``Computer``.
+    Raises FormatError: neither ``cluster`` nor the log names the machine.
     """
     return fold(_rows(lines, tally, cluster), COLUMNS, tally)
 
@@ -98,10 +91,7 @@ class _Notes:
     def machine(self) -> str:
         """Cluster of the log.
 
-        Raises
-        ------
-        FormatError
-            Neither ``cluster`` nor the log names it.
+        Raises FormatError: neither ``cluster`` nor the log names it.
         """
         name = self.cluster or self.values.get("Computer", "")
         if not name:

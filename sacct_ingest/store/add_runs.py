@@ -35,15 +35,15 @@ from sqlalchemy import (
     update,
 )
 
-from sacct_ingest.admin_comment import decision_id_in
 from sacct_ingest.records import JobRun, JobState, StepRun
-from sacct_ingest.signature import identity_of_line
+from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import KEYS, copy_to_tasks
 from sacct_ingest.store.engine import LISTED, writing
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import runs, steps
+from sacct_ingest.text.admin_comment import decision_id_in
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
@@ -118,10 +118,7 @@ def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
 def add_packed(engine: Engine, given: Sequence[PackedRuns]) -> Stored:
     """Store runs in a transaction of their own.
 
-    Raises
-    ------
-    StoreError
-        They cannot be stored; then none of them is.
+    Raises StoreError: they cannot be stored; then none of them is.
     """
     with writing(engine) as connection:
         return _add(connection, given)
@@ -131,7 +128,7 @@ def _add(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
     """Store runs inside a transaction of the caller's; of a run given twice the last counts.
 
     A run that was recognised as the rest of a resized job stays in that state: see
-    `sacct_ingest.ingest`.
+    `sacct_ingest.ingest.into_store`.
     """
     counters.lock(connection, "runs")
     latest = _latest(given)

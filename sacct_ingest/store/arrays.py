@@ -21,12 +21,8 @@ def newest_arrays(engine: Engine, chosen: DecisionSelection, most: int) -> list[
     A task that was requeued counts once, as it ended.  What says something of decisions alone is
     not looked at.
 
-    Parameters
-    ----------
-    chosen
-        Whose arrays, where and when they were submitted.
-    most
-        How many.
+    chosen: whose arrays, where and when they were submitted.
+    most: how many.
     """
     completed = case((runs.c.state == JobState.COMPLETED.value, 1), else_=0)
     measured = case((runs.c.cpu_s.is_not(None), runs.c.cpus * runs.c.elapsed_s), else_=0.0)

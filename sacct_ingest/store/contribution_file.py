@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from sacct_ingest.atomic_file import replacing
 from sacct_ingest.errors import FormatError
+from sacct_ingest.files.atomic_file import replacing
 from sacct_ingest.store.rows import Contribution
 
 _HEADER = b'{"nimo_contributions":1}\n'
@@ -37,10 +37,7 @@ class ContributionRefused:
 def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
     """Write contributions to a file; gives how many.
 
-    Raises
-    ------
-    FormatError
-        It cannot be written.
+    Raises FormatError: it cannot be written.
     """
     count = 0
     try:
@@ -66,10 +63,7 @@ def is_one(path: Path) -> bool:
 def read(path: Path, refused: ContributionRefused) -> Iterator[list[Contribution]]:
     """Read contributions in batches; what is wrong is counted and left out.
 
-    Raises
-    ------
-    FormatError
-        The file cannot be read.
+    Raises FormatError: the file cannot be read.
     """
     batch: list[Contribution] = []
     try:

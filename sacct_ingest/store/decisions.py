@@ -16,8 +16,8 @@ from sqlalchemy import (
     select,
 )
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import GIVE_UP_S, join
@@ -66,10 +66,7 @@ class Decisions:
         and a submit time within a few seconds.  Each run belongs to one decision.  A decision that
         is only in the admin_comment is put back (`sacct_ingest.store.noted_decisions`).
 
-        Returns
-        -------
-        int
-            Decisions that were linked anew.
+        Returns int: decisions that were linked anew.
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "runs")
@@ -98,12 +95,8 @@ class Decisions:
     ) -> list[tuple[DecisionRow, RunRow | None]]:
         """Give the newest selected decisions, the newest first, each with its job's run.
 
-        Parameters
-        ----------
-        most
-            How many.
-        before
-            ``at_s`` and ``decision_id`` of one of them: those that come after it.
+        most: how many.
+        before: ``at_s`` and ``decision_id`` of one of them: those that come after it.
         """
         at_s, decision_id = decisions.c.at_s, decisions.c.decision_id
         query = (
@@ -125,12 +118,8 @@ class Decisions:
     ) -> tuple[DecisionRow, RunRow | None] | None:
         """Give the last decision about a job, with its run where that is there already.
 
-        Parameters
-        ----------
-        decision_id
-            From the job's admin_comment, where its run is not there yet.
-        user
-            User of the job, if known: without it all decisions are searched.
+        decision_id: from the job's admin_comment, where its run is not there yet.
+        user: user of the job, if known: without it all decisions are searched.
         """
         query = select(*_PAIR).select_from(
             decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)

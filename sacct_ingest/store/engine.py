@@ -41,11 +41,8 @@ _DRIVERS = {
 def make_engine(url: str, *, create: bool) -> Engine:
     """Engine for a SQLAlchemy URL or a path of an SQLite file.
 
-    Raises
-    ------
-    StoreError
-        The URL makes no sense, its driver is not installed, or the file is not there and
-        ``create`` is false.
+    Raises StoreError: the URL makes no sense, its driver is not installed, or the file is not there
+        and ``create`` is false.
     """
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")

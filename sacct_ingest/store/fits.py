@@ -24,10 +24,7 @@ class Fits:
     def replace(self, rows: Sequence[FitRow], *, keep_others: bool = False) -> None:
         """Write ``rows`` in one transaction and raise the version.
 
-        Parameters
-        ----------
-        keep_others
-            Leave the rows of other identities; otherwise they are deleted.
+        keep_others: leave the rows of other identities; otherwise they are deleted.
         """
         latest = {(row.level, row.key): row for row in rows}
         values = [{name: getattr(row, name) for name in _COLUMNS} for row in latest.values()]

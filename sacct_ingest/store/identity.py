@@ -31,10 +31,7 @@ class StoreIdentity:
 def identify(engine: Engine) -> StoreIdentity:
     """Tell which store an engine is connected to; one without a number gets it.
 
-    Raises
-    ------
-    StoreError
-        It cannot be read.
+    Raises StoreError: it cannot be read.
     """
     with reading(engine) as connection:
         number = _number(connection)
@@ -50,10 +47,7 @@ def identify(engine: Engine) -> StoreIdentity:
 def change_since(engine: Engine, before: StoreIdentity) -> str:
     """Say what became of a store meanwhile; empty where it is the same.
 
-    Raises
-    ------
-    StoreError
-        It cannot be read.
+    Raises StoreError: it cannot be read.
     """
     file = _file_of(engine)
     if before.file is not None and file != before.file:

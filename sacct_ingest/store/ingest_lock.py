@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from sacct_ingest.atomic_file import locked
 from sacct_ingest.errors import StoreError
+from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.store.engine import translated
 
 #: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
@@ -35,15 +35,9 @@ _SERVERS["mariadb"] = _SERVERS["mysql"]
 def ingest_lock(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
     """Wait until no other process has the lock, and take it.
 
-    Parameters
-    ----------
-    waiting
-        Called once if another process has it.
-
-    Raises
-    ------
-    StoreError
-        The database cannot be reached, or the lock beside an SQLite file cannot be made.
+    waiting: called once if another process has it.
+    Raises StoreError: the database cannot be reached, or the lock beside an SQLite file cannot be
+        made.
     """
     if engine.dialect.name in _SERVERS:
         yield from _on_server(engine, waiting)

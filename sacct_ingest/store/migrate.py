@@ -39,10 +39,7 @@ _REPEATABLE = tuple(
 def migrate(engine: Engine) -> None:
     """Create or upgrade the tables.
 
-    Raises
-    ------
-    StoreError
-        The store was made by a newer release.
+    Raises StoreError: the store was made by a newer release.
     """
     with reading(engine) as connection:
         if _revision(connection) == HEAD:
@@ -60,10 +57,7 @@ def migrate(engine: Engine) -> None:
 def revision(url: str) -> str | None:
     """Revision of a store's tables, which stay as they are; None: it has none yet.
 
-    Raises
-    ------
-    StoreError
-        It is not there or cannot be reached.
+    Raises StoreError: it is not there or cannot be reached.
     """
     engine = make_engine(url, create=False)
     try:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
 
-from sacct_ingest.admin_comment import Note, parse
 from sacct_ingest.records import DecisionRow, JobState
-from sacct_ingest.slurm_text import seconds_of
 from sacct_ingest.store.decision_outcomes import KEYS
 from sacct_ingest.store.schema import decisions, runs, watermarks
+from sacct_ingest.text.admin_comment import Note, parse
+from sacct_ingest.text.slurm_text import seconds_of
 
 #: What `DecisionRow.via` says of such a decision.
 FROM_NOTE: Final = "note"

@@ -27,10 +27,7 @@ class Probes:
     def add(self, given: Sequence[Probe]) -> int:
         """Keep measurements; those that are there already are left alone.
 
-        Returns
-        -------
-        int
-            How many were new.
+        Returns int: how many were new.
         """
         rows = {(row["resource"], row["source"], row["target"], row["at_s"]): row
                 for row in map(_values, given)}  # fmt: skip

@@ -29,15 +29,8 @@ _PAGES = 1000
 def prune(engine: Engine, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
     """Delete rows that are older than their table keeps them, and give the space back.
 
-    Parameters
-    ----------
-    dry_run
-        Only count.
-
-    Raises
-    ------
-    sacct_ingest.errors.StoreError
-        The store cannot be read or written.
+    dry_run: only count.
+    Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     done = []
     # Decisions first: then their runs may go, too.

@@ -167,7 +167,7 @@ class FitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRow:
-    """What became of the predictions of an identity; ``payload`` is JSON (``predictor.record``).
+    """What became of the predictions of an identity; ``payload`` is JSON (``predictor.level.record``).
 
     ``level`` is that of the identity, or ``site`` with an empty key.
     """
@@ -210,7 +210,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What one run adds to the sums of its application, see :mod:`predictor.node_sums`.
+    """What one run adds to the sums of its application, see :mod:`predictor.node_types.sums`.
 
     ``cluster``, ``submit_s`` and ``job_id`` are the run's key, ``digest`` that of the run as it was
     stored.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
-from sacct_ingest.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.engine import LISTED, reading
 from sacct_ingest.store.rows import RunRow, Stored
@@ -107,12 +107,8 @@ class Runs:
     ) -> Iterator[RunRow]:
         """Give the runs that started, in the order of their submission.
 
-        Parameters
-        ----------
-        cluster, partition
-            Only runs of these; empty: of all.
-        since_s, until_s
-            Only runs submitted from then, and before then.
+        cluster, partition: only runs of these; empty: of all.
+        since_s, until_s: only runs submitted from then, and before then.
         """
         conditions: list[ColumnElement[bool]] = [runs.c.start_s.is_not(None)]
         conditions += [runs.c.cluster == cluster] if cluster else []

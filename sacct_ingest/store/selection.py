@@ -12,14 +12,9 @@ def conditions(
 ) -> Iterator[ColumnElement[bool]]:
     """Make of a selection what has to hold of each row.
 
-    Parameters
-    ----------
-    table
-        Has the columns ``user`` and ``account``.
-    fields
-        Of the selection, that are columns and have to be equal.
-    moment
-        Column with the time that the selection is about, seconds since the epoch.
+    table: has the columns ``user`` and ``account``.
+    fields: of the selection, that are columns and have to be equal.
+    moment: column with the time that the selection is about, seconds since the epoch.
     """
     columns = table.c
     for name in fields:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 class Store:
     """Runs, fits, decisions, watermarks, rejected rows, probes … in one SQL database.
 
-    Examples
-    --------
     >>> with Store.open("sqlite://") as store:
     ...     store.watermarks.set("pine", 1_790_000_000)
     ...     store.watermarks.get("pine")
@@ -58,18 +56,10 @@ class Store:
     def open(cls, url: str, *, create: bool = True) -> Self:
         """Open a store, with its tables made or brought up to this release.
 
-        Parameters
-        ----------
-        url
-            SQLAlchemy URL (``sqlite:////var/lib/nimo/nimo.db``, ``postgresql+psycopg://…``,
+        url: SQLAlchemy URL (``sqlite:////var/lib/nimo/nimo.db``, ``postgresql+psycopg://…``,
             ``mariadb+pymysql://…``) or the path of an SQLite file.
-        create
-            Make an SQLite file that is not there; otherwise that is an error.
-
-        Raises
-        ------
-        StoreError
-            It cannot be reached, or a newer release made it.
+        create: make an SQLite file that is not there; otherwise that is an error.
+        Raises StoreError: it cannot be reached, or a newer release made it.
         """
         engine = make_engine(url, create=create)
         try:
@@ -84,10 +74,7 @@ class Store:
 
         Who finds that has to open the store anew: what is written to this one is lost.
 
-        Raises
-        ------
-        StoreError
-            It cannot be read.
+        Raises StoreError: it cannot be read.
         """
         return change_since(self._engine, self._opened)
 
@@ -100,10 +87,7 @@ class Store:
     def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
         """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.
 
-        Parameters
-        ----------
-        waiting
-            Called once if another process has the lock.
+        waiting: called once if another process has the lock.
         """
         from sacct_ingest.store.ingest_lock import ingest_lock  # noqa: PLC0415
 

@@ -48,10 +48,7 @@ class NodeSums:
     def unknown(self, bases: Iterable[str]) -> Iterator[list[EndedRun]]:
         """Give the runs whose contribution is missing or was made of something else, in batches.
 
-        Parameters
-        ----------
-        bases
-            What contributions are made of now.
+        bases: what contributions are made of now.
         """
         other = or_(
             *(contributions.c[name] != runs.c[name] for name in _WATCHED),
@@ -77,14 +74,9 @@ class NodeSums:
     ) -> int:
         """Add runs to the sums, in one transaction; gives how many were not in them like that.
 
-        Parameters
-        ----------
-        forms
-            Names of the forms that are summed.
-        fold
-            Does the adding.
-        fresh
-            These are newer than the stored ones of the same runs.  Otherwise a run of this store
+        forms: names of the forms that are summed.
+        fold: does the adding.
+        fresh: these are newer than the stored ones of the same runs.  Otherwise a run of this store
             stays as it is, and of one that is not the last in an order that means nothing else.
         """
         with writing(self._engine) as connection:

@@ -59,10 +59,7 @@ class RunWriter:
     def add(self, given: Iterable[JobRun]) -> None:
         """Take runs; where many wait to be written, wait until the batch before is stored.
 
-        Raises
-        ------
-        StoreError
-            This batch or the one before could not be stored.
+        Raises StoreError: this batch or the one before could not be stored.
         """
         self._packed += pack_runs(given)
         count = sum(map(len, self._packed))

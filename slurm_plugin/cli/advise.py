@@ -15,9 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.job_script import parse_command_line
-from sacct_ingest.sbatch_options import Value, lookup
-from slurm_plugin.advice_messages import Advice
+from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.scripts.sbatch_options import Value, lookup
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
     add_config,
@@ -33,7 +32,9 @@ from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.numbers import percentage
 from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
+from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import (
     parsable,
     render_conclusion,
@@ -41,11 +42,10 @@ from slurm_plugin.reports.advice_text import (
     render_starts,
 )
 from slurm_plugin.reports.pasted_lines import for_command
-from slurm_plugin.settings_file import leaves_out
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import Advise, Config
+    from slurm_plugin.config.settings import Advise, Config
     from slurm_plugin.slurm.job_request import JobFields
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
@@ -204,7 +204,7 @@ def _advise(arguments: Sequence[str]) -> int:
     if "test-only" in command.options:
         _ask_slurm(advice, sbatch, job, _rules(args, settings), text=not scripts)
     if args.json:
-        from slurm_plugin.streams import json_text  # noqa: PLC0415 - not for people
+        from slurm_plugin.text.streams import json_text  # noqa: PLC0415 - not for people
 
         print(json_text(advice))
     elif args.parsable2:
@@ -216,7 +216,7 @@ def _advise(arguments: Sequence[str]) -> int:
 
 def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:
     """Read what may be asked of Slurm; to load a reader of YAML takes longer than to ask."""
-    from slurm_plugin.config import Advise  # noqa: PLC0415 - not for each job
+    from slurm_plugin.config.settings import Advise  # noqa: PLC0415 - not for each job
 
     return Advise() if leaves_out("advise", args.config) else settings().advise
 
@@ -288,6 +288,6 @@ def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFi
             not_on_login_nodes(settings(), error)
             print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
-    from slurm_plugin.protocol import Job  # noqa: PLC0415
+    from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
 
     return stored_advice.advise(Job(**job), settings(), now_s=time.time())

@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_plugin.settings_file import socket_of
-from slurm_plugin.table_columns import TableOptions
+from slurm_plugin.config.settings_file import socket_of
+from slurm_plugin.text.table_columns import TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +55,7 @@ def add_parsable(parser: argparse.ArgumentParser) -> None:
 def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
     """Add ``--format``, ``--sort`` and ``--noheader``, as squeue and sacct have them.
 
-    Parameters
-    ----------
-    letters
-        Short options of ``--format`` and ``--noheader`` where they are free, such as ``-o``.
+    letters: short options of ``--format`` and ``--noheader`` where they are free, such as ``-o``.
     """
     named = dict(zip(("--format", "--noheader"), letters, strict=False))
 
@@ -96,12 +93,9 @@ def table_options(args: argparse.Namespace) -> TableOptions:
 def moment(text: str) -> int:
     """Read a time as Slurm's commands take it, such as ``now-7days``: seconds since the epoch.
 
-    Raises
-    ------
-    ArgumentTypeError
-        It is none: a usage error.
+    Raises ArgumentTypeError: it is none: a usage error.
     """
-    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415
+    from sacct_ingest.text.time_spec import parse_time  # noqa: PLC0415
 
     try:
         return parse_time(text, now_s=time.time())
@@ -126,15 +120,8 @@ def add_since(parser: argparse.ArgumentParser) -> None:
 def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
     """Read the configuration in force, with the store that the command line names.
 
-    Parameters
-    ----------
-    for_user
-        The command can ask nimod, so that its user need not be able to read the site's file.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read or holds a wrong value.
+    for_user: the command can ask nimod, so that its user need not be able to read the site's file.
+    Raises ConfigError: the file cannot be read or holds a wrong value.
     """
     from msgspec.structs import replace  # noqa: PLC0415
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from slurm_plugin.formatting import wrapped
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.table_columns import terminal_width
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

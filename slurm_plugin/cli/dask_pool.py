@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sacct_ingest.errors import DaskError
-from slurm_plugin.config import data_folder
+from slurm_plugin.config.settings import data_folder
 
 try:
     import dask.config
@@ -51,22 +51,13 @@ class DaskPool:
 def dask_pool(where: str, jobs: int = JOBS, *, wait_s: float = WAIT_S) -> Iterator[DaskPool]:
     """Connect to a Dask cluster for a while.
 
-    Parameters
-    ----------
-    where
-        Address of a scheduler, e.g. ``tcp://head:8786``, or ``slurm`` for a cluster of our own
+    where: address of a scheduler, e.g. ``tcp://head:8786``, or ``slurm`` for a cluster of our own
         whose workers are Slurm jobs; the site's settings for those are Dask's own, under
         ``jobqueue.slurm``.
-    jobs
-        Workers to ask of Slurm.
-    wait_s
-        How long to wait for the first worker.
-
-    Raises
-    ------
-    DaskError
-        The scheduler cannot be reached, no worker comes, workers are of another release, or they
-        were lost again and again.
+    jobs: workers to ask of Slurm.
+    wait_s: how long to wait for the first worker.
+    Raises DaskError: the scheduler cannot be reached, no worker comes, workers are of another
+        release, or they were lost again and again.
     """
     with ExitStack() as stack:
         cluster = stack.enter_context(_slurm_cluster(jobs)) if where == SLURM else where

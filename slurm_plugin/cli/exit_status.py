@@ -6,7 +6,7 @@ from collections.abc import Callable
 from io import TextIOWrapper
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.streams import SafeStream
+from slurm_plugin.text.streams import SafeStream
 
 INTERRUPTED = 130  #: 128 + SIGINT
 #: For the help and the manual page of each command; docs/commands.md says the same.
@@ -58,7 +58,7 @@ def _take_any_name() -> None:
 
 
 def _take_printable_text() -> None:
-    """Let nothing else on stdout and stderr, tracebacks included: see `slurm_plugin.streams`."""
+    """Let nothing else on stdout and stderr, tracebacks included: see `slurm_plugin.text.streams`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, SafeStream):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import load_config
+from slurm_plugin.config.settings_file import find
 from slurm_plugin.doctor import Installation
-from slurm_plugin.settings_file import find
 from slurm_plugin.slurm import commands
 
 _TIMEOUT_S = 10.0

@@ -3,7 +3,7 @@
 import logging
 from types import TracebackType
 
-from slurm_plugin.formatting import printable
+from slurm_plugin.text.formatting import printable
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 

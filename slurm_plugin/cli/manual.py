@@ -12,8 +12,8 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from sacct_ingest import atomic_file
-from sacct_ingest.sbatch_options import OPTIONS, Value
+from sacct_ingest.files import atomic_file
+from sacct_ingest.scripts.sbatch_options import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
 
 _PROJECT = "NIMO for Slurm"

@@ -34,10 +34,7 @@ def is_file(word: str) -> bool:
 def show(picture: "Picture", target: str) -> None:
     """Draw a picture where ``--plot`` said.
 
-    Raises
-    ------
-    PlotError
-        It cannot be drawn or written there.
+    Raises PlotError: it cannot be drawn or written there.
     """
     if target != TERMINAL and not is_file(target):
         raise PlotError(f"{target}: a picture's name ends in {', '.join(SUFFIXES)}")

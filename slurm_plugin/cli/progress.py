@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol
 
-from slurm_plugin.streams import safe_console
+from slurm_plugin.text.streams import safe_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import CommandLine, Options, parse_command_line, parse_script
+from sacct_ingest.scripts.job_script import CommandLine, Options, parse_command_line, parse_script
 from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
@@ -55,15 +55,8 @@ _VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTI
 def request(words: Sequence[str], *, user: str) -> JobFields:
     """Fields of the job request of a command line of sbatch, given without its first word.
 
-    Parameters
-    ----------
-    user
-        Whose job it is; empty: that of the process.
-
-    Raises
-    ------
-    ScriptError
-        The script cannot be read, or Slurm would not take the job.
+    user: whose job it is; empty: that of the process.
+    Raises ScriptError: the script cannot be read, or Slurm would not take the job.
     """
     command = parse_command_line(["sbatch", *words])
     wrapped = command.options.get("wrap")
@@ -87,10 +80,7 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
 def needs_slurm(job: JobFields, words: Sequence[str], largest: int | None) -> bool:
     """Whether Slurm alone can decide if it accepts this job of the process's own user.
 
-    Parameters
-    ----------
-    largest
-        Most nodes that nimod says such a job can get; None: unknown.
+    largest: most nodes that nimod says such a job can get; None: unknown.
     """
     if job["user_name"] != user_name():
         return False

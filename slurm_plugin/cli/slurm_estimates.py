@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import JobRefused, SlurmError
-from sacct_ingest.job_script import parse_command_line
-from slurm_plugin.advice_messages import Advice, Row
+from sacct_ingest.scripts.job_script import parse_command_line
+from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.slurm.job_request import JobFields
 from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import Advise
+    from slurm_plugin.config.settings import Advise
 
 _STDIN = ("", "-")
 
@@ -49,10 +49,7 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
 def check(words: Sequence[str], script_text: str, how: Advise) -> None:
     """Ask Slurm whether it would accept the job.
 
-    Raises
-    ------
-    JobRefused
-        Slurm would refuse it.
+    Raises JobRefused: Slurm would refuse it.
     """
     submission = submission_of(words, script_text)
     try:
@@ -66,10 +63,7 @@ def check(words: Sequence[str], script_text: str, how: Advise) -> None:
 def add(advice: Advice, words: Sequence[str], job: JobFields, how: Advise, *, now_s: float) -> None:
     """Put Slurm's estimates into the rows of an advice.
 
-    Raises
-    ------
-    SlurmError
-        Slurm gives none, or the site does not allow the request.
+    Raises SlurmError: Slurm gives none, or the site does not allow the request.
     """
     if not how.test_only:
         raise SlurmError("this site does not let nimo-advise ask for them")

@@ -4,24 +4,22 @@ from collections.abc import Iterable
 
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
-from sacct_ingest.signature import identity_of_request
+from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import FitRow
-from sacct_ingest.tag import parse_tag
-from slurm_plugin.config import Config
+from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext, shared_by
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.protocol import Advice, Job
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.store_access import open_store
 
 
 def advise(job: Job, config: Config, *, now_s: float) -> Advice:
     """Advise on a job from the configured store, which has no state of the queue.
 
-    Raises
-    ------
-    StoreError
-        There is no store, or it cannot be read.
+    Raises StoreError: there is no store, or it cannot be read.
     """
     identity = identity_of_request(
         user=job.user_name,
@@ -64,12 +62,8 @@ def places_of(
 ) -> list[PartitionContext]:
     """Give the partitions whose runs were on one type of node; other types without a partition.
 
-    Parameters
-    ----------
-    ran
-        Cluster, partition and node type of runs.
-    requested
-        Partitions that the job requests; their node types may be unknown.
+    ran: cluster, partition and node type of runs.
+    requested: partitions that the job requests; their node types may be unknown.
     """
     node_types: dict[str, set[str]] = {}
     for at, partition, node_type in ran:

@@ -11,7 +11,7 @@ from sacct_ingest.errors import StoreError
 from slurm_plugin.nimod.client import LinkDown, RequestRefused, Unanswered, Unreachable
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
 
 TIMEOUT_S = 10.0
 _Answer = TypeVar("_Answer")
@@ -39,19 +39,10 @@ def nimod_or_store(
 
     Nimod has all of it loaded: to read the store takes twice as long.  Login nodes have none.
 
-    Parameters
-    ----------
-    settings
-        Reads the configuration: only needed where nimod does not answer.
-    store_named
-        The command line names a store, so that nimod's is not meant.
-
-    Raises
-    ------
-    Unreachable
-        Nimod does not answer, and the user must not read the store.
-    StoreError
-        The store cannot be read.
+    settings: reads the configuration: only needed where nimod does not answer.
+    store_named: the command line names a store, so that nimod's is not meant.
+    Raises Unreachable: nimod does not answer, and the user must not read the store; StoreError: the
+        store cannot be read.
     """
     if store_named:
         return read_store()
@@ -76,15 +67,9 @@ def nimod_or_store(
 def from_nimod(settings: Callable[[], Config], ask_nimod: Callable[[], _Answer]) -> _Answer:
     """Ask nimod what only nimod can answer.
 
-    Parameters
-    ----------
-    settings
-        Reads the configuration: only needed where nimod does not answer.
-
-    Raises
-    ------
-    Unreachable
-        Nimod does not answer; the message says how to start it, or a login node's relay.
+    settings: reads the configuration: only needed where nimod does not answer.
+    Raises Unreachable: nimod does not answer; the message says how to start it, or a login node's
+        relay.
     """
     try:
         return ask_nimod()
@@ -98,12 +83,8 @@ def from_nimod(settings: Callable[[], Config], ask_nimod: Callable[[], _Answer])
 def not_on_login_nodes(config: Config, error: Unreachable) -> None:
     """Raise an error of a command that would read the store next, on a host that has none.
 
-    Raises
-    ------
-    LinkDown
-        This is a login node, and relay or nimod hangs.
-    Unreachable
-        This is a login node, and its relay does not run.
+    Raises LinkDown: this is a login node, and relay or nimod hangs; Unreachable: this is a login
+        node, and its relay does not run.
     """
     if config.relay.controllers and isinstance(error, Unanswered):
         where = " or ".join(config.relay.controllers)

@@ -22,13 +22,8 @@ class Address(NamedTuple):
 def address(text: str) -> Address:
     """Read ``HOST[:PORT]``; an IPv6 address stands in brackets.
 
-    Raises
-    ------
-    ConfigError
-        It is none.
+    Raises ConfigError: it is none.
 
-    Examples
-    --------
     >>> address("ctl1"), address("[::1]:7000")
     (Address(host='ctl1', port=7734), Address(host='::1', port=7000))
     """

@@ -1,4 +1,4 @@
-"""``nimo.yaml`` into :class:`slurm_plugin.config.Config`; errors name file, place and fix."""
+"""``nimo.yaml`` into :class:`slurm_plugin.config.settings.Config`; errors name file, place and fix."""
 
 import os
 import re
@@ -10,10 +10,11 @@ import msgspec
 import yaml
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Auth, Config
 from slurm_plugin.config.address import address
+from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings_file import find
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
-from slurm_plugin.settings_file import find
 
 #: What `opt_in.rules` give ranges of.
 _SIZES = ("nodes", "cpus", "tasks", "gpus")
@@ -22,18 +23,10 @@ _SIZES = ("nodes", "cpus", "tasks", "gpus")
 def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
     """Read the configuration that is in force.
 
-    Parameters
-    ----------
-    path
-        File named on the command line; it goes before ``$NIMO_CONFIG``, that before
+    path: file named on the command line; it goes before ``$NIMO_CONFIG``, that before
         ``/etc/nimo/nimo.yaml``, that before the built-in defaults.
-    environ
-        Environment variables.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, is not YAML, or holds a wrong key or value.
+    environ: environment variables.
+    Raises ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value.
     """
     chosen = find(path, environ)
     return Config() if chosen is None else parse(read_text(chosen), name=str(chosen))
@@ -45,10 +38,7 @@ def load_for_user(path: Path | None = None, environ: Mapping[str, str] = os.envi
     It may hold a password.  What such a command needs is the socket, and the hooks' settings,
     which every user can read, name it too.
 
-    Raises
-    ------
-    ConfigError
-        As :func:`load`, but for a file of the site's that the user must not read.
+    Raises ConfigError: as :func:`load`, but for a file of the site's that the user must not read.
     """
     try:
         return load(path, environ)
@@ -72,13 +62,8 @@ def _hook_socket(environ: Mapping[str, str]) -> str:
 def parse(text: str, *, name: str) -> Config:
     """Make settings of the text of a file called ``name``.
 
-    Raises
-    ------
-    ConfigError
-        See :func:`load`.
+    Raises ConfigError: see :func:`load`.
 
-    Examples
-    --------
     >>> parse("mode: off", name="nimo.yaml").mode.value
     'off'
     """

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from sacct_ingest.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag
 from slurm_plugin.config.setting_types import (
     Auth,
     Bystanders,
@@ -35,7 +35,7 @@ from slurm_plugin.config.setting_types import (
     Trust,
     TypeColumn,
 )
-from slurm_plugin.settings_file import SOCKET
+from slurm_plugin.config.settings_file import SOCKET
 
 
 class Match(Section, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Sharing(Section, frozen=True, kw_only=True):
 
 
 class Band(Section, frozen=True, kw_only=True):
-    """When an application is switched off by itself; see :mod:`predictor.standing`."""
+    """When an application is switched off by itself; see :mod:`predictor.level.validity`."""
 
     ratio: Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
     back: Ratio = 1.25  #: on again: within this

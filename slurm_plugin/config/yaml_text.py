@@ -17,10 +17,7 @@ _Made = TypeVar("_Made")
 def read_text(path: Path) -> str:
     """Read a file of settings.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be read.
+    Raises ConfigError: it cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -32,10 +29,7 @@ def read_text(path: Path) -> str:
 def load_yaml(text: str, *, name: str) -> Any:
     """Read the text of a file called ``name``.
 
-    Raises
-    ------
-    ConfigError
-        It is not YAML, or has a key twice.
+    Raises ConfigError: it is not YAML, or has a key twice.
     """
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer types
@@ -46,10 +40,7 @@ def load_yaml(text: str, *, name: str) -> Any:
 def convert(data: Any, kind: type[_Made], *, name: str) -> _Made:
     """Make a structure of what a file called ``name`` holds.
 
-    Raises
-    ------
-    ConfigError
-        A key is unknown, or a value wrong.
+    Raises ConfigError: a key is unknown, or a value wrong.
     """
     try:
         return msgspec.convert(data, kind)

@@ -7,14 +7,13 @@ from msgspec.structs import replace
 
 from predictor.table import at, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.sizes import (
     Knob,
@@ -26,7 +25,8 @@ from slurm_plugin.decision.sizes import (
     tasks_of,
     unchanged_by_advice,
 )
-from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
+from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
@@ -58,17 +58,11 @@ def advice_of(
 ) -> Advice:
     """Make the advice for a job.
 
-    Parameters
-    ----------
-    case
-        The job and its context.
-    rules
-        The site's settings.
-    fresh
-        Whether the view of the job's partition can be believed; otherwise the advice is that for
+    case: the job and its context.
+    rules: the site's settings.
+    fresh: whether the view of the job's partition can be believed; otherwise the advice is that for
         an idle cluster, without waits.
-    others
-        Gives the partitions that the job might ask for instead.
+    others: gives the partitions that the job might ask for instead.
     """
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
@@ -120,11 +114,8 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
 
     None where there are not two.
 
-    Parameters
-    ----------
-    choices
-        Advice for each partition (or type of node, where no partition has it alone), with
-        the count that is advised there, or a doubtful one.
+    choices: advice for each partition (or type of node, where no partition has it alone), with the
+        count that is advised there, or a doubtful one.
     """
     if len(choices) < 2:
         return None

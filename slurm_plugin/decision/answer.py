@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from sacct_ingest.layout import Unit
-from slurm_plugin.config import Mode, TimeUse
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import LowerMemory
@@ -11,7 +11,7 @@ from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import change_of
 from slurm_plugin.decision.task_layout import change_for
-from slurm_plugin.protocol import Answer, Change
+from slurm_plugin.protocol.decision_messages import Answer, Change
 
 
 def permitted(case: DecisionContext, decided: Decision) -> Answer:

@@ -3,13 +3,13 @@
 from math import inf
 from typing import Any
 
-from sacct_ingest import admin_comment
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.slurm_text import seconds_of
+from sacct_ingest.text import admin_comment
+from sacct_ingest.text.slurm_text import seconds_of
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision
-from slurm_plugin.protocol import Answer, Change
+from slurm_plugin.protocol.decision_messages import Answer, Change
 
 
 def row_of(

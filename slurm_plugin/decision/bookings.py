@@ -7,11 +7,11 @@ from math import inf
 
 import msgspec
 
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision, as_scheduled
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import nodes_of
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
 
 #: A job is decided on this long before squeue can show it.

@@ -16,11 +16,11 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
-from sacct_ingest.layout import Unit
-from slurm_plugin import config
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.memory import memory_floor
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
 #: Most different requests in the cache.
@@ -97,10 +97,7 @@ def choices(
 ) -> tuple[Candidate, ...]:
     """Candidates: the trusted counts up to where more nodes no longer help, and of the request.
 
-    Parameters
-    ----------
-    asked
-        The count that Slurm would give, inside the table.
+    asked: the count that Slurm would give, inside the table.
     """
     share = lower_of(request.mem_node_bytes, room.node_mem_bytes)
     floor = memory_floor(table, share, margin=rules.policy.memory_margin)
@@ -190,10 +187,7 @@ def side_by_side(
 ) -> tuple[Candidate, ...]:
     """Candidates for rising node counts, the request's among them.
 
-    Parameters
-    ----------
-    floor
-        Fewest nodes that have the memory of the job.
+    floor: fewest nodes that have the memory of the job.
     """
     base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
     medians = list(accumulate((p.time_s for p in predictions), min))

@@ -9,21 +9,22 @@ from msgspec.structs import replace
 
 from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
-from sacct_ingest.attributes import attributes
-from sacct_ingest.bounded_cache import bounded_cache
-from sacct_ingest.job_script import parse_script
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import Identity
-from sacct_ingest.sharing import SharedTag
-from sacct_ingest.signature import words_of_request
-from sacct_ingest.tag import Tag
-from sacct_ingest.time_spec import parse_time
-from slurm_plugin.config import JobSettings, MemoryUse, TimeUse, Trust
+from sacct_ingest.runs.attributes import attributes
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.job_script import parse_script
+from sacct_ingest.scripts.signature import words_of_request
+from sacct_ingest.text.tag import Tag
+from sacct_ingest.text.time_spec import parse_time
+from slurm_plugin.config.setting_types import MemoryUse, TimeUse, Trust
+from slurm_plugin.config.settings import JobSettings
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import CountRange
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import segment_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
 
@@ -67,10 +68,7 @@ class DecisionContext(msgspec.Struct, frozen=True):
 def shared_by(tags: Sequence[SharedTag], identity: Identity, account: str) -> dict[str, SharedTag]:
     """Tags that the user of a job shares with others, by their key.
 
-    Parameters
-    ----------
-    account
-        The job's, as the accounting has it.
+    account: the job's, as the accounting has it.
     """
     application = identity.application
     if not application:
@@ -93,14 +91,9 @@ def distrust(
 ) -> Reason | None:
     """Say why a prediction is only observed: not the user's own, of few runs, or often wrong.
 
-    Parameters
-    ----------
-    shared
-        What `shared_by` gives for the job.
-    own_runs
-        Fewer finished runs change nothing.
-    off
-        Whether what came of it switched it off.
+    shared: what `shared_by` gives for the job.
+    own_runs: fewer finished runs change nothing.
+    off: whether what came of it switched it off.
     """
     if site.trust is Trust.OFF:
         return Reason.DISTRUSTED
@@ -124,12 +117,8 @@ def attributes_of(
 ) -> dict[str, str]:
     """Give the attributes of a request by name, as its run will have them in the accounting.
 
-    Parameters
-    ----------
-    partition
-        Whose default limit and memory hold where the job gives none.
-    script
-        Key of its script.
+    partition: whose default limit and memory hold where the job gives none.
+    script: key of its script.
     """
     return attributes(
         words_of_request(job.script, job.argv, job.work_dir),
@@ -158,20 +147,12 @@ def request_of(
 ) -> Request:
     """Put into a request what a job asks for, its deadline and time limit in seconds.
 
-    Parameters
-    ----------
-    tag
-        That of its comment.
-    span
-        Node counts that it may get.
-    partition
-        Whose default limit holds where the job gives none.
-    time_use
-        What the site wants of its time limit; the job's comment may ask for less or more.
-    now_s
-        Time that relative deadlines count from, seconds since the epoch.
-    distrusted
-        Why the prediction is only observed.
+    tag: that of its comment.
+    span: node counts that it may get.
+    partition: whose default limit holds where the job gives none.
+    time_use: what the site wants of its time limit; the job's comment may ask for less or more.
+    now_s: time that relative deadlines count from, seconds since the epoch.
+    distrusted: why the prediction is only observed.
     """
     deadline_s, fixed = None, span.fixed
     try:
@@ -204,10 +185,7 @@ _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 def lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
     """Whether memory that its runs do not need may be taken off a job.
 
-    Parameters
-    ----------
-    use
-        What the site wants.
+    use: what the site wants.
     """
     word = tag.mem if tag else ""
     if fixed in _UNTIMED:
@@ -222,10 +200,7 @@ def time_use_of(
 ) -> TimeUse:
     """Say how the time limit is used; not at all where the job's size is unknown.
 
-    Parameters
-    ----------
-    sized
-        Its size is not a node count.
+    sized: its size is not a node count.
     """
     if fixed in _UNTIMED:
         return TimeUse.OFF
@@ -238,10 +213,7 @@ def time_use_of(
 def deadline_of(job: Job, *, now_s: float) -> float | None:
     """Deadline of a job; that of its script where the hook could not see the option.
 
-    Raises
-    ------
-    ValueError
-        It cannot be read.
+    Raises ValueError: it cannot be read.
     """
     text = job.deadline
     if not text and "deadline" in job.script:

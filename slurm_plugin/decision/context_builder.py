@@ -9,13 +9,13 @@ from operator import attrgetter
 
 import msgspec
 
-from predictor.inputs import for_inputs
+from predictor.tables.inputs import for_inputs
 from predictor.types import PredictionTable
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import Identity
-from sacct_ingest.signature import identity_of_request
-from sacct_ingest.tag import parse_tag
-from slurm_plugin.config import Config, JobSettings
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.signature import identity_of_request
+from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import (
@@ -34,7 +34,7 @@ from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sized_cache import SizedCache
 from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import layouts_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
@@ -67,14 +67,9 @@ def _size(key: tuple[object, ...]) -> int:
 class ContextBuilder:
     """Makes the context of each request.
 
-    Parameters
-    ----------
-    config
-        The site's settings.
-    bookings
-        The view of the cluster, with what was booked since.
-    later
-        Does what takes long; None: nothing is put off.
+    config: the site's settings.
+    bookings: the view of the cluster, with what was booked since.
+    later: does what takes long; None: nothing is put off.
     """
 
     def __init__(self, config: Config, bookings: Bookings, later: Later | None) -> None:

@@ -4,14 +4,14 @@ import re
 from dataclasses import dataclass
 
 from predictor.types import PredictionTable
-from sacct_ingest.job_script import script_options
-from sacct_ingest.script_sizes import fixed_sizes
-from sacct_ingest.tag import Tag
-from slurm_plugin.config import OptIn
-from slurm_plugin.decision.reasons import Reason
+from sacct_ingest.scripts.job_script import script_options
+from sacct_ingest.scripts.script_sizes import fixed_sizes
+from sacct_ingest.text.tag import Tag
+from slurm_plugin.config.settings import OptIn
 from slurm_plugin.decision.sizes import fixed_by_script, knob_of, offered_sizes, ranks_of_gpus
 from slurm_plugin.decision.task_layout import fixed_layout
-from slurm_plugin.protocol import HookLevel, Job
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import HookLevel, Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
@@ -32,16 +32,10 @@ class CountRange:
 def span_of(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
     """Node counts of a job as its user and the site want it.
 
-    Parameters
-    ----------
-    job
-        The request.
-    tag
-        That of its comment.
-    opt_in
-        The site's settings.
-    application
-        Name for the site's rules.
+    job: the request.
+    tag: that of its comment.
+    opt_in: the site's settings.
+    application: name for the site's rules.
     """
     span = _asked(job, tag, opt_in, application)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None

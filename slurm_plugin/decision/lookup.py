@@ -24,8 +24,8 @@ from predictor.table import (
     worse,
 )
 from predictor.types import Point, PredictionTable, Verdict
-from sacct_ingest.layout import Layout, second_sizes
 from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.runs.layout import Layout, second_sizes
 
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
@@ -73,14 +73,9 @@ class PackedTables:
 class PredictionLookup:
     """All prediction tables of one state of the store.
 
-    Parameters
-    ----------
-    payloads
-        Level and key of each identity, with the text of its table.
-    off
-        Level and key of the identities that are switched off for what their predictions missed.
-    node_types
-        Type of each node that was measured, by cluster and name.
+    payloads: level and key of each identity, with the text of its table.
+    off: level and key of the identities that are switched off for what their predictions missed.
+    node_types: type of each node that was measured, by cluster and name.
     """
 
     def __init__(
@@ -159,18 +154,12 @@ class PredictionLookup:
         behind it; else the most specific one.  A script that was edited has no curve of its own
         yet, or one of few node counts, where its command line may have one of many.
 
-        Parameters
-        ----------
-        layouts
-            How the job spreads over its nodes: `slurm_plugin.decision.task_layout.layouts_of`;
+        layouts: how the job spreads over its nodes: `slurm_plugin.decision.task_layout.layouts_of`;
             None: that is left open.
-        shared
-            Keys of tags that the user shares with others: looked at where the user's own runs
+        shared: keys of tags that the user shares with others: looked at where the user's own runs
             make no curve.
-        attributes
-            Gives the job's attributes by name (:mod:`sacct_ingest.attributes`).
-        acting
-            To change a job by, not to show: no other user's runs have a say.
+        attributes: gives the job's attributes by name (:mod:`sacct_ingest.runs.attributes`).
+        acting: to change a job by, not to show: no other user's runs have a say.
         """
         table_at = partial(self._table, acting=acting)
         candidates = [

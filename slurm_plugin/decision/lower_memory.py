@@ -10,13 +10,13 @@ from math import ceil, inf
 from msgspec.structs import replace
 
 from predictor.types import MemoryNeed
-from sacct_ingest.layout import Unit
-from slurm_plugin.config import Config
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import LowerMemory, most_between
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
-from slurm_plugin.protocol import HookLevel, Job
+from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import Footprint, footprint
 

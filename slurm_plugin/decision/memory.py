@@ -33,12 +33,8 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
     (MaxRSS is sampled).  On more nodes none needs less for sure: what was too large on one count
     is only taken to fit on a larger one where it was seen to.
 
-    Parameters
-    ----------
-    mem_node_bytes
-        Memory that the job gets on each node; None: unknown, all counts fit.
-    margin
-        Ratio, at least 1.
+    mem_node_bytes: memory that the job gets on each node; None: unknown, all counts fit.
+    margin: ratio, at least 1.
     """
     if not (table.memory and mem_node_bytes):
         return 1
@@ -54,15 +50,12 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
 def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
     """Memory for a job of this size, MiB: the most that a run may need times ``margin``.
 
-    That is the highest ever needed, or a quantile beyond it (`predictor.memory_need`).
+    That is the highest ever needed, or a quantile beyond it (`predictor.tables.memory`).
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
     too few runs, or runs of this size or a neighbouring one ended for lack of memory.
 
-    Parameters
-    ----------
-    margin
-        Ratio, at least 1.
+    margin: ratio, at least 1.
     """
     counts = [one.nodes for one in table.memory]
     if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:

@@ -4,26 +4,23 @@ from math import inf
 
 from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
-from slurm_plugin.formatting import clock, count, duration, percent
-from slurm_plugin.protocol import Change
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.text.formatting import clock, count, duration, percent
 
 
 def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: float) -> str:
     """Message for the user who submits, empty where there is nothing to say.
 
-    Parameters
-    ----------
-    advise
-        Also name a better count; otherwise report only missed deadlines.
+    advise: also name a better count; otherwise report only missed deadlines.
     """
     unit = request.unit
     lines = _deadline_lines(decision, request, now_s=now_s)
@@ -38,16 +35,10 @@ def changed(
 ) -> str:
     """Line for the user whose job is changed; empty where there is nothing to say.
 
-    Parameters
-    ----------
-    change
-        What is written into the job.
-    own
-        Time limit that it asked for, minutes.
-    request
-        What the job asked for.
-    every
-        Report every change; otherwise only a limit that is made longer.
+    change: what is written into the job.
+    own: time limit that it asked for, minutes.
+    request: what the job asked for.
+    every: report every change; otherwise only a limit that is made longer.
     """
     minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
     longer = minutes is not None and own is not None and minutes > own
@@ -187,12 +178,8 @@ def verdict_text(
 ) -> str:
     """Say in plain words how far a prediction can be trusted, and which run would improve it.
 
-    Parameters
-    ----------
-    nodes
-        Count that the verdict is about, where another one holds there than elsewhere.
-    largest
-        Most nodes that a job can get: a run on more is not proposed.
+    nodes: count that the verdict is about, where another one holds there than elsewhere.
+    largest: most nodes that a job can get: a run on more is not proposed.
     """
     if table is None:
         return "NIMO has no finished run of this job yet.  It predicts jobs that ran before."

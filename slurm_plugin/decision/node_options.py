@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.types import Prediction, PredictionTable
-from predictor.wait_estimate import WaitEstimate
-from slurm_plugin import config
+from predictor.waits.estimate import WaitEstimate
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import (
     Candidate,
     PolicySettings,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.protocol import LayoutRow
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from slurm_plugin.protocol.advice_messages import LayoutRow
 
 
 def layout_rows(
@@ -15,14 +15,9 @@ def layout_rows(
 ) -> list[LayoutRow]:
     """Put the layouts of an application side by side on one size; empty where there is one.
 
-    Parameters
-    ----------
-    tables
-        Of each layout.
-    own
-        That of the job.
-    size
-        Nodes, or CPUs or GPUs in all, as the tables count them.
+    tables: of each layout.
+    own: that of the job.
+    size: nodes, or CPUs or GPUs in all, as the tables count them.
     """
     rows = list(_rows(tables, own, size))
     return rows if len(rows) > 1 else []

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
-from predictor.wait_record import ENOUGH
-from slurm_plugin import config
+from predictor.waits.calibration import ENOUGH
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import (
     PartitionBounds,
     PolicySettings,
@@ -26,8 +26,8 @@ from slurm_plugin.decision.candidates import (
 )
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 
 
@@ -69,18 +69,11 @@ def decide(
 ) -> Decision:
     """Choose the node count of a job.
 
-    Parameters
-    ----------
-    request
-        What the job asks for.
-    table
-        Predicted run time of its application.
-    partition
-        Fresh view of the partition it asks for.
-    rules
-        The site's settings.
-    now_s
-        Time of the decision, seconds since the epoch.
+    request: what the job asks for.
+    table: predicted run time of its application.
+    partition: fresh view of the partition it asks for.
+    rules: the site's settings.
+    now_s: time of the decision, seconds since the epoch.
     """
     asked = as_scheduled(request, partition, now_s=now_s)
     if asked is None:
@@ -243,10 +236,7 @@ def every_option(
 ) -> list[Option]:
     """Options for all counts of the table, among them those of the decision.
 
-    Parameters
-    ----------
-    decision
-        Made of the other parameters.
+    decision: made of the other parameters.
     """
     asked = decision.request.nodes if decision.request else request.low
     counts = {n for n in table.nodes if n <= partition.largest}

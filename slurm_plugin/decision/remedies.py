@@ -5,13 +5,13 @@ from math import ceil, inf
 
 from predictor.table import at, covers
 from predictor.types import Prediction, PredictionTable
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision, every_option
-from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.formatting import clock, duration, percent
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.text.formatting import clock, duration, percent
 
 #: Reasons that are about a deadline that may be missed.
 MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
@@ -31,28 +31,15 @@ def remedies(
 ) -> tuple[str, ...]:
     """Say what would make a deadline with the confidence that the site wants.
 
-    Parameters
-    ----------
-    request
-        What the job asks for.
-    table
-        Predicted run time of its application.
-    partition
-        The one that it asks for.
-    others
-        Partitions that it might ask for instead, as the job would see them.
-    rules
-        The site's settings.
-    decided
-        What was decided of the job.
-    now_s
-        Time of the decision, seconds since the epoch.
-
-    Returns
-    -------
-    tuple
-        Options of sbatch, each with its chance: another count, a shorter limit, another partition,
-        a later deadline.  Empty where waits have no distribution.
+    request: what the job asks for.
+    table: predicted run time of its application.
+    partition: the one that it asks for.
+    others: partitions that it might ask for instead, as the job would see them.
+    rules: the site's settings.
+    decided: what was decided of the job.
+    now_s: time of the decision, seconds since the epoch.
+    Returns tuple: options of sbatch, each with its chance: another count, a shorter limit, another
+        partition, a later deadline.  Empty where waits have no distribution.
     """
     asked = decided.request or decided.chosen
     if asked is None or request.deadline_s is None or partition.outlook is None:

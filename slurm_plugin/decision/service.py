@@ -10,9 +10,10 @@ from functools import partial
 
 import msgspec
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
-from slurm_plugin.config import Config, Mode
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
@@ -27,7 +28,6 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.lower_memory import lower_memory
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
@@ -37,8 +37,11 @@ from slurm_plugin.decision.tickets import (
     given_of,
     without_texts,
 )
-from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
-from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster
 
 #: Does what follows from a decision and gives its record, if there is to be one.
@@ -48,22 +51,12 @@ Book = Callable[[], DecisionRow | None]
 class DecisionService:
     """Decides on job requests.
 
-    Parameters
-    ----------
-    config
-        The site's settings.
-    new_id
-        Makes the id of a decision: 12 hexadecimal digits.
-    later
-        Does the first, which takes long, where no answer waits for it, and then the second where
+    config: the site's settings.
+    new_id: makes the id of a decision: 12 hexadecimal digits.
+    later: does the first, which takes long, where no answer waits for it, and then the second where
         answers are made.
-    publish
-        Puts decisions that were prepared where job_submit finds them without asking.
-
-    Attributes
-    ----------
-    waits
-        How near predicted waits came on this cluster; may be exchanged at any time.
+    publish: puts decisions that were prepared where job_submit finds them without asking.
+    waits: how near predicted waits came on this cluster; may be exchanged at any time.
     """
 
     def __init__(
@@ -171,14 +164,9 @@ class DecisionService:
         Nothing is booked and nothing recorded before the job arrives with the
         ticket; without one the command is to leave everything to job_submit.
 
-        Parameters
-        ----------
-        private
-            As for :meth:`advise`.
-        ticket
-            Of a command that does not wait for the answer and submits the job as it is.
-        comes
-            Whether the job will be there afterwards; not so with ``--test-only``.
+        private: as for :meth:`advise`.
+        ticket: of a command that does not wait for the answer and submits the job as it is.
+        comes: whether the job will be there afterwards; not so with ``--test-only``.
         """
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
@@ -228,12 +216,8 @@ class DecisionService:
     ) -> Advice:
         """Advice for a job that may be submitted.
 
-        Parameters
-        ----------
-        private
-            Only from the runs of this user, whatever the site lets users share.
-        confidence
-            Required chance to make a deadline; 0: the site's.
+        private: only from the runs of this user, whatever the site lets users share.
+        confidence: required chance to make a deadline; 0: the site's.
         """
         case = self._contexts.build(job, now_s, private=private)
         choices = self._choices(case, private=private)

@@ -3,14 +3,14 @@
 from msgspec.structs import replace
 
 from predictor.types import PredictionTable
-from sacct_ingest.tag import Tag
-from slurm_plugin.config import TimeUse
+from sacct_ingest.text.tag import Tag
+from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import time_use_of
 from slurm_plugin.decision.eligibility import CountRange
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import knob_of, multiple_of, sizes_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 
 
@@ -25,14 +25,9 @@ def sized_request(
 ) -> Request:
     """Count a request in the unit of a table.
 
-    Parameters
-    ----------
-    request
-        As counted in nodes.
-    span
-        Sizes that the job's tag offers, and why they must not be chosen.
-    time_use
-        What the site wants of its time limit.
+    request: as counted in nodes.
+    span: sizes that the job's tag offers, and why they must not be chosen.
+    time_use: what the site wants of its time limit.
     """
     own, step = sizes_of(job, partition)[table.unit], multiple_of(job, knob_of(job, table))
     low, high = (span.low, span.high) if span.high else (own, own)

@@ -12,9 +12,9 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from predictor.types import UNBOUNDED, PredictionTable
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.sizes import knob_of, multiple_of, nodes_for, nodes_of, resized
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
@@ -31,14 +31,9 @@ def in_sizes(
 ) -> Partition | None:
     """Partition of a job, counted in the unit of its table; None: it is unknown.
 
-    Parameters
-    ----------
-    sizes
-        That come into question.
-    own
-        What the job asks for.
-    margin
-        Of memory: the least share more than runs needed.
+    sizes: that come into question.
+    own: what the job asks for.
+    margin: of memory: the least share more than runs needed.
     """
     step, base = multiple_of(job, knob_of(job, table)), see(job)
     if base is None:

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from predictor.table import over_nodes
 from predictor.types import PredictionTable
-from sacct_ingest.job_script import script_options
-from sacct_ingest.layout import Each, Layout, Unit
-from sacct_ingest.script_sizes import fixed_number, fixed_sizes, names_groups, task_multiple
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from sacct_ingest.scripts.job_script import script_options
+from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, names_groups, task_multiple
 from slurm_plugin.decision.task_layout import gpu_type_of, gpus_of
-from slurm_plugin.protocol import Change, Job
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint
 
@@ -123,12 +124,8 @@ def fixed_by_script(job: Job, table: PredictionTable) -> str:
 def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> str:
     """Words of the script that an advice makes untrue; empty where there are none.
 
-    Parameters
-    ----------
-    size
-        What is advised, in the unit of the table, or nodes.
-    nodes
-        Whether the node count is what changes.
+    size: what is advised, in the unit of the table, or nodes.
+    nodes: whether the node count is what changes.
     """
     if not job.script:
         return ""
@@ -255,10 +252,7 @@ def offered_sizes(
 ) -> tuple[int, int] | None:
     """Fewest and most of the table's unit that are offered; None: nothing.
 
-    Parameters
-    ----------
-    ends
-        Of the CPUs of each task, the tasks or the GPUs, whatever of them sets the job's size.
+    ends: of the CPUs of each task, the tasks or the GPUs, whatever of them sets the job's size.
     """
     step = step_of(job, knob_of(job, table))
     return ends and (ends[0] * step, ends[1] * step)

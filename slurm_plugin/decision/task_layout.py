@@ -11,9 +11,10 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from sacct_ingest.layout import UNKNOWN_GPUS, Layout
-from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.protocol import Change, Job
+from sacct_ingest.runs.layout import UNKNOWN_GPUS, Layout
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import footprint, gpu_count, gpu_type
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sacct_ingest.job_script import CommandLine
-from slurm_plugin.config import Config
+from sacct_ingest.scripts.job_script import CommandLine
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
-from slurm_plugin.protocol import Answer, Change, Command, HookLevel, Job, ReadyDecision
+from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
+from slurm_plugin.protocol.request_messages import Command, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.footprint import gpu_count
 from slurm_plugin.slurm.job_request import make_job
@@ -128,10 +129,7 @@ def _field(job: Job, name: str) -> int | str | None:
 class TicketCache:
     """Prepared decisions by user and ticket, for a minute; of too many the oldest go first.
 
-    Parameters
-    ----------
-    publish
-        Keeps what job_submit may take without asking.
+    publish: keeps what job_submit may take without asking.
     """
 
     def __init__(self, publish: Publish) -> None:
@@ -182,10 +180,7 @@ def without_texts(case: DecisionContext) -> DecisionContext | None:
 def given_of(answer: Answer, hook: int) -> Change | None:
     """Tell a command what to ask for: a size and the limits that go with it.
 
-    Parameters
-    ----------
-    hook
-        What the command can write.
+    hook: what the command can write.
     """
     change = answer.set
     if answer.action != "set" or change is None:
@@ -202,10 +197,7 @@ def given_of(answer: Answer, hook: int) -> Change | None:
 def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None:
     """Job that a submit command is about to ask for; None where it is left to job_submit.
 
-    Raises
-    ------
-    ScriptError
-        The value of an option cannot be read.
+    Raises ScriptError: the value of an option cannot be read.
     """
     script, *arguments = command.argv or [""]
     if not _LEFT_ALONE.isdisjoint(command.options) or (command.program == "sbatch" and not script):

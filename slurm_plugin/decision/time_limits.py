@@ -9,7 +9,7 @@ from math import ceil, floor
 
 from predictor.table import longest, longest_cut, quantile
 from predictor.types import PredictionTable
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 
 MINUTE_S = 60.0
 
@@ -41,12 +41,8 @@ def fitting(limits: TimeLimits | None, high_s: float, margin: float, left_s: flo
 
     Half of the time that is left, or more where the run needs it: the rest is for the wait.
 
-    Parameters
-    ----------
-    limits
-        What the prediction makes of the time limit.
-    high_s
-        Upper end of the predicted run time; ``margin`` more is better.
+    limits: what the prediction makes of the time limit.
+    high_s: upper end of the predicted run time; ``margin`` more is better.
     """
     limit_s = limits.limit_s if limits else whole_minutes(high_s * margin)
     longest, half = (MINUTE_S * floor(left_s / part / MINUTE_S) for part in (1, 2))
@@ -64,21 +60,12 @@ def from_prediction(
 ) -> TimeLimits | None:
     """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
 
-    Parameters
-    ----------
-    own_s
-        What the user asked for, or gets by default; None: no limit.  No limit is shorter than a
+    own_s: what the user asked for, or gets by default; None: no limit.  No limit is shorter than a
         share of it, nor than a share of the longest run seen on as many nodes or more, nor than
         what a limit stopped lately.
-    own_least_s
-        The user's own ``--time-min``: the limit stays above it, and it stays as it is.
-    with_least
-        Whether a ``--time-min`` may go with the limit: not before Slurm 25.05.3.
-
-    Returns
-    -------
-    Limits or None
-        None if there is no high quantile, or it leaves nothing to shorten.
+    own_least_s: the user's own ``--time-min``: the limit stays above it, and it stays as it is.
+    with_least: whether a ``--time-min`` may go with the limit: not before Slurm 25.05.3.
+    Returns Limits or None: none if there is no high quantile, or it leaves nothing to shorten.
     """
     asked = list(counts)
     high = _longest(table, asked, settings.quantile, settings.margin)

@@ -37,14 +37,9 @@ def make_runs(
 ) -> list[JobRun]:
     """Make the runs of ``days`` days that ended before ``end_s``, in the order of submission.
 
-    Parameters
-    ----------
-    applications
-        What the users of the cluster run.
-    end_s
-        End of the history, seconds since the epoch.
-    rng
-        The only source of chance.
+    applications: what the users of the cluster run.
+    end_s: end of the history, seconds since the epoch.
+    rng: the only source of chance.
     """
     arrivals = _arrivals(applications, end_s - days * _DAY_S, days, rng)
     uids = {user: _FIRST_UID + i for i, user in enumerate(sorted({a.user for a in applications}))}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from sacct_ingest.records import JobRun, StepRun
-from slurm_plugin.formatting import duration
+from slurm_plugin.text.formatting import duration
 
 DELIMITER = "\x1f"
 

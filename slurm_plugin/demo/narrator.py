@@ -32,10 +32,7 @@ class Narrator:
     def show(self, *command: str, statuses: Sequence[int] = (0,)) -> None:
         """Print a command, run it, and let its output through.
 
-        Raises
-        ------
-        NimoError
-            It ended with a status that is not among ``statuses``.
+        Raises NimoError: it ended with a status that is not among ``statuses``.
         """
         self.say(f"$ {shlex.join(command)}")
         done = subprocess.run(

@@ -7,14 +7,15 @@ from random import Random
 
 from msgspec import structs
 
-from predictor.backfilling import Engine, JobShape
+from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo.applications import Application
 from slurm_plugin.demo.history import CORES, NODES, start_run
 from slurm_plugin.demo.sandbox import job_script
 from slurm_plugin.demo.stand_ins import RUNNING, WAITING
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Answer, Ask, Job
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.request_messages import Ask, Job
 
 _TIMEOUT_S = 5.0
 #: Shares of their limits that the other jobs take, from and to.
@@ -73,10 +74,7 @@ class DemoSubmission:
 def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
     """Ask nimod about each job as the hook does.
 
-    Raises
-    ------
-    slurm_plugin.nimod.client.Unreachable
-        Nimod does not answer.
+    Raises slurm_plugin.nimod.client.Unreachable: nimod does not answer.
     """
     asks = (Ask(op="decide", via="job_submit", job=job) for job in jobs)
     return [client.decide(socket, ask, timeout_s=_TIMEOUT_S) for ask in asks]

@@ -6,15 +6,15 @@ from pathlib import Path
 from random import Random
 
 from sacct_ingest.records import JobRun
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo import submissions
 from slurm_plugin.demo.applications import Application, applications
 from slurm_plugin.demo.narrator import Narrator
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.demo.submissions import DemoSubmission
-from slurm_plugin.formatting import table
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.text.formatting import table
 
 _AFTER = "sacct-after.txt"
 _WORDS = {reason.value: reason.text for reason in Reason}
@@ -59,16 +59,10 @@ def tour(
 ) -> None:
     """Show the main job from history to report.
 
-    Parameters
-    ----------
-    narrator
-        Runs the commands and prints what they are for.
-    user, uid
-        Who submits the demo's jobs.
-    clock
-        Seconds since the epoch; the made-up history ends when the tour begins.
-    rng
-        Source of all chance.
+    narrator: runs the commands and prints what they are for.
+    user, uid: who submits the demo's jobs.
+    clock: seconds since the epoch; the made-up history ends when the tour begins.
+    rng: source of all chance.
     """
     site, folder = narrator.site, _shortest(narrator.site.folder)
     narrator.say(_BEGINNING.format(folder=folder))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.findings import Finding, skipped
 from slurm_plugin.doctor.installation import Installation

@@ -7,10 +7,10 @@ from pathlib import Path
 from shutil import which
 
 from sacct_ingest.errors import SlurmError
+from slurm_plugin.config.shipped_files import ETC, HOOKS, place
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_conf_lines import line
-from slurm_plugin.shipped_files import ETC, HOOKS, place
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
 _PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sacct_ingest.errors import NimoError, SlurmError
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
 #: Runs a command and gives its text; raises SlurmError.
@@ -23,18 +23,11 @@ _SLURM_CONF = "/etc/slurm/slurm.conf"
 class Installation:
     """One installation.
 
-    Parameters
-    ----------
-    config
-        NIMO's settings, or the error that reading them ended with.
-    config_file
-        Where they are; None for the built-in defaults.
-    run
-        Runs one command, with times as seconds since the epoch.
-    now_s
-        This machine's clock.
-    environ
-        Environment variables.
+    config: NIMO's settings, or the error that reading them ended with.
+    config_file: where they are; None for the built-in defaults.
+    run: runs one command, with times as seconds since the epoch.
+    now_s: this machine's clock.
+    environ: environment variables.
     """
 
     config: Config | NimoError

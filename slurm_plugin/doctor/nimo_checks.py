@@ -9,12 +9,12 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.windows import reached
+from sacct_ingest.ingest.windows import reached
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.formatting import clock
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Status, Uplinks
+from slurm_plugin.protocol.status_messages import Status, Uplinks
+from slurm_plugin.text.formatting import clock
 
 _Reply = TypeVar("_Reply", Status, Uplinks)
 _TIMEOUT_S = 2.0

@@ -16,13 +16,8 @@ _GATHERING = "JobAcctGatherType"
 def line(slurm: Mapping[str, str], parameter: str) -> str:
     """Line of slurm.conf with what NIMO needs added to what is in force; empty: nothing is missing.
 
-    Parameters
-    ----------
-    slurm
-        Settings as ``scontrol show config`` prints them.
+    slurm: settings as ``scontrol show config`` prints them.
 
-    Examples
-    --------
     >>> line({"JobSubmitPlugins": "all_partitions"}, "JobSubmitPlugins")
     'JobSubmitPlugins=all_partitions,lua'
     >>> line({"JobSubmitPlugins": "lua"}, "JobSubmitPlugins")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 
 _HOUR_S = 3600.0
@@ -90,12 +90,9 @@ class JobUsage:
     ) -> tuple[Waste, ...]:
         """List the users of many nodes beyond the knee, most node-hours first.
 
-        Parameters
-        ----------
-        tables
-            By level and key.
-        least_node_hours
-            Smaller amounts are left out, and so are fewer than three runs or less than a fifth.
+        tables: by level and key.
+        least_node_hours: smaller amounts are left out, and so are fewer than three runs or less
+            than a fifth.
         """
         candidates = [
             made

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from math import hypot
 from typing import NamedTuple
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S
+from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S
 
 _HOUR_S = 3600.0
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from predictor.memory_need import ran_short
 from predictor.table import decode, encode
+from predictor.tables.memory import ran_short
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.slurm import commands
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -44,20 +44,9 @@ def update(store: Store, *, requeue: bool, now_s: float) -> list[str]:
 
     That holds from now on, and until the next fit has seen enough runs complete again.
 
-    Parameters
-    ----------
-    requeue
-        Whether jobs that got less than they asked for run again.
-
-    Returns
-    -------
-    list of str
-        What was done, for people.
-
-    Raises
-    ------
-    sacct_ingest.errors.StoreError
-        The store cannot be read or written.
+    requeue: whether jobs that got less than they asked for run again.
+    Returns list of str: what was done, for people.
+    Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S
     changed: list[FitRow] = []
@@ -115,10 +104,7 @@ def _again(decision: DecisionRow, job_id: int, cpus: int) -> bool:
 
     It is held in between, so that it cannot start with what it had.
 
-    Raises
-    ------
-    SlurmError
-        Slurm does not do it; a job that is held then stays so.
+    Raises SlurmError: Slurm does not do it; a job that is held then stays so.
     """
     job = str(job_id)
     shown = commands.run(["scontrol", "show", "job", job], timeout_s=_TIMEOUT_S)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sacct_ingest.records import DecisionRow, StandingRow
-from sacct_ingest.signature import names_of
+from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
@@ -34,7 +34,7 @@ from slurm_plugin.evaluation.job_outcomes import (
 )
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused, UnusedTally
-from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
+from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, WaitTally
 
 Pair = tuple[DecisionRow, RunRow | None]
 
@@ -151,19 +151,10 @@ class _Week:
 class OutcomeTally:
     """Adds up decisions with their outcomes, one after the other.
 
-    Parameters
-    ----------
-    confidence
-        Nominal level of intervals without one of their own.
-
-    Attributes
-    ----------
-    asked
-        Decisions by the identity that predicted them: (level, key).
-    usage
-        What completed runs used, to compare with the curves.
-    unused
-        What jobs had and did not use.
+    confidence: nominal level of intervals without one of their own.
+    asked: decisions by the identity that predicted them: (level, key).
+    usage: what completed runs used, to compare with the curves.
+    unused: what jobs had and did not use.
     """
 
     def __init__(self, confidence: float) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from predictor.queue_past import decode
-from predictor.wait_record import WaitError, decode_errors, log_error
+from predictor.waits.calibration import WaitError, decode_errors, log_error
+from predictor.waits.workload import decode
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from collections.abc import Iterable, Iterator
@@ -36,10 +36,7 @@ class QueueEstimates:
 def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstimates, ...]:
     """Judge the recorded estimates of a selection; a record names no users.
 
-    Parameters
-    ----------
-    chosen
-        Where it names users, accounts or applications there is nothing to judge.
+    chosen: where it names users, accounts or applications there is nothing to judge.
     """
     if chosen.user or chosen.account or chosen.key or chosen.only_user is not None:
         return ()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.sharing import is_shared
+from sacct_ingest.runs.sharing import is_shared
 from sacct_ingest.store import DecisionSelection
 from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 from slurm_plugin.evaluation.queue_waits import queue_estimates
-from slurm_plugin.protocol import Selection
+from slurm_plugin.protocol.request_messages import Selection
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -49,17 +49,11 @@ def collect(
 ) -> OutcomeReport:
     """Sum up the selected decisions in one pass.
 
-    Parameters
-    ----------
-    confidence
-        Nominal level of intervals without one of their own.
-    application
-        This one alone; empty: all.
-    least_node_hours
-        The report names no user with fewer of them beyond the knee, and no account with fewer
-        unused CPU-hours.
-    report_progress
-        Called with the number of decisions read since the last call.
+    confidence: nominal level of intervals without one of their own.
+    application: this one alone; empty: all.
+    least_node_hours: the report names no user with fewer of them beyond the knee, and no account
+        with fewer unused CPU-hours.
+    report_progress: called with the number of decisions read since the last call.
     """
     tally = OutcomeTally(confidence)
     for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from math import exp
 from typing import TYPE_CHECKING
 
-from predictor.record import Record, decode
-from predictor.standing import AccuracyBand, PredictionOutcome, judge
+from predictor.level.record import Record, decode
+from predictor.level.validity import AccuracyBand, PredictionOutcome, judge
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.comparison import compare
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -29,15 +29,8 @@ _SPARE = 8
 def update(store: Store, settings: config.Band, *, now_s: float) -> list[StandingRow]:
     """Judge anew every application with runs that ended since the last pass.
 
-    Returns
-    -------
-    list of StandingRow
-        Those that were switched off or on again.
-
-    Raises
-    ------
-    sacct_ingest.errors.StoreError
-        The store cannot be read or written.
+    Returns list of StandingRow: those that were switched off or on again.
+    Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     band = AccuracyBand(settings.ratio, settings.back, settings.runs, settings.least)
     since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
+from sacct_ingest.runs.layout import Unit
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -105,10 +105,7 @@ class _Sums:
 class UnusedTally:
     """Adds up jobs that ended, in the order of their submission.
 
-    Parameters
-    ----------
-    margin
-        By which advice on memory goes beyond the highest need.
+    margin: by which advice on memory goes beyond the highest need.
     """
 
     margin: float = 1.2
@@ -143,11 +140,8 @@ class UnusedTally:
     def result(self, *, least_cpu_hours: float) -> tuple[Unused, ...]:
         """List those with most unused CPU-hours first.
 
-        Parameters
-        ----------
-        least_cpu_hours
-            Smaller amounts are left out, and so is less than a fifth.  Of memory, four GiB-hours
-            stand for a CPU-hour; of GPUs, an hour stands for sixteen.
+        least_cpu_hours: smaller amounts are left out, and so is less than a fifth.  Of memory, four
+            GiB-hours stand for a CPU-hour; of GPUs, an hour stands for sixteen.
         """
         rows = [_row(key, sums) for key, sums in self._sums.items()]
         worth = [

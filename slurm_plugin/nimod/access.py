@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from slurm_plugin.config import Access
+from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.connection import Connection, Respond
 from slurm_plugin.service.listening import Rates, peer_uid
 
@@ -36,12 +36,8 @@ class UserNames:
 
     They may come over the network (LDAP), so a thread of its own asks for them.
 
-    Parameters
-    ----------
-    look_up
-        Gives the name of a uid, or raises.
-    own
-        Names that are at hand from the start.
+    look_up: gives the name of a uid, or raises.
+    own: names that are at hand from the start.
     """
 
     def __init__(
@@ -91,18 +87,11 @@ class UserNames:
 class ConnectionLimiter:
     """Lets peers in: everybody a few times, slurmctld always.
 
-    Parameters
-    ----------
-    limits
-        The site's settings.
-    trusted
-        Whether a uid may ask about all jobs: slurmctld's user and root.
-    respond
-        Makes the answer to a line.
-    names
-        Source of user names; None: they are not needed.
-    later
-        Takes a connection that may be served from now on; called in another thread.
+    limits: the site's settings.
+    trusted: whether a uid may ask about all jobs: slurmctld's user and root.
+    respond: makes the answer to a line.
+    names: source of user names; None: they are not needed.
+    later: takes a connection that may be served from now on; called in another thread.
     """
 
     def __init__(

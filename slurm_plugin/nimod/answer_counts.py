@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 
 from sacct_ingest.records import DecisionRow
-from slurm_plugin.protocol import Counts, Decided
+from slurm_plugin.protocol.status_messages import Counts, Decided
 
 #: Upper ends of the bins of answer times, seconds.
 BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -13,10 +13,7 @@ BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 class AnswerCounts:
     """Counts since nimod began.
 
-    Parameters
-    ----------
-    began_s
-        When that was, seconds since the epoch.
+    began_s: when that was, seconds since the epoch.
     """
 
     def __init__(self, began_s: float) -> None:

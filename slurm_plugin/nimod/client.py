@@ -18,7 +18,10 @@ from slurm_plugin.nimod.line_client import (
     refusal,
     unreadable,
 )
-from slurm_plugin.protocol import Answer, Ask, Selection, Status, Uplinks, Waits, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.status_messages import Status, Uplinks, Waits
 
 __all__ = [
     "LinkDown",
@@ -46,10 +49,7 @@ Message = TypeVar("Message", bound=_Message)
 def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
     """Ask for a decision as the hook does.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     return exchange(path, ask, Answer, timeout_s)
 
@@ -64,17 +64,9 @@ def waits(
 ) -> Waits:
     """Ask when jobs in the queue start; without any, all of one's own.
 
-    Parameters
-    ----------
-    jobs
-        Ids of jobs and arrays, each with the index of a task; below zero: all that it has.
-    user, partition
-        Only jobs of this user, and in this partition; empty: they say nothing.
-
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    jobs: ids of jobs and arrays, each with the index of a task; below zero: all that it has.
+    user, partition: only jobs of this user, and in this partition; empty: they say nothing.
+    Raises Unreachable: there is no answer.
     """
     ask = Ask(
         op="waits",
@@ -88,10 +80,7 @@ def waits(
 def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:
     """Ask nimod how it is, after a look for new tables where ``reload`` says so.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     return exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
 
@@ -99,10 +88,7 @@ def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Statu
 def links(path: str | Path, *, timeout_s: float) -> Uplinks:
     """Ask a relay for its links; nimod on a controller has none.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     return exchange(path, Ask(op="links"), Uplinks, timeout_s)
 
@@ -110,10 +96,7 @@ def links(path: str | Path, *, timeout_s: float) -> Uplinks:
 def exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) -> Message:
     """Ask something, and give the answer as a message of this kind.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     line = exchange_line(path, encode(ask), timeout_s)
     try:

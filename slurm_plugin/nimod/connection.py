@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import msgspec
 
-from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
 
 _PIECE = 65536
 
@@ -36,31 +37,16 @@ class Connection:
 
     Nothing here waits: the loop calls :meth:`serve` when there is something to do.
 
-    Parameters
-    ----------
-    channel
-        Connected Unix socket.
-    respond
-        Makes the answer to a line.
-    uid
-        Who the kernel says the peer is.
-    first
-        Whether this peer goes before others.
-
-    Attributes
-    ----------
-    turn
-        Number of its last turn.
-    served_s
-        When that was, by the loop's clock.
-    since_s
-        Since when it is half way through a request or an answer; None: it is not.
-    quiet
-        Whether the peer does not wait for answers.
-    awake
-        Whether it said that a request is about to come.
-    query
-        Has the answer made that it waits for; None: it waits for none.
+    channel: connected Unix socket.
+    respond: makes the answer to a line.
+    uid: who the kernel says the peer is.
+    first: whether this peer goes before others.
+    turn: number of its last turn.
+    served_s: when that was, by the loop's clock.
+    since_s: since when it is half way through a request or an answer; None: it is not.
+    quiet: whether the peer does not wait for answers.
+    awake: whether it said that a request is about to come.
+    query: has the answer made that it waits for; None: it waits for none.
     """
 
     __slots__ = (
@@ -102,10 +88,7 @@ class Connection:
     def serve(self) -> bool:
         """Answer one line at most; return whether another one has arrived.
 
-        Raises
-        ------
-        PeerClosed
-            This connection is over.
+        Raises PeerClosed: this connection is over.
         """
         if self._unsent:
             self._send(self._unsent)
@@ -123,10 +106,7 @@ class Connection:
     def deliver(self, answer: bytes) -> bool:
         """Send the answer of a query; return whether another request has arrived.
 
-        Raises
-        ------
-        PeerClosed
-            This connection is over.
+        Raises PeerClosed: this connection is over.
         """
         self.query = None
         self._send(answer)

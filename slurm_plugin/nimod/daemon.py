@@ -21,16 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.connection import Connection
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.queries import StoreQueries
-from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions
 from slurm_plugin.nimod.remote_requests import RemoteRequests
 from slurm_plugin.nimod.request_handler import RequestHandler
@@ -40,12 +38,12 @@ from slurm_plugin.nimod.supervision import (
     enter_real_time_class,
     stop_at_signals,
 )
-from slurm_plugin.protocol import (
-    Status,
-)
+from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.listening import Listening, let_in
 from slurm_plugin.service.systemd import notify
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
 if TYPE_CHECKING:
     from slurm_plugin.nimod.relay.gateway import Gateway
@@ -64,15 +62,8 @@ _SWITCH_S = 0.0001
 def serve(config: Config, reread: Callable[[], Config]) -> None:
     """Run nimod until SIGTERM or SIGINT.
 
-    Parameters
-    ----------
-    reread
-        Reads the settings anew at SIGHUP; raises ConfigError.
-
-    Raises
-    ------
-    ConfigError
-        The socket cannot be made, or another nimod has it.
+    reread: reads the settings anew at SIGHUP; raises ConfigError.
+    Raises ConfigError: the socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
     enter_real_time_class()

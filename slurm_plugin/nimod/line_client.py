@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.advice_messages import VERSION, Advice, read_advice
+from slurm_plugin.protocol.advice_messages import VERSION, Advice, read_advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,17 +45,9 @@ def advise(
 ) -> Advice:
     """Ask for an advice.
 
-    Parameters
-    ----------
-    job
-        Fields of a `slurm_plugin.protocol.Job`.
-    confidence
-        Required chance to make a deadline; 0: the site's.
-
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    job: fields of a `slurm_plugin.protocol.request_messages.Job`.
+    confidence: required chance to make a deadline; 0: the site's.
+    Raises Unreachable: there is no answer.
     """
     ask = {"v": VERSION, "op": "advise", "via": "advise", "job": job, "confidence": confidence}
     # Arguments may hold bytes that are no UTF-8.
@@ -73,10 +65,7 @@ def advise(
 def exchange_line(path: str | Path, request: bytes, timeout_s: float) -> bytes:
     """Send a line and read one; the time-out is for all of it.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     try:
         return _line(str(path), request, timeout_s)

@@ -48,24 +48,13 @@ class Loop:
     others one is served at a time, the one whose turn was longest ago, so that a crowd of them
     delays slurmctld by one answer at most.
 
-    Parameters
-    ----------
-    listener
-        Bound, listening socket.
-    reserved
-        Another one, on which only peers that go first can connect: no crowd fills its queue.
-    doorman
-        Makes connections of channels.
-    clock
-        Seconds, rising.
-    cpu_clock
-        Processor time of the thread that runs the loop, seconds.
-
-    Attributes
-    ----------
-    longest_s
-        Longest processor time between two looks for peers; no peer is served meanwhile.  How busy
-        the machine was does not count.
+    listener: bound, listening socket.
+    reserved: another one, on which only peers that go first can connect: no crowd fills its queue.
+    doorman: makes connections of channels.
+    clock: seconds, rising.
+    cpu_clock: processor time of the thread that runs the loop, seconds.
+    longest_s: longest processor time between two looks for peers; no peer is served meanwhile.  How
+        busy the machine was does not count.
     """
 
     def __init__(

@@ -13,14 +13,9 @@ class Periodic:
     An unexpected error is logged and the work is tried again.  The thread never keeps the process
     from ending.
 
-    Parameters
-    ----------
-    name
-        For logs.
-    work
-        What to do.
-    pause_s
-        Seconds until the next call, asked after each.
+    name: for logs.
+    work: what to do.
+    pause_s: seconds until the next call, asked after each.
     """
 
     def __init__(

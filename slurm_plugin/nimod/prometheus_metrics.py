@@ -20,10 +20,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.ingest.windows import reached
 from sacct_ingest.store import DecisionSelection, Store
-from sacct_ingest.windows import reached
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
-from slurm_plugin.protocol import Counts, Status
+from slurm_plugin.protocol.status_messages import Counts, Status
 
 _DAY_S = 86_400.0
 
@@ -111,16 +111,10 @@ def registry(
 ) -> CollectorRegistry:
     """Make what `prometheus_client` exports.
 
-    Parameters
-    ----------
-    status
-        Asks nimod; raises NimoError.
-    store
-        Opens the store; raises NimoError.
-    days
-        How far back decisions count for the accuracy.
-    file
-        Of an SQLite store.
+    status: asks nimod; raises NimoError.
+    store: opens the store; raises NimoError.
+    days: how far back decisions count for the accuracy.
+    file: of an SQLite store.
     """
     made = CollectorRegistry()
     made.register(_Collector(lambda: of_nimod(status)))

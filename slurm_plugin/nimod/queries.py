@@ -14,8 +14,11 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow, Store
-from slurm_plugin.protocol import Answer, Ask, Reported, Selection, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
+from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.status_messages import Reported
 from slurm_plugin.slurm.privacy import is_own
 
 _log = logging.getLogger(__name__)
@@ -26,14 +29,9 @@ _TABLES, _WAITING = 1000, 64
 class StoreQueries:
     """Answers questions about the store, one after the other.
 
-    Parameters
-    ----------
-    url
-        SQLAlchemy URL of the store.
-    confidence
-        Gives the nominal level of intervals, as the settings have it.
-    most_decisions
-        In a report, at a multiple of two thousand: more take seconds.
+    url: SQLAlchemy URL of the store.
+    confidence: gives the nominal level of intervals, as the settings have it.
+    most_decisions: in a report, at a multiple of two thousand: more take seconds.
     """
 
     def __init__(
@@ -67,12 +65,8 @@ class StoreQueries:
     def answer(self, ask: Ask, user: str | None, *, private: bool) -> bytes:
         """Answer a question; never raises.
 
-        Parameters
-        ----------
-        user
-            Who asks; None: somebody who may see everything.
-        private
-            Whether users must not see each other's jobs.
+        user: who asks; None: somebody who may see everything.
+        private: whether users must not see each other's jobs.
         """
         try:
             store = self._store = self._store or Store.open(self._url, create=False)

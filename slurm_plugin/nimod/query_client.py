@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurm_plugin.nimod.client import exchange
-from slurm_plugin.protocol import Ask, Reported, Selection
+from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.status_messages import Reported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,10 +34,7 @@ def applications(
 ) -> Applications:
     """Ask for prediction tables: one application's, or all that the user ran.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     from slurm_plugin.protocol.query_messages import Applications  # noqa: PLC0415
 
@@ -46,12 +44,7 @@ def applications(
 def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float) -> Explanation:
     """Ask for the decision about a job.
 
-    Raises
-    ------
-    NoDecision
-        There is none that the user may see.
-    Unreachable
-        There is no answer.
+    Raises NoDecision: there is none that the user may see; Unreachable: there is no answer.
     """
     from slurm_plugin.protocol.query_messages import Explanation  # noqa: PLC0415
 
@@ -62,10 +55,7 @@ def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float
 def report(path: str | Path, selection: Selection, *, timeout_s: float) -> Reported:
     """Ask for a report of decisions.
 
-    Raises
-    ------
-    Unreachable
-        There is no answer.
+    Raises Unreachable: there is no answer.
     """
     return exchange(path, Ask(op="report", selection=selection), Reported, timeout_s)
 

@@ -10,9 +10,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from sacct_ingest import atomic_file
+from sacct_ingest.files import atomic_file
 from slurm_plugin.decision.tickets import TicketKey
-from slurm_plugin.protocol import ReadyDecision, encode
+from slurm_plugin.protocol.decision_messages import ReadyDecision
+from slurm_plugin.protocol.lines import encode
 
 _log = logging.getLogger(__name__)
 _TICKET = re.compile(r"[0-9a-f]{12}")
@@ -27,10 +28,7 @@ def is_ticket(text: str) -> bool:
 class ReadyDecisions:
     """Folder of decisions that need no request.
 
-    Parameters
-    ----------
-    socket
-        Path of nimod's socket; the hooks look beside it.
+    socket: path of nimod's socket; the hooks look beside it.
     """
 
     def __init__(self, socket: Path) -> None:

@@ -6,7 +6,8 @@ from functools import partial
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Respond
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.protocol import Answer, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
 
 Done = Callable[[bytes], None]
 
@@ -14,16 +15,10 @@ Done = Callable[[bytes], None]
 class RemoteRequests:
     """Gives them to the loop, one after the other.
 
-    Parameters
-    ----------
-    loop
-        That answers everybody.
-    limiter
-        A request takes a place in it, as a connection here does.
-    names
-        Where names of users come from.
-    respond
-        Makes the answer to a line.
+    loop: that answers everybody.
+    limiter: a request takes a place in it, as a connection here does.
+    names: where names of users come from.
+    respond: makes the answer to a line.
     """
 
     def __init__(

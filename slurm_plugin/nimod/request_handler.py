@@ -14,21 +14,16 @@ from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.nimod.access import UserNames
 from slurm_plugin.nimod.answer_counts import AnswerCounts
 from slurm_plugin.nimod.connection import Reply
-from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import is_ticket
-from slurm_plugin.protocol import (
-    VERSION,
-    Advice,
-    Answer,
-    Ask,
-    Status,
-    Waits,
-    decode_ask,
-    encode,
-)
+from slurm_plugin.protocol.advice_messages import VERSION, Advice
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, decode_ask
+from slurm_plugin.protocol.status_messages import Status, Waits
 from slurm_plugin.service.listening import Rates
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
 _log = logging.getLogger(__name__)
 
@@ -36,26 +31,15 @@ _log = logging.getLogger(__name__)
 class RequestHandler:
     """Answers request lines; ``answered`` and ``failed`` count them.
 
-    Parameters
-    ----------
-    service
-        Decides and advises.
-    poller
-        Says who slurmctld runs as, and whether Slurm hides users' jobs from others.
-    outlooks
-        When jobs in the queue start.
-    queries, reports
-        Answer what the store is asked.
-    names
-        Names of users, as far as they have been looked up.
-    trusted
-        Users who may ask about all jobs, besides those that the poller names.
-    requests_per_s
-        Most requests of any other user.
-    record
-        Takes a decision for the store.
-    status, reload
-        Says how nimod is; has everything read anew.
+    service: decides and advises.
+    poller: says who slurmctld runs as, and whether Slurm hides users' jobs from others.
+    outlooks: when jobs in the queue start.
+    queries, reports: answer what the store is asked.
+    names: names of users, as far as they have been looked up.
+    trusted: users who may ask about all jobs, besides those that the poller names.
+    requests_per_s: most requests of any other user.
+    record: takes a decision for the store.
+    status, reload: says how nimod is; has everything read anew.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -96,10 +80,7 @@ class RequestHandler:
 
         An empty one says that slurmctld is about to ask.
 
-        Parameters
-        ----------
-        remote
-            It comes from a login node, where no one may do more than a user.
+        remote: it comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
         if not trusted and not self._rates.allow(uid, time.monotonic()):

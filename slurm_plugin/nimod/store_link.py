@@ -17,8 +17,8 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RecordRow, Store
 from sacct_ingest.store.prediction_records import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, judge
-from slurm_plugin.nimod.outlooks import Outlooks
+from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, judge
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
 _Item = TypeVar("_Item")
 
@@ -37,24 +37,15 @@ class StoreLink:
     A store that is locked, gone or not there yet is tried again at the next visit; decisions wait
     meanwhile, up to ``limit`` of them, after which the oldest are given up.
 
-    Parameters
-    ----------
-    url
-        SQLAlchemy URL.
-    publish
-        Called with new tables, in the thread that visits.
-    publish_waits
-        Called now and then with how near predicted waits came.
-    wait_record
-        Keeps what estimates of waits were off by: read from the store once, written now and then.
-    clock
-        Seconds since the epoch.
-    cluster
-        Name of the cluster, for decisions made before it was read; empty until then.
-    pause
-        Leaves the interpreter to answers for a moment.
-    limit
-        Most decisions in memory.
+    url: SQLAlchemy URL.
+    publish: called with new tables, in the thread that visits.
+    publish_waits: called now and then with how near predicted waits came.
+    wait_record: keeps what estimates of waits were off by: read from the store once, written now
+        and then.
+    clock: seconds since the epoch.
+    cluster: name of the cluster, for decisions made before it was read; empty until then.
+    pause: leaves the interpreter to answers for a moment.
+    limit: most decisions in memory.
     """
 
     def __init__(  # noqa: PLR0913 - what it reads and writes, each for somebody else
@@ -227,10 +218,7 @@ def _in_slices(items: Iterable[_Item], pause: Callable[[], None]) -> Iterator[_I
 def node_types_of(store: Store) -> dict[tuple[str, str], str]:
     """Type of each node that was measured, by cluster and name.
 
-    Raises
-    ------
-    sacct_ingest.errors.StoreError
-        The store cannot be read.
+    Raises sacct_ingest.errors.StoreError: the store cannot be read.
     """
     return {
         (one.cluster, one.node): one.node_type for one in store.profiles.latest() if one.node_type

@@ -18,10 +18,7 @@ def enter_real_time_class() -> bool:
     It is for threads that begin later, too.  A kernel with real-time group scheduling may refuse;
     answers then wait for a processor where all are busy.
 
-    Returns
-    -------
-    bool
-        Whether it did.
+    Returns bool: whether it did.
     """
     if resource.getrlimit(resource.RLIMIT_RTPRIO)[0] == 0:
         return False

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from slurm_plugin.advice_messages import VERSION
+from slurm_plugin.protocol.advice_messages import VERSION
 
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
 

@@ -92,10 +92,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     def resolved(self) -> "Command":
         """Give the command with its ``options`` and ``argv``, whichever way they came.
 
-        Raises
-        ------
-        msgspec.DecodeError
-            What was given are no options.
+        Raises msgspec.DecodeError: what was given are no options.
         """
         if not bytes(self.given):
             return self
@@ -168,10 +165,8 @@ _decoder = msgspec.json.Decoder(Ask)
 def decode_ask(line: bytes) -> Ask:
     """Read one request line.
 
-    Raises
-    ------
-    msgspec.DecodeError
-        Not JSON, or a field of the wrong type (``msgspec.ValidationError``).
+    Raises msgspec.DecodeError: not JSON, or a field of the wrong type
+        (``msgspec.ValidationError``).
     """
     try:
         return _decoder.decode(line)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import exp, inf
 from typing import Self
 
-from predictor.backfilling import Engine, JobShape
-from predictor.queue_past import ArrivalDemand
-from predictor.wait_estimate import WaitEstimate, certain
+from predictor.waits.easy import Engine, JobShape
+from predictor.waits.estimate import WaitEstimate, certain
+from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeShare
@@ -72,12 +72,8 @@ class ClusterViewer:
     def look(self, now_s: float, demand: ArrivalDemand = _NO_DEMAND) -> Partition:
         """Make the view at a moment; moments must not go back.
 
-        Parameters
-        ----------
-        now_s
-            The moment.
-        demand
-            Of jobs to come, as shares of the cluster.
+        now_s: the moment.
+        demand: of jobs to come, as shares of the cluster.
         """
         depth = self.engine.depth
         share = 1 - exp(-(now_s - self._observed_s) / DAY_S)
@@ -115,16 +111,10 @@ def planned(
 ) -> NodeAvailability:
     """Nodes free over time, with a place for each job that waits, in their order.
 
-    Parameters
-    ----------
-    free
-        Nodes free now.
-    releases
-        When nodes become free, and how many; in order of time.
-    waiting
-        Jobs to plan for.
-    now_s
-        The present, where the profile begins.
+    free: nodes free now.
+    releases: when nodes become free, and how many; in order of time.
+    waiting: jobs to plan for.
+    now_s: the present, where the profile begins.
     """
     times, levels = [now_s], [free]
     for end_s, nodes in releases:

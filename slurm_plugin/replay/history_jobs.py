@@ -15,9 +15,9 @@ from operator import attrgetter
 import numpy as np
 
 from predictor.refit import RefitInput, fits_of
-from predictor.run_rows import attributes_of_run
 from predictor.table import at, covers
-from predictor.table_settings import TableSettings
+from predictor.tables.run_facts import attributes_of_run
+from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import RunRow

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from predictor.backfilling import ReplaySchedule
+from predictor.waits.easy import ReplaySchedule
 from slurm_plugin.replay.workload import Floats, Workload
 
 #: Run times are taken as at least this long: short jobs would swamp the mean slowdown (Feitelson
@@ -50,12 +50,9 @@ def guard_held(
 ) -> float:
     """Give the share of the moved jobs that ended as the guard promises, by what came.
 
-    Parameters
-    ----------
-    moved
-        Jobs that got other nodes than they asked for, shape ``(jobs,)``.
-    ratio, allowance_s
-        By how much a turnaround may grow, against that in the schedule of the requests.
+    moved: jobs that got other nodes than they asked for, shape ``(jobs,)``.
+    ratio, allowance_s: by how much a turnaround may grow, against that in the schedule of the
+        requests.
     """
     submit = workload.submit_s[moved]
     before, after = rigid.end_s[moved] - submit, other.end_s[moved] - submit

@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 
-from predictor.arrival_demand import arrival_demand
-from predictor.queue_past import ArrivalDemand
+from predictor.waits.arrivals import arrival_demand
+from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.replay.workload import Workload
 
 #: Jobs of the first look; there is another one each time there are twice as many.
@@ -13,10 +13,7 @@ _FIRST = 100
 class ObservedArrivals:
     """The demand of jobs to come, looked at anew when twice as many have come.
 
-    Parameters
-    ----------
-    workload
-        All jobs.  Only those that came before a moment count there.
+    workload: all jobs.  Only those that came before a moment count there.
     """
 
     def __init__(self, workload: Workload) -> None:

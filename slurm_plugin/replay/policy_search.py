@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import PolicySettings
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.measures import (
     Measures,
     ReplayComparison,

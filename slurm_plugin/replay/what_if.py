@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
 from predictor.table import at
 from predictor.types import PredictionTable
+from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.cluster_view import ClusterViewer
 from slurm_plugin.replay.observed_arrivals import ObservedArrivals
 from slurm_plugin.replay.workload import Workload, recent_mean
@@ -47,14 +47,9 @@ class WhatIfOutcome:
 class WhatIf:
     """Replays one workload.
 
-    Parameters
-    ----------
-    workload
-        What was submitted.
-    moldable
-        For each job whether and how its node count could have been chosen.
-    order
-        How the scheduler backfills.
+    workload: what was submitted.
+    moldable: for each job whether and how its node count could have been chosen.
+    order: how the scheduler backfills.
     """
 
     def __init__(

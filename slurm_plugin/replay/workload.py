@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.hostlist import expand
 from sacct_ingest.records import JobRun
 from sacct_ingest.store import RunRow
+from sacct_ingest.text.hostlist import expand
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -45,18 +45,11 @@ class Workload:
     def of(cls, runs: Iterable[Ran], *, cluster_nodes: int | None = None) -> Self:
         """Make a workload of the runs that started.
 
-        Parameters
-        ----------
-        runs
-            In any order; of one cluster, and of partitions that share their nodes.
-        cluster_nodes
-            Nodes of the cluster; None: those that the runs name, or where they name none as many as
+        runs: in any order; of one cluster, and of partitions that share their nodes.
+        cluster_nodes: nodes of the cluster; None: those that the runs name, or where they name none
+            as many as
         were in use at the busiest moment.
-
-        Raises
-        ------
-        NimoError
-            No run can be replayed.
+        Raises NimoError: no run can be replayed.
         """
         usable = sorted((run for run in runs if _usable(run)), key=_submitted)
         nodes = np.array([run.nodes for run in usable], dtype=np.int64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from slurm_plugin import table_columns
-from slurm_plugin.advice_messages import Advice, LayoutRow, PartitionRow, Row
-from slurm_plugin.formatting import (
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
     count,
@@ -19,10 +19,10 @@ from slurm_plugin.formatting import (
     table,
     wrapped,
 )
-from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _MARK = "=>"
-#: Share of waits and ends inside their intervals, as in :mod:`predictor.wait_estimate`.
+#: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
 _SURE = 0.99
 
@@ -38,25 +38,13 @@ def render(
 ) -> str:
     """Write an advice as text: predictions, a sentence on how far to trust them, lines to paste.
 
-    Parameters
-    ----------
-    advice
-        Nimod's answer.
-    now_s
-        Time from which the ends of the runs are counted, seconds since the epoch.
-    every
-        All node counts instead of a readable selection.
-    verbose
-        Also how the application was recognised, all problems, and how waits came true.
-    width
-        Columns of the terminal: less important columns are left out to fit into it.
-    options
-        Columns, order and titles of the table that the user asks for.
-
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    advice: Nimod's answer.
+    now_s: time from which the ends of the runs are counted, seconds since the epoch.
+    every: all node counts instead of a readable selection.
+    verbose: also how the application was recognised, all problems, and how waits came true.
+    width: columns of the terminal: less important columns are left out to fit into it.
+    options: columns, order and titles of the table that the user asks for.
+    Raises NoColumn: the options name a column that there is not.
     """
     table = render_predictions(
         advice, now_s=now_s, every=every, verbose=verbose, width=width, options=options
@@ -111,10 +99,7 @@ def _verdict(advice: Advice) -> str:
 def parsable(advice: Advice, *, now_s: float, options: TableOptions | None) -> Iterator[str]:
     """Lines of the table, all node counts, with ``|`` between the fields; times in seconds.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     columns = {column.name: column for column in advice_columns(advice, now_s)}
     # In the order that scripts are used to; then what only ``-o`` shows.
@@ -357,7 +342,7 @@ def _held(advice: Advice) -> str:
     held = advice.waits
     if held is None:
         return ""
-    from slurm_plugin.evaluation.wait_accuracy import SHARE  # noqa: PLC0415 - for -v only
+    from slurm_plugin.protocol.wait_accuracy import SHARE  # noqa: PLC0415 - for -v only
 
     return (
         f"Of {count(held.jobs, 'job')} with a wait like this one, {percent(SHARE)} started within "

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from slurm_plugin.formatting import duration, percent, printable
-from slurm_plugin.protocol import PartitionWait
+from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
+from slurm_plugin.text.formatting import duration, percent, printable
 
 _WIDTH = 560
 _LINE = 22  #: height of one bar with its gap
@@ -212,10 +212,7 @@ def curve(picture: Picture) -> Chart:
 def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
     """Draw the wait over node counts with its interval; both axes are logarithmic.
 
-    Parameters
-    ----------
-    rows
-        Of one partition, for rising node counts.
+    rows: of one partition, for rising node counts.
     """
     nodes = [row.nodes for row in rows]
     low, middle, high = (

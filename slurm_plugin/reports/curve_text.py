@@ -4,12 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from predictor.table import for_type
 from predictor.types import PredictionTable, Recorded, ResourceUse, Verdict
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
-from slurm_plugin import table_columns
-from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, wrapped
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
-from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.formatting import (
+    RECOGNISED,
+    clock,
+    count,
+    duration,
+    percent,
+    printable,
+    wrapped,
+)
+from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _SHORT_KEY = 8
 _READ = {
@@ -28,19 +36,10 @@ def render(
 ) -> str:
     """Write one application's curve as text: the table, then the verdict and its reasons.
 
-    Parameters
-    ----------
-    every
-        All node counts instead of those observed and powers of two.
-    width
-        Columns of the terminal.
-    options
-        Columns, order and titles of the table that the user asks for.
-
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    every: all node counts instead of those observed and powers of two.
+    width: columns of the terminal.
+    options: columns, order and titles of the table that the user asks for.
+    Raises NoColumn: the options name a column that there is not.
     """
     level, word = RECOGNISED[prediction.level], prediction.unit.word
     head = [
@@ -111,8 +110,6 @@ def record_words(
 ) -> str:
     """Put a record into words.
 
-    Examples
-    --------
     >>> record_words(40, 0.03, 36, repeated=True)
     '40 predictions on node counts that had been run: median error 3 %, 36 inside the interval'
     """
@@ -155,10 +152,7 @@ def standing_line(row: StandingRow) -> str:
 def parsable(prediction: PredictionTable, options: TableOptions | None = None) -> Iterator[str]:
     """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     every = range(len(prediction.nodes))
     return table_columns.parsable(curve_columns(prediction), every, options)
@@ -172,10 +166,7 @@ def summary(
 ) -> str:
     """List applications, each once, the most reliable first, as `listing` says.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     shown = _once(tables)
     return table_columns.text(list_columns(shown), shown, options, width=width)
@@ -186,10 +177,7 @@ def parsable_summary(
 ) -> Iterator[str]:
     """Write the same list with ``|`` between the fields, and whole keys.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     shown = _once(tables)
     return table_columns.parsable(list_columns(shown), shown, options)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import PlotError
-from slurm_plugin.formatting import duration, percent
 from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
+from slurm_plugin.text.formatting import duration, percent
 
 try:
     import matplotlib as mpl
@@ -33,10 +33,7 @@ _STYLE: dict[Any, Any] = {
 def save(picture: Picture, path: Path) -> None:
     """Draw a curve into a file; its suffix sets the format.
 
-    Raises
-    ------
-    PlotError
-        The file cannot be written.
+    Raises PlotError: the file cannot be written.
     """
     with mpl.rc_context(_STYLE):
         figure = draw(picture)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from slurm_plugin import formatting
+from slurm_plugin.text import formatting
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -57,10 +57,7 @@ class Table:
 def render(template: str, **values: Any) -> str:
     """Fill a template of ``templates/``; all values are escaped.
 
-    Raises
-    ------
-    jinja2.UndefinedError
-        The template needs a value that is missing.
+    Raises jinja2.UndefinedError: the template needs a value that is missing.
     """
     return environment().get_template(template).render(**values)
 

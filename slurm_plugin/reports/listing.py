@@ -9,7 +9,7 @@ from sacct_ingest.records import KeyLevel
 
 TableKey = tuple[str, str]  #: level and key
 _BY_COMMAND = frozenset({KeyLevel.SCRIPT.value, KeyLevel.LINE.value})
-_PART = "#part="  #: what `predictor.parts` puts into the key of a part
+_PART = "#part="  #: what `predictor.tables.parts` puts into the key of a part
 _SHORT_KEY = 8
 
 

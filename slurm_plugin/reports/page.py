@@ -7,13 +7,13 @@ from importlib.metadata import version
 from slurm_plugin.evaluation.accuracy import EDGES, Accuracy
 from slurm_plugin.evaluation.effects import Deadlines, Effect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.formatting import clock, count, hours, percent
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import find
 from slurm_plugin.reports.sheets import derived_note, sheets_of
+from slurm_plugin.text.formatting import clock, count, hours, percent
 
 #: Headings and the tables below them.
 _SECTIONS = (

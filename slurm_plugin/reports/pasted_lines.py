@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from slurm_plugin.advice_messages import Advice
+from slurm_plugin.protocol.advice_messages import Advice
 
 _DIRECTIVE = "#SBATCH "
 
@@ -16,10 +16,7 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     A job of ``--wrap`` has no script to paste into, and options of the command line outrank those
     of the script.
 
-    Parameters
-    ----------
-    typed
-        Long names of the options on the command line.
+    typed: long names of the options on the command line.
     """
     names = set(typed)
     lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
-from sacct_ingest.layout import Unit
-from slurm_plugin.formatting import count, printable
-from slurm_plugin.protocol import Advice
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.text.formatting import count, printable
 
 #: Run times in seconds that people read easily: ticks are chosen from these.
 _EASY_S = tuple(
@@ -69,10 +69,7 @@ class Picture:
 def of_table(table: PredictionTable) -> Picture:
     """Picture of an application's prediction; refused predictions are left out.
 
-    Raises
-    ------
-    PlotError
-        Nothing was observed.
+    Raises PlotError: nothing was observed.
     """
     verdicts = table.verdicts or (table.verdict,) * len(table.nodes)
     shown = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.REFUSED]
@@ -95,10 +92,7 @@ def of_table(table: PredictionTable) -> Picture:
 def of_advice(advice: Advice) -> Picture:
     """Picture of an advice.
 
-    Raises
-    ------
-    PlotError
-        Nothing was observed.
+    Raises PlotError: nothing was observed.
     """
     return _checked(
         Picture(

@@ -8,13 +8,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slurm_plugin import table_columns
-from slurm_plugin.config import Bystanders, Policy
-from slurm_plugin.formatting import count, duration, percent
+from slurm_plugin.config.setting_types import Bystanders
+from slurm_plugin.config.settings import Policy
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import html
-from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.formatting import count, duration, percent
+from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
 UNLUCKY = 0.01
@@ -39,17 +40,9 @@ def render(
 ) -> RenderableType:
     """Lay the report out for a terminal.
 
-    Parameters
-    ----------
-    options
-        Columns, order and titles of the table of settings that the user asks for.
-    width
-        Columns of the terminal.
-
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    options: columns, order and titles of the table of settings that the user asks for.
+    width: columns of the terminal.
+    Raises NoColumn: the options name a column that there is not.
     """
     title = Text(title_of(report), style="bold")
     settings = table_columns.text(
@@ -201,10 +194,7 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
 def parsable(report: ReplayReport, options: TableOptions | None = None) -> Iterator[str]:
     """Lines of the table of settings with ``|`` between the fields, as ``sacct -P``.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     return table_columns.parsable(setting_columns(), report.results, options)
 

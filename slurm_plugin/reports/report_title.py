@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from slurm_plugin.formatting import clock, count
+from slurm_plugin.text.formatting import clock, count
 
 
 class ReportHead(Protocol):

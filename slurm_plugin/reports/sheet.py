@@ -10,12 +10,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
-from slurm_plugin import table_columns
-from slurm_plugin.formatting import percent, plain, printable
+from sacct_ingest.files import atomic_file
 from slurm_plugin.reports.html import Table, TableColumn
-from slurm_plugin.table_columns import WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.formatting import percent, plain, printable
+from slurm_plugin.text.table_columns import WIDTH, OutputColumn, TableOptions
 
 Value = str | int | float | bool | None
 #: What a spreadsheet would take for a formula.
@@ -89,10 +89,7 @@ def share(value: float) -> str:
 def find(sheets: Sequence[Sheet], name: str) -> Sheet:
     """Find a table by its name.
 
-    Raises
-    ------
-    NimoError
-        There is none.
+    Raises NimoError: there is none.
     """
     for one in sheets:
         if one.name == name:
@@ -104,10 +101,7 @@ def find(sheets: Sequence[Sheet], name: str) -> Sheet:
 def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
     """Write each table into a file ``NAME.csv`` of a folder, which is made where it is missing.
 
-    Raises
-    ------
-    NimoError
-        They cannot be written.
+    Raises NimoError: they cannot be written.
     """
     written = []
     try:
@@ -128,10 +122,7 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
 def parsable(one: Sheet, options: TableOptions | None = None) -> Iterator[str]:
     """Lines with ``|`` between the fields, as ``sacct -P``.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     return table_columns.parsable(_columns(one), one.rows, options)
 
@@ -139,10 +130,7 @@ def parsable(one: Sheet, options: TableOptions | None = None) -> Iterator[str]:
 def text(one: Sheet, options: TableOptions | None = None, *, width: int = WIDTH) -> str:
     """Lay the table out for a terminal.
 
-    Raises
-    ------
-    NoColumn
-        The options name a column that there is not.
+    Raises NoColumn: the options name a column that there is not.
     """
     return table_columns.text(_columns(one), one.rows, options, width=width)
 

@@ -12,10 +12,10 @@ from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.formatting import clock, duration, factor, hours, percent
 from slurm_plugin.reports.sheet import Sheet, SheetField, of_second, share
 from slurm_plugin.reports.usage_sheets import arrays, unused, waste
 from slurm_plugin.reports.wait_sheets import wait_estimates, waits
+from slurm_plugin.text.formatting import clock, duration, factor, hours, percent
 
 
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:

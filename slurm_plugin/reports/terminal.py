@@ -15,15 +15,15 @@ from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
-from slurm_plugin.evaluation.wait_accuracy import SHARE
-from slurm_plugin.formatting import count, duration, hours, percent, printable, wrapped
-from slurm_plugin.protocol import WaitShares
+from slurm_plugin.protocol.advice_messages import WaitShares
+from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports import sheet
 from slurm_plugin.reports.curve_text import record_words, standing_line
 from slurm_plugin.reports.sheets import applications, decision_of
 from slurm_plugin.reports.usage_sheets import arrays
-from slurm_plugin.streams import safe_console
-from slurm_plugin.table_columns import WIDTH
+from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
+from slurm_plugin.text.streams import safe_console
+from slurm_plugin.text.table_columns import WIDTH
 
 _MOST = 10  #: rows of a list that is only a summary
 _APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
@@ -39,14 +39,9 @@ def render(
 ) -> RenderableType:
     """Lay out what stands below the title of the report.
 
-    Parameters
-    ----------
-    report
-        What ``outcomes.OutcomeTally`` made.
-    reasons
-        Plain words for the names of reasons; a name that is not in it stands for itself.
-    width
-        Columns of the terminal.
+    report: what ``outcomes.OutcomeTally`` made.
+    reasons: plain words for the names of reasons; a name that is not in it stands for itself.
+    width: columns of the terminal.
     """
     parts = [*(_of_decisions(report, reasons, width) if report.decisions else ())]
     if report.waste:

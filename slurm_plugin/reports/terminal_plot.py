@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from slurm_plugin.formatting import duration, percent
 from slurm_plugin.reports.picture import Picture, at, node_ticks, time_ticks
+from slurm_plugin.text.formatting import duration, percent
 
 #: Bits of the dots of U+2800 by row and column (Unicode Standard, chapter "Braille Patterns").
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

@@ -3,8 +3,8 @@
 from operator import attrgetter
 
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.formatting import duration, factor, hours, percent
 from slurm_plugin.reports.sheet import Sheet, SheetField
+from slurm_plugin.text.formatting import duration, factor, hours, percent
 
 
 def waste(report: OutcomeReport) -> Sheet:

@@ -3,9 +3,9 @@
 from operator import attrgetter
 
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.evaluation.wait_accuracy import SHARE
-from slurm_plugin.formatting import duration, factor, percent
+from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.sheet import Sheet, SheetField, of_second, share
+from slurm_plugin.text.formatting import duration, factor, percent
 
 
 def waits(report: OutcomeReport) -> Sheet:

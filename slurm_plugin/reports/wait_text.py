@@ -2,9 +2,9 @@
 
 from operator import attrgetter
 
-from slurm_plugin.formatting import clock, count, duration, printable, short_clock
-from slurm_plugin.protocol import WaitRow, Waits
-from slurm_plugin.table_columns import ON_REQUEST, OutputColumn
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.text.formatting import clock, count, duration, printable, short_clock
+from slurm_plugin.text.table_columns import ON_REQUEST, OutputColumn
 
 
 def queue_columns() -> list[OutputColumn]:

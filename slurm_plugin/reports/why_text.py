@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
-from slurm_plugin.decision.reasons import WORDS
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
+from slurm_plugin.protocol.reasons import WORDS
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, percent, printable
 
 _STATES = {
     "COMPLETED": "completed",
@@ -22,10 +22,7 @@ _STATES = {
 def explain(explanation: Explanation, job_id: int) -> str:
     """Write the explanation of a decision, one sentence a line.
 
-    Raises
-    ------
-    ValueError
-        There is no decision to explain.
+    Raises ValueError: there is no decision to explain.
     """
     one = explanation.decision
     if one is None:

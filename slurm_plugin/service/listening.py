@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from sacct_ingest.atomic_file import Busy, locked
 from sacct_ingest.errors import ConfigError
+from sacct_ingest.files.atomic_file import Busy, locked
 
 _log = logging.getLogger(__name__)
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
@@ -32,19 +32,10 @@ class Listening:
     A lock beside the socket shows whether another nimod runs; a socket that one left behind is
     removed.
 
-    Parameters
-    ----------
-    path
-        Where the socket is to be.
-    program
-        Who listens, for people.
-    only
-        Uids that may connect, besides our own and root; None: everybody.
-
-    Raises
-    ------
-    ConfigError
-        Another one has it, or it cannot be made there.
+    path: where the socket is to be.
+    program: who listens, for people.
+    only: uids that may connect, besides our own and root; None: everybody.
+    Raises ConfigError: another one has it, or it cannot be made there.
     """
 
     def __init__(
@@ -114,10 +105,7 @@ class Listening:
 def let_in(path: str | Path, uids: Collection[int]) -> None:
     """Let only these users, ourselves and root connect to a socket of ours.
 
-    Raises
-    ------
-    OSError
-        It is not ours, or its file system has no access lists.
+    Raises OSError: it is not ours, or its file system has no access lists.
     """
     others = sorted(set(uids) - {0, os.geteuid()})
     entries = [
@@ -149,10 +137,7 @@ class _Bucket:
 class Rates:
     """Token buckets, one for each uid.
 
-    Parameters
-    ----------
-    per_s
-        Requests a second that a user may send for ever; twice as many at once.
+    per_s: requests a second that a user may send for ever; twice as many at once.
     """
 
     def __init__(self, per_s: float) -> None:

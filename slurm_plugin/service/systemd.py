@@ -8,10 +8,7 @@ from collections.abc import Mapping
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
     """Send a state such as ``READY=1``; outside of systemd nothing happens.
 
-    Returns
-    -------
-    bool
-        Whether systemd listens.
+    Returns bool: whether systemd listens.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:

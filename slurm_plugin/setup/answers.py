@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.config import SOCKET, Config, Mode
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings_file import SOCKET
 from slurm_plugin.config.yaml_text import nearest
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_checks import purge_days
@@ -41,10 +43,7 @@ def propose(installation: Installation) -> Answers:
 def controllers(installation: Installation) -> tuple[str, ...]:
     """Hosts of slurmctld in their order: the address where slurm.conf has one, else the name.
 
-    Raises
-    ------
-    ConfigError
-        Slurm does not say.
+    Raises ConfigError: Slurm does not say.
     """
     text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
     hosts = tuple(address or name for name, address in _CONTROLLER.findall(text))
@@ -64,15 +63,8 @@ def partitions(installation: Installation) -> list[str]:
 def check(answers: Answers, names: Sequence[str]) -> None:
     """Check answers before they are written.
 
-    Parameters
-    ----------
-    names
-        Partitions that Slurm has; empty: Slurm did not answer.
-
-    Raises
-    ------
-    ConfigError
-        An answer is wrong; the message says how to fix it.
+    names: partitions that Slurm has; empty: Slurm did not answer.
+    Raises ConfigError: an answer is wrong; the message says how to fix it.
     """
     for name in answers.partitions if names else ():
         if name not in names:

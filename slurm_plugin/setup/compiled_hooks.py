@@ -43,10 +43,7 @@ _Compiler = Callable[[bytes, bytes], bytes | None]
 def compile_hooks(folder: Path) -> list[Path]:
     """Compile the modules in a folder for each Lua of this machine; give the files written.
 
-    Raises
-    ------
-    ConfigError
-        A file cannot be written.
+    Raises ConfigError: a file cannot be written.
     """
     written = []
     for version in VERSIONS:

@@ -5,8 +5,8 @@ from difflib import unified_diff
 from enum import StrEnum
 from pathlib import Path
 
-from sacct_ingest import atomic_file
 from sacct_ingest.errors import ConfigError
+from sacct_ingest.files import atomic_file
 
 
 class FileState(StrEnum):
@@ -43,15 +43,9 @@ class Planned:
 def plan(path: Path, text: str, shipped: str) -> Planned:
     """Say what becomes of a file that should have this text.
 
-    Parameters
-    ----------
-    shipped
-        The sample: a file with just this text was put there by an installation, not by an admin.
-
-    Raises
-    ------
-    ConfigError
-        The file is there and cannot be read.
+    shipped: the sample: a file with just this text was put there by an installation, not by an
+        admin.
+    Raises ConfigError: the file is there and cannot be read.
     """
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else None
@@ -64,10 +58,7 @@ def plan(path: Path, text: str, shipped: str) -> Planned:
 def write(planned: Planned) -> None:
     """Write a file that is new or to be filled in; the others stay.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be written.
+    Raises ConfigError: it cannot be written.
     """
     if planned.state in (FileState.NEW, FileState.FILLED_IN):
         put(planned.path, planned.text)
@@ -76,10 +67,7 @@ def write(planned: Planned) -> None:
 def put(path: Path, text: str | bytes) -> None:
     """Let a file have this text from one moment to the next, with the time stamp of now.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be written.
+    Raises ConfigError: it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

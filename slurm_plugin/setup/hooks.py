@@ -7,9 +7,9 @@ file is there whole or not at all.
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.config.shipped_files import ENTRIES, HOOKS, place
 from slurm_plugin.setup.compiled_hooks import compile_hooks
 from slurm_plugin.setup.files import put
-from slurm_plugin.shipped_files import ENTRIES, HOOKS, place
 
 _LOADED = ENTRIES[-1]
 
@@ -18,17 +18,11 @@ def install(folder: Path) -> list[Path]:
     """Put the hooks of this release into a folder, in place of those of another one.
 
     A hook of the site's own stays, with ours beside it
-    (:func:`slurm_plugin.shipped_files.place`).
+    (:func:`slurm_plugin.config.shipped_files.place`).
 
-    Returns
-    -------
-    list of Path
-        The files that were written, compiled copies too; empty where all are there already.
-
-    Raises
-    ------
-    ConfigError
-        There is no such folder, or a file cannot be written.
+    Returns list of Path: the files that were written, compiled copies too; empty where all are
+        there already.
+    Raises ConfigError: there is no such folder, or a file cannot be written.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; the hooks go where slurm.conf is")

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from slurm_plugin.config import Mode
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.setup.answers import Answers
 
 _YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")
@@ -14,10 +14,7 @@ _PAIR = re.compile(r"^(?P<key>\w+) = .*$", re.MULTILINE)
 def settings(sample: str, answers: Answers) -> str:
     """Give the text of nimo.yaml.
 
-    Parameters
-    ----------
-    sample
-        The commented file that is shipped.
+    sample: the commented file that is shipped.
     """
     shown = (answers.mode, "rules: []") if not answers.partitions else ("off", _rules(answers))
     filled = with_values(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.slurm_text import parse_size
+from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.slurm.limits import (
     Association,
     Cap,
@@ -57,19 +57,11 @@ def read_limits(
 ) -> LimitTables:
     """Read the limits of a cluster.
 
-    Parameters
-    ----------
-    assoc_mgr, qos_table, assoc_table
-        Output of :data:`ASSOC_MGR`, :data:`QOS_TABLE` and :data:`ASSOC_TABLE`.
-    cluster
-        Name of the cluster, for associations; empty: all count.
-    enforced
-        Words of ``AccountingStorageEnforce``: without ``limits`` or ``safe`` no limit holds.
-
-    Raises
-    ------
-    SlurmError
-        The text is not what these commands write.
+    assoc_mgr, qos_table, assoc_table: output of :data:`ASSOC_MGR`, :data:`QOS_TABLE` and
+        :data:`ASSOC_TABLE`.
+    cluster: name of the cluster, for associations; empty: all count.
+    enforced: words of ``AccountingStorageEnforce``: without ``limits`` or ``safe`` no limit holds.
+    Raises SlurmError: the text is not what these commands write.
     """
     words = {word.strip().lower() for word in enforced}
     if not words & {"limits", "safe", "all"}:

@@ -76,10 +76,7 @@ class NodeAvailability:
 def profile(changes: Iterable[tuple[float, int]]) -> NodeAvailability:
     """Make a profile of nodes that become free or, if negative, are taken.
 
-    Parameters
-    ----------
-    changes
-        Pairs of time and count; the earliest is the moment of the snapshot.  More nodes taken
+    changes: pairs of time and count; the earliest is the moment of the snapshot.  More nodes taken
         than there are leave none.
     """
     total, steps = 0, {}

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from predictor.wait_estimate import WaitEstimate, certain
+from predictor.waits.estimate import WaitEstimate, certain
 from slurm_plugin.slurm.availability import NodeAvailability
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
 from slurm_plugin.slurm.node_pool import NodePool, NodeShare, Promise
@@ -89,16 +89,10 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     ) -> "Partition":
         """Partition as a job under these limits sees it: the nodes that can take it, their times.
 
-        Parameters
-        ----------
-        share
-            What the job takes of each of its nodes.
-        allowed
-            What QOS and association allow.
-        flags
-            Of the job's QOS: some lift limits of the partition (sacctmgr(1), QOS flags).
-        user
-            Whose job it is: waits depend on what else the user has in the queue.
+        share: what the job takes of each of its nodes.
+        allowed: what QOS and association allow.
+        flags: of the job's QOS: some lift limits of the partition (sacctmgr(1), QOS flags).
+        user: whose job it is: waits depend on what else the user has in the queue.
         """
         most = None if "PartitionMaxNodes" in flags else self.max_nodes
         least = 1 if "PartitionMinNodes" in flags else self.min_nodes
@@ -125,16 +119,10 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     def wait(self, nodes: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
         """Estimate how long a job waits from now on.
 
-        Parameters
-        ----------
-        nodes
-            How many it asks for.
-        limit_s
-            Its time limit.
-        now_s
-            The present, seconds since the epoch.
-        begin_s
-            It does not start before this.
+        nodes: how many it asks for.
+        limit_s: its time limit.
+        now_s: the present, seconds since the epoch.
+        begin_s: it does not start before this.
         """
         if self.outlook is None:
             start_s = self.profile.earliest_start(nodes, limit_s, from_s=max(now_s, begin_s))

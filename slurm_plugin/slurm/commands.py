@@ -20,10 +20,7 @@ class SubmissionRefused(SlurmError):  # noqa: N818 - what sbatch did
 def run(argv: Sequence[str], *, timeout_s: float) -> str:
     """Output of a Slurm command.
 
-    Raises
-    ------
-    SlurmError
-        The command is missing, failed, or took longer than ``timeout_s``.
+    Raises SlurmError: the command is missing, failed, or took longer than ``timeout_s``.
     """
     return _output(argv, "", {**_without_defaults(os.environ), **_FORMATS}, timeout_s)
 
@@ -31,12 +28,8 @@ def run(argv: Sequence[str], *, timeout_s: float) -> str:
 def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     """Id of the job that an sbatch with ``--parsable`` made; the script goes to its stdin.
 
-    Raises
-    ------
-    SubmissionRefused
-        Slurm does not take such a job.
-    SlurmError
-        It cannot be asked at the moment; the job may be there all the same.
+    Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked at the
+        moment; the job may be there all the same.
     """
     try:
         # The job inherits the environment, so it stays as it is.

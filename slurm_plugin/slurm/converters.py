@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from sacct_ingest.hostlist import count_indexes, expand
-from sacct_ingest.slurm_text import parse_size, parse_time_limit
+from sacct_ingest.text.hostlist import count_indexes, expand
+from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED", "ALL"})
 _MOST_DIGITS = 9  #: of a count of devices

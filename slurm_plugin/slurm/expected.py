@@ -7,7 +7,7 @@ reliable prediction for its node count is expected to end by the upper end of th
 from collections.abc import Iterable
 from math import ceil, inf
 
-from sacct_ingest.admin_comment import parse
+from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.slurm.availability import NodeAvailability
 from slurm_plugin.slurm.raw_state import RawJob
 
@@ -46,16 +46,10 @@ def planned(
     Backfill plans by time limits.  Where jobs are expected to end before theirs, those that wait
     are moved ahead, in the order of their planned starts.
 
-    Parameters
-    ----------
-    jobs
-        Each with how many nodes of the partition it will take.
-    free
-        Whole nodes that are free over time, but for these jobs; None: plans stand as they are.
-    node
-        CPUs and memory (MiB) of the smallest node.
-    now_s
-        Time of the snapshot.
+    jobs: each with how many nodes of the partition it will take.
+    free: whole nodes that are free over time, but for these jobs; None: plans stand as they are.
+    node: CPUs and memory (MiB) of the smallest node.
+    now_s: time of the snapshot.
     """
     taken = []
     for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):

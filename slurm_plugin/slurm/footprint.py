@@ -9,7 +9,7 @@ from math import ceil, inf
 
 import msgspec
 
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.converters import device

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import CommandLine, Options, parse_script
-from sacct_ingest.slurm_text import parse_size, parse_time_limit
+from sacct_ingest.scripts.job_script import CommandLine, Options, parse_script
+from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 
 if TYPE_CHECKING:  # to load messages takes longer than to start Python
-    from slurm_plugin.protocol import Job
+    from slurm_plugin.protocol.request_messages import Job
 
-#: Fields of a `slurm_plugin.protocol.Job` that are set.
+#: Fields of a `slurm_plugin.protocol.request_messages.Job` that are set.
 JobFields = dict[str, Any]
 _Reader = Callable[[str], dict[str, object]]
 
@@ -41,12 +41,9 @@ def make_job(
 ) -> Job:
     """Make the request of a batch job; see `job_fields`.
 
-    Raises
-    ------
-    ScriptError
-        The value of an option is not what sbatch would take.
+    Raises ScriptError: the value of an option is not what sbatch would take.
     """
-    from slurm_plugin.protocol import Job  # noqa: PLC0415 - see above
+    from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415 - see above
 
     return Job(
         **job_fields(
@@ -73,25 +70,14 @@ def job_fields(
 ) -> JobFields:
     """Fields of the request of a batch job.
 
-    Parameters
-    ----------
-    command
-        sbatch's command line; its options go before those of the script.
-    script
-        Text of the job script.
-    uid
-        User id of ``user``, if the account exists.
-    work_dir
-        Where the job would be submitted from; ``--chdir`` goes before it.
-    environment
-        Options that sbatch takes from its environment, which go before those of the script.
-    now_s
-        Time that ``--begin=now+1hour`` counts from, seconds since the epoch.
-
-    Raises
-    ------
-    ScriptError
-        The value of an option is not what sbatch would take.
+    command: sbatch's command line; its options go before those of the script.
+    script: text of the job script.
+    uid: user id of ``user``, if the account exists.
+    work_dir: where the job would be submitted from; ``--chdir`` goes before it.
+    environment: options that sbatch takes from its environment, which go before those of the
+        script.
+    now_s: time that ``--begin=now+1hour`` counts from, seconds since the epoch.
+    Raises ScriptError: the value of an option is not what sbatch would take.
     """
     parsed = parse_script(script)
     argv = [command.script, *command.arguments] if command.script not in _STDIN else []
@@ -119,10 +105,7 @@ def job_fields(
 def check_times(job: JobFields, *, now_s: float) -> None:
     """Refuse times of a job that slurmctld refuses, with its words.
 
-    Raises
-    ------
-    ScriptError
-        It would not take the job.
+    Raises ScriptError: it would not take the job.
     """
     time_min, limit = job.get("time_min"), job.get("time_limit")
     if time_min and limit and time_min > limit:
@@ -257,7 +240,7 @@ _READERS: dict[str, _Reader] = {
 
 
 def _parse_time(text: str, *, now_s: float) -> int:
-    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415 - few requests name a time
+    from sacct_ingest.text.time_spec import parse_time  # noqa: PLC0415 - few requests name a time
 
     return parse_time(text, now_s=now_s)
 

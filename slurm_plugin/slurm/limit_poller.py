@@ -19,12 +19,8 @@ class LimitPoller:
     A source that does not answer is tried again at its next turn; until then the limits read
     before hold.
 
-    Parameters
-    ----------
-    clock
-        Seconds since the epoch.
-    run
-        Runs a command and gives its text; raises SlurmError.
+    clock: seconds since the epoch.
+    run: runs a command and gives its text; raises SlurmError.
     """
 
     def __init__(self, clock: Callable[[], float], run: Callable[[Sequence[str]], str]) -> None:

@@ -93,18 +93,11 @@ def node_range(need: ResourceNeed, limits: ResourceLimits, *, safe: bool = False
     its fewest nodes; a job that has to wait for the group in any case may have all that the group
     may have.
 
-    Parameters
-    ----------
-    need
-        The request.
-    limits
-        All that hold for it, see :func:`limits_of`.
-    safe
-        Whether jobs may only start that GrpTRESMins lets run to their time limit
+    need: the request.
+    limits: all that hold for it, see :func:`limits_of`.
+    safe: whether jobs may only start that GrpTRESMins lets run to their time limit
         (``AccountingStorageEnforce=safe``).
 
-    Examples
-    --------
     >>> three = Cap(LimitKind.JOB, "node", 3, owner="QOS short")
     >>> node_range(ResourceNeed(low=1, high=8), ResourceLimits(caps=(three,))).high
     3
@@ -232,14 +225,10 @@ def limits_of(
 ) -> ResourceLimits:
     """Limits that one job meets.
 
-    Parameters
-    ----------
-    tables
-        Those of the cluster.
-    user, uid, account, partition, qos
-        Of the job; an empty account or QOS is the default one, as Slurm chooses it.
-    partition_qos
-        QOS of the partition, if it has one.
+    tables: those of the cluster.
+    user, uid, account, partition, qos: of the job; an empty account or QOS is the default one, as
+        Slurm chooses it.
+    partition_qos: QOS of the partition, if it has one.
     """
     user = user or tables.user_names.get(-1 if uid is None else uid, "")
     account = tables.account_of(user, account)

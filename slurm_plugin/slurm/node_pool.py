@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 
-from sacct_ingest.hostlist import named_nodes
+from sacct_ingest.text.hostlist import named_nodes
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 
 #: Free CPUs, memory (MiB) and devices from a time on.

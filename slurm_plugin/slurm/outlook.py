@@ -1,6 +1,6 @@
 """What a partition's queue lets expect of a job that is submitted now; looked up, never worked out.
 
-Made by :mod:`slurm_plugin.nimod.outlooks` in the background.
+Made by :mod:`slurm_plugin.wait_forecasts.forecasts` in the background.
 """
 
 from bisect import bisect_left
@@ -11,9 +11,9 @@ from typing import Protocol, Self
 
 import msgspec
 
-from predictor.queue_past import ArrivalDemand
-from predictor.wait_estimate import WaitEstimate, WaitGrid
-from predictor.wait_record import WaitClass, WaitRecord, class_of
+from predictor.waits.calibration import WaitClass, WaitRecord, class_of
+from predictor.waits.estimate import WaitEstimate, WaitGrid
+from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.slurm.node_pool import NodeShare
 
 
@@ -45,14 +45,9 @@ class NodeUnits(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, share: NodeShare, nodes: int, fitting: int) -> int:
         """Units that a job takes.
 
-        Parameters
-        ----------
-        share
-            What it takes of each node.
-        nodes
-            How many it takes.
-        fitting
-            How many there are that could take it: where they are few, each counts more.
+        share: what it takes of each node.
+        nodes: how many it takes.
+        fitting: how many there are that could take it: where they are few, each counts more.
         """
         each = self.units / max(min(fitting or self.nodes, self.nodes), 1)
         part = 1.0 if share.whole else self.part(share.cpus, share.mem_mib, dict(share.gres))

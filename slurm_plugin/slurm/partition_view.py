@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.converters import licences
@@ -59,10 +59,7 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
     them is not known, and where one allows fewer nodes than the job may get from another: what it
     would have without us depends on where it starts.
 
-    Parameters
-    ----------
-    cache
-        Terms of jobs in this view of the cluster; those of this job are added.
+    cache: terms of jobs in this view of the cluster; those of this job are added.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
@@ -82,10 +79,7 @@ def unready(
 ) -> list[tuple[Partition, NodeShare]]:
     """List the partitions whose nodes have to be counted for a job, with what it takes of each.
 
-    Parameters
-    ----------
-    cache
-        As for :func:`partition_for`.
+    cache: as for :func:`partition_for`.
     """
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
     named = [cluster.partitions[name] for name in names if name in cluster.partitions]

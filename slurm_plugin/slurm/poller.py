@@ -7,8 +7,8 @@ from math import inf
 from typing import Any, Protocol
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin import config
-from slurm_plugin.config import Source
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Source
 from slurm_plugin.slurm import commands, pyslurm_source, sources
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.limit_poller import LimitPoller
@@ -33,30 +33,16 @@ class Runner(Protocol):
 class ClusterPoller:
     """The latest view of the cluster, and how to get a new one.
 
-    Parameters
-    ----------
-    clock
-        Seconds since the epoch.
-    cluster
-        Name of the cluster; empty: Slurm is asked.
-    how
-        The site's settings.  Where looks take more than their share of the time, pauses grow, and
+    clock: seconds since the epoch.
+    cluster: name of the cluster; empty: Slurm is asked.
+    how: the site's settings.  Where looks take more than their share of the time, pauses grow, and
         text takes the place of JSON.
-    run
-        Runs a command.
-    stopwatch
-        Seconds from any moment on.
-    adapt
-        Changes what was seen before a view is made of it.
-
-    Attributes
-    ----------
-    slurm_users
-        Uid that slurmctld runs as, once Slurm was asked.
-    raw
-        What Slurm answered at the last query.
-    private
-        Whether PrivateData hides users' jobs from each other; so until Slurm was asked.
+    run: runs a command.
+    stopwatch: seconds from any moment on.
+    adapt: changes what was seen before a view is made of it.
+    slurm_users: uid that slurmctld runs as, once Slurm was asked.
+    raw: what Slurm answered at the last query.
+    private: whether PrivateData hides users' jobs from each other; so until Slurm was asked.
     """
 
     def __init__(
@@ -107,10 +93,7 @@ class ClusterPoller:
     def look(self) -> Cluster:
         """Ask Slurm; takes as long as its answers.
 
-        Raises
-        ------
-        SlurmError
-            A command failed, or its output cannot be read.
+        Raises SlurmError: a command failed, or its output cannot be read.
         """
         began = self._stopwatch()
         try:

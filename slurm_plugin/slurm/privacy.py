@@ -32,14 +32,9 @@ def sight(
     Root, SlurmUser, operators and the owner of the store see all; coordinators those of their
     accounts.  Where Slurm does not answer only one's own are seen.
 
-    Parameters
-    ----------
-    owner_uid
-        Owner of the store's file; None: it is a database server.
-    run
-        Gives the output of a Slurm command; raises SlurmError.
-    own_only
-        Others' jobs are hidden whatever PrivateData says.
+    owner_uid: owner of the store's file; None: it is a database server.
+    run: gives the output of a Slurm command; raises SlurmError.
+    own_only: others' jobs are hidden whatever PrivateData says.
     """
     if uid in (0, owner_uid):
         return PrivateDataRules()

@@ -21,10 +21,8 @@ _MODULE = "pyslurm"
 def load(release: Release) -> Any:
     """Import PySlurm for a Slurm of this release.
 
-    Raises
-    ------
-    SlurmError
-        It is not installed, does not load, or belongs to another release; the message says which.
+    Raises SlurmError: it is not installed, does not load, or belongs to another release; the
+        message says which.
     """
     try:
         module = importlib.import_module(_MODULE)
@@ -59,10 +57,7 @@ _RELEASES: dict[int, Release] = {
 def ask(module: Any, run: Run) -> RawState:
     """Ask through PySlurm.
 
-    Raises
-    ------
-    SlurmError
-        It failed, or its objects have unexpected fields.
+    Raises SlurmError: it failed, or its objects have unexpected fields.
     """
     few = read_few(*ask_few(run))
     try:

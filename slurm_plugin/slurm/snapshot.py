@@ -57,20 +57,12 @@ def build(
 ) -> Cluster:
     """Make a view of the cluster.
 
-    Parameters
-    ----------
-    raw
-        Slurm's answers.
-    settings
-        Of its configuration.
-    limits
-        Those of QOS and associations.
-    cluster
-        Its name.
-    taken_s
-        When Slurm was asked, seconds since the epoch.
-    previous
-        The view before, whose mean queue is carried on.
+    raw: Slurm's answers.
+    settings: of its configuration.
+    limits: those of QOS and associations.
+    cluster: its name.
+    taken_s: when Slurm was asked, seconds since the epoch.
+    previous: the view before, whose mean queue is carried on.
     """
     nodes = _groups(raw, settings, taken_s)
     members: dict[str, list[str]] = defaultdict(list)

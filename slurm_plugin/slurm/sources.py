@@ -71,10 +71,7 @@ def has_json(release: Release) -> bool:
 def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
     """Ask for everything as text.
 
-    Raises
-    ------
-    SlurmError
-        A command failed, or its output cannot be read.
+    Raises SlurmError: a command failed, or its output cannot be read.
     """
     jobs = _ask_jobs(run, release)
     with_few = read_text("", run(SINFO), *ask_few(run))
@@ -84,10 +81,7 @@ def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
 def ask_json(run: Run, release: Release) -> RawState:
     """Ask for nodes and jobs as JSON, for the rest as text.
 
-    Raises
-    ------
-    SlurmError
-        A command failed, or its output cannot be read.
+    Raises SlurmError: a command failed, or its output cannot be read.
     """
     argv = next(argv for since, argv in NODES_JSON if release >= since)
     if release < _EXCLUSIVE:
@@ -117,10 +111,7 @@ def read_text(
 ) -> RawState:
     """Read text of the commands above.
 
-    Raises
-    ------
-    SlurmError
-        The text is not what these commands write.
+    Raises SlurmError: the text is not what these commands write.
     """
     with_few = read_few(partitions, reservations, licences)
     try:
@@ -147,10 +138,7 @@ def read_json(
 ) -> RawState:
     """Read JSON of the commands above, of any release.
 
-    Raises
-    ------
-    SlurmError
-        The JSON is not what these commands write.
+    Raises SlurmError: the JSON is not what these commands write.
     """
     with_few = read_few(partitions, reservations, licences)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sacct_ingest.errors import JobRefused, SlurmError
-from slurm_plugin.advice_messages import ESTIMATE_COMMENT
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 
 #: What sbatch says where slurmctld did not look at the job.
 _NO_WORD = re.compile(
@@ -49,12 +49,8 @@ Run = Callable[[Sequence[str], str], str]
 def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s: float) -> str:
     """Run sbatch and give what it says on standard error.
 
-    Raises
-    ------
-    JobRefused
-        It refused the job.
-    SlurmError
-        It is missing, reached no slurmctld, or took longer than ``timeout_s``.
+    Raises JobRefused: it refused the job; SlurmError: it is missing, reached no slurmctld, or took
+        longer than ``timeout_s``.
     """
     try:
         done = subprocess.run(
@@ -95,10 +91,7 @@ def starts(
 
     A count that Slurm refuses is left out; when it does not answer, no more are asked.
 
-    Raises
-    ------
-    SlurmError
-        There is no answer for any of them; the message is Slurm's of the last.
+    Raises SlurmError: there is no answer for any of them; the message is Slurm's of the last.
     """
     estimates: dict[int, float] = {}
     trouble = "sbatch --test-only printed no start time"
@@ -130,12 +123,8 @@ def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
 class StartEstimateCache:
     """Answers of the last minute or so, in a file of the user's own; trouble with it is no trouble.
 
-    Parameters
-    ----------
-    path
-        The file.
-    keep_s
-        For how long an answer is good.
+    path: the file.
+    keep_s: for how long an answer is good.
     """
 
     def __init__(self, path: Path, *, keep_s: float) -> None:
@@ -151,7 +140,7 @@ class StartEstimateCache:
         entries = self._fresh(now_s) | {key: (now_s, start_s)}
         import json  # noqa: PLC0415 - not for a check
 
-        from sacct_ingest import atomic_file  # noqa: PLC0415
+        from sacct_ingest.files import atomic_file  # noqa: PLC0415
 
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

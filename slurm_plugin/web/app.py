@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.web import page_layout, views
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.peer import Peer

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from predictor.table import for_type
 from predictor.types import PredictionTable, Problem, Verdict
 from sacct_ingest.errors import PlotError
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
-from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.curve_text import (
@@ -19,6 +18,7 @@ from slurm_plugin.reports.curve_text import (
 )
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, percent
 
 _READ = {
     Verdict.RELIABLE: "reliable: may change jobs",

@@ -23,19 +23,12 @@ class _Slot(Generic[Value]):
 class RefreshingCache(Generic[Key, Value]):
     """Values by key.
 
-    Parameters
-    ----------
-    make
-        Makes the value of a key.
-    keep_s
-        For how long a value is good.
-    serve_s
-        Up to this age an old value is returned while a thread computes a new one.  Beyond it the
-        caller waits for the new value.
-    most
-        Most keys in the cache; the least recently used ones leave first.
-    clock
-        Seconds.
+    make: makes the value of a key.
+    keep_s: for how long a value is good.
+    serve_s: up to this age an old value is returned while a thread computes a new one.  Beyond it
+        the caller waits for the new value.
+    most: most keys in the cache; the least recently used ones leave first.
+    clock: seconds.
     """
 
     def __init__(

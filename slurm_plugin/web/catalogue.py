@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from predictor.types import Verdict
-from sacct_ingest.layout import ANY, Layout, Unit
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.runs.layout import ANY, Layout, Unit
 from sacct_ingest.store import FitRow
 from slurm_plugin.reports.listing import Listed, TableKey, distinctions, repeated
 from slurm_plugin.slurm.privacy import PrivateDataRules, is_own
@@ -64,10 +64,7 @@ class CatalogueEntry:
 def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
     """Make an entry of a row of the store.
 
-    Raises
-    ------
-    msgspec.DecodeError
-        The row holds no prediction table.
+    Raises msgspec.DecodeError: the row holds no prediction table.
     """
     table = _decoder.decode(row.payload)
     node_counts = frozenset(point.nodes for point in table.observed)

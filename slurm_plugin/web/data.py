@@ -10,7 +10,8 @@ from dataclasses import replace
 import msgspec
 
 from sacct_ingest.store import DecisionSelection, Store
-from slurm_plugin.config import Config, Shown
+from slurm_plugin.config.setting_types import Shown
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.slurm.privacy import PrivateDataRules
@@ -30,14 +31,9 @@ _SIGHT_S = 120.0
 class PageData:
     """Data for the pages, cached because it takes long to compute.
 
-    Parameters
-    ----------
-    config
-        The settings.
-    open_store
-        Opens the store; raises StoreError.
-    sight
-        Returns whose jobs a user (uid, name) may see; runs Slurm commands.
+    config: the settings.
+    open_store: opens the store; raises StoreError.
+    sight: returns whose jobs a user (uid, name) may see; runs Slurm commands.
     """
 
     def __init__(
@@ -63,10 +59,7 @@ class PageData:
     def store(self) -> Store:
         """The store, opened now and then.
 
-        Raises
-        ------
-        StoreError
-            It cannot be opened.
+        Raises StoreError: it cannot be opened.
         """
         with self._lock:
             if self._store is None or time.monotonic() - self._opened_s > _STORE_S:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
-from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import application_of
-from slurm_plugin.formatting import clock, duration, percent
+from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports.html import TableColumn
+from slurm_plugin.text.formatting import clock, duration, percent
 
 COLUMNS = (
     TableColumn(key="at_s", title="submitted", left=True),

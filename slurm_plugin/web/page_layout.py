@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.reports import html
 from slurm_plugin.web.query import link
 from slurm_plugin.web.viewer import Viewer
@@ -36,12 +36,8 @@ def render(
 ) -> str:
     """Fill a template; all values of its context are escaped.
 
-    Parameters
-    ----------
-    viewer
-        The user; None: unknown, and the page has no links to others.
-    at
-        The part of the site that it belongs to.
+    viewer: the user; None: unknown, and the page has no links to others.
+    at: the part of the site that it belongs to.
     """
     prefix = config.web.prefix
     parts = [

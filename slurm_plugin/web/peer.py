@@ -33,10 +33,7 @@ class Peer:
 def peer_of(channel: socket.socket) -> Peer:
     """Return the user or the address at the other end of a connected socket.
 
-    Raises
-    ------
-    OSError
-        The kernel cannot be asked.
+    Raises OSError: the kernel cannot be asked.
     """
     if channel.family == socket.AF_UNIX:
         return Peer(uid=peer_uid(channel))

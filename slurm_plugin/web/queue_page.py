@@ -6,10 +6,10 @@ from itertools import groupby
 
 import msgspec
 
-from slurm_plugin.formatting import clock, count, duration, percent
-from slurm_plugin.protocol import PartitionWait, QueueOutlook
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.reports.chart import Chart, waits
 from slurm_plugin.reports.html import Table, TableColumn
+from slurm_plugin.text.formatting import clock, count, duration, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,8 @@ class ClusterOutlook:
 def outlooks(payloads: Mapping[str, str], *, counts: bool) -> list[ClusterOutlook]:
     """Read the outlook of each cluster; what cannot be read is left out.
 
-    Parameters
-    ----------
-    payloads
-        What nimod left, by cluster.
-    counts
-        Whether to say how many jobs wait: only to those who may see everybody's.
+    payloads: what nimod left, by cluster.
+    counts: whether to say how many jobs wait: only to those who may see everybody's.
     """
     made = []
     for cluster, payload in sorted(payloads.items()):

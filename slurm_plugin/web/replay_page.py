@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from slurm_plugin.formatting import clock
 from slurm_plugin.reports.html import Table
+from slurm_plugin.text.formatting import clock
 
 _LARGEST = 8 << 20  #: bytes; hundreds of settings are far below
 

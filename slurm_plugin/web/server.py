@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Web
+from slurm_plugin.config.settings import Web
 from slurm_plugin.service.listening import Listening
 from slurm_plugin.web.app import LONGEST_HEAD
 from slurm_plugin.web.peer import Peer, peer_of
@@ -26,10 +26,8 @@ LOOK_S = 30.0  #: a connection that came no further since the last look is dropp
 def listening(settings: Web, proxies: Proxies) -> Iterator[tuple[socket.socket, str]]:
     """Give a socket that listens, and where browsers find it.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be had, or it is open to a network without a proxy that authenticates.
+    Raises ConfigError: it cannot be had, or it is open to a network without a proxy that
+        authenticates.
     """
     if "/" in settings.listen:
         with Listening(settings.listen, "nimo web") as channel:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Web
+from slurm_plugin.config.settings import Web
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.peer import Peer
 
@@ -54,10 +54,7 @@ class Proxies:
 def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Proxies:
     """Look up the accounts of the proxies.
 
-    Raises
-    ------
-    ConfigError
-        One is neither an account nor the address of another host.
+    Raises ConfigError: one is neither an account nor the address of another host.
     """
     look_up = uid_of or (lambda name: pwd.getpwnam(name).pw_uid)
     uids, addresses = set(), set()
@@ -79,15 +76,8 @@ def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Pro
 def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
     """Return the user of a request.
 
-    Parameters
-    ----------
-    named
-        Values of the header in which proxies name the user; only proxies are trusted to.
-
-    Raises
-    ------
-    Unauthenticated
-        The peer is unknown, or a proxy names no user.
+    named: values of the header in which proxies name the user; only proxies are trusted to.
+    Raises Unauthenticated: the peer is unknown, or a proxy names no user.
     """
     if peer.uid in proxies.uids or peer.address in proxies.addresses:
         if len(named) != 1 or not _NAME.fullmatch(named[0]):

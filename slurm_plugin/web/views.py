@@ -12,13 +12,13 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.store.prediction_records import OUTLOOK
-from slurm_plugin.config import Mode
-from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.evaluation.outcomes import Pair
-from slurm_plugin.formatting import RECOGNISED, count
+from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.report_title import title_of
+from slurm_plugin.text.formatting import RECOGNISED, count
 from slurm_plugin.web import application_page, page_layout, query
 from slurm_plugin.web.catalogue import (
     GROUPS,

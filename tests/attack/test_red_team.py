@@ -19,7 +19,7 @@ import pytest
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Ask
+from slurm_plugin.protocol.request_messages import Ask
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
 from tests.processes import LONGEST_WAIT_S, Account, wait_until

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.nimod.access import reserved_socket
-from slurm_plugin.protocol import Ask, encode
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import job
 from tests.slurm_plugin.nimod.own_nimod import Nimod

@@ -90,30 +90,17 @@ class Layout:
 class Settings:
     """What distinguishes one test cluster from another.
 
-    Parameters
-    ----------
-    version
-        Slurm's release, such as ``(22, 5)``.
-    account, slurmd_account
-        SlurmUser and SlurmdUser.
-    ports
-        For slurmctld, slurmdbd and one slurmd after the other.
-    nodes, cpus
-        How many nodes, and how many CPUs each claims to have.
-    threads
-        CPUs of a core.
-    plugins
-        slurm.conf parameters of the Lua hooks to switch on.
-    conf
-        More lines for slurm.conf; they replace those with the same parameter.
-    auth
-        How daemons and users are told apart: a key of `AUTHENTICATION`.
-    gpus
-        How many GPUs each node claims to have.
-    name
-        ClusterName.
-    cgroups
-        Whether control groups keep jobs within their memory.
+    version: Slurm's release, such as ``(22, 5)``.
+    account, slurmd_account: SlurmUser and SlurmdUser.
+    ports: for slurmctld, slurmdbd and one slurmd after the other.
+    nodes, cpus: how many nodes, and how many CPUs each claims to have.
+    threads: CPUs of a core.
+    plugins: slurm.conf parameters of the Lua hooks to switch on.
+    conf: more lines for slurm.conf; they replace those with the same parameter.
+    auth: how daemons and users are told apart: a key of `AUTHENTICATION`.
+    gpus: how many GPUs each node claims to have.
+    name: ClusterName.
+    cgroups: whether control groups keep jobs within their memory.
     """
 
     version: Version

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Uplinks
+from slurm_plugin.protocol.status_messages import Uplinks
 from tests.certificates import Authority
 from tests.cluster.releases import ReleaseError
 from tests.cluster.slurm import SlurmCluster
@@ -94,14 +94,9 @@ class Cable:
 class LoginNode:
     """The node; its relay asks the controllers of ``settings``.
 
-    Parameters
-    ----------
-    folder
-        Where nimod has its folder ``here`` on the controller, and the node its own.
-    cluster
-        That is up, and whose controller is at the cable's end.
-    settings
-        Section ``relay`` of its nimo.yaml.
+    folder: where nimod has its folder ``here`` on the controller, and the node its own.
+    cluster: that is up, and whose controller is at the cable's end.
+    settings: section ``relay`` of its nimo.yaml.
     """
 
     folder: Path

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from slurm_plugin.config.shipped_files import HOOKS
 from slurm_plugin.setup.compiled_hooks import compile_hooks
 from slurm_plugin.setup.hooks import install
-from slurm_plugin.shipped_files import HOOKS
 from tests.cluster.host import write_file
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import Account, ProcessError
@@ -54,10 +54,7 @@ def hooks_for(directory: Path, *, timeout_ms: int = LONGEST_WAIT_MS) -> Path:
 
     slurmctld reads their settings when it loads them, so this comes before the cluster.
 
-    Parameters
-    ----------
-    timeout_ms
-        How long they wait for nimod.
+    timeout_ms: how long they wait for nimod.
     """
     folder = directory / "hooks"
     copy_hooks(folder, most_ms=timeout_ms)
@@ -96,14 +93,9 @@ def run_in_root(cluster: SlurmCluster, *argv: str | Path) -> subprocess.Complete
 class Nimod:
     """nimod beside a test cluster, and the ``nimo`` commands set up for it.
 
-    Parameters
-    ----------
-    directory
-        Holds nimo.yaml, the store, the socket and the kill switch.
-    cluster
-        A cluster that is up, with the hooks of `hooks_for(directory)`.
-    settings
-        What nimo.yaml is to say besides store and socket.
+    directory: holds nimo.yaml, the store, the socket and the kill switch.
+    cluster: a cluster that is up, with the hooks of `hooks_for(directory)`.
+    settings: what nimo.yaml is to say besides store and socket.
 
     Notes
     -----

@@ -52,14 +52,9 @@ class Root:
     def inside(self, directory: Path, argv: Sequence[str], account: Account) -> list[str]:
         """Give the command that runs another one in there, where `directory` is shared.
 
-        Parameters
-        ----------
-        directory
-            As `prepare` has made it ready.
-        argv
-            Command and arguments.
-        account
-            Who is to run it.
+        directory: as `prepare` has made it ready.
+        argv: command and arguments.
+        account: who is to run it.
         """
         user = f"{account.uid}:{account.gid}" if account.foreign else ""
         # A copy, because a job in there may want to run it.
@@ -100,10 +95,7 @@ class Root:
     def make_python(self) -> None:
         """Make a Python with PySlurm and what NIMO needs, in some three minutes.
 
-        Raises
-        ------
-        ReleaseError
-            When it cannot be made here.
+        Raises ReleaseError: when it cannot be made here.
         """
         _run(
             [MAKE_PYTHON, self.path, COMPAT],
@@ -123,10 +115,7 @@ class Root:
     def add(self, programs: Sequence[str]) -> None:
         """Install the Debian packages that programs are called like.
 
-        Raises
-        ------
-        ReleaseError
-            When they cannot be had here.
+        Raises ReleaseError: when they cannot be had here.
         """
         argv = [ADD, self.path, *programs]
         _run(argv, self.path.with_suffix(".programs"), lambda: not self.lacking(programs))
@@ -146,10 +135,7 @@ def version_of(slurmctld: Sequence[str]) -> Version:
 def root(release: str) -> Root | None:
     """Find or make the root directory of a release; None for the one installed on this machine.
 
-    Raises
-    ------
-    ReleaseError
-        When it cannot be had here.
+    Raises ReleaseError: when it cannot be had here.
     """
     if release == native():
         return None
@@ -189,10 +175,7 @@ def built() -> list[Path]:
 def build(release: str, source: Path) -> Root:
     """Build a release from a tree of its source, in a root directory.
 
-    Raises
-    ------
-    ReleaseError
-        It cannot be built here.
+    Raises ReleaseError: it cannot be built here.
     """
     path = cache() / release
     if not re.fullmatch(r"\d\d\.\d\d", release):

@@ -44,41 +44,24 @@ INHERITED = re.compile(r"(SLURM|SBATCH|SALLOC|SRUN|SQUEUE|SINFO|SACCT)_")
 class SlurmCluster:
     """One cluster: munged, MariaDB, slurmdbd, slurmctld and a few slurmd on loopback.
 
-    Parameters
-    ----------
-    directory
-        Holds everything: configuration, state, logs. Made if it is not there. A second `up` goes
-        on with the accounting database and the jobs of the first.
-    nodes, cpus
-        How many nodes (n1, n2, ...), and how many CPUs each claims to have.
-    threads
-        CPUs of a core.
-    conf
-        More lines for slurm.conf; they replace those with the same parameter.
-    lua
-        Folder whose job_submit.lua, cli_filter.lua and nimo* are copied beside slurm.conf. Each of
+    directory: holds everything: configuration, state, logs. Made if it is not there. A second `up`
+        goes on with the accounting database and the jobs of the first.
+    nodes, cpus: how many nodes (n1, n2, ...), and how many CPUs each claims to have.
+    threads: CPUs of a core.
+    conf: more lines for slurm.conf; they replace those with the same parameter.
+    lua: folder whose job_submit.lua, cli_filter.lua and nimo* are copied beside slurm.conf. Each of
         the two hooks is switched on if its file is there.
-    leashed
-        Whether everything is to end when this process does, however it does.
-    release
-        Slurm's release, such as 24.11; by default the one installed on this machine. Another one
-        runs in a root directory (`tests.cluster.releases`); munge and MariaDB stay this machine's.
-    auth
-        ``munge`` or, from 23.11 on, ``slurm``.
-    gpus
-        How many GPUs each node claims to have.
-    name
-        Its name.
-    memory_cgroups
-        Whether control groups keep jobs within their memory (`tests.cluster.cgroups`).
-    beside
-        Another cluster, which is up: this one shares its munge and its accounting, so that each
+    leashed: whether everything is to end when this process does, however it does.
+    release: Slurm's release, such as 24.11; by default the one installed on this machine. Another
+        one runs in a root directory (`tests.cluster.releases`); munge and MariaDB stay this
+        machine's.
+    auth: ``munge`` or, from 23.11 on, ``slurm``.
+    gpus: how many GPUs each node claims to have.
+    name: its name.
+    memory_cgroups: whether control groups keep jobs within their memory (`tests.cluster.cgroups`).
+    beside: another cluster, which is up: this one shares its munge and its accounting, so that each
         takes commands for the other with ``-M``.
-
-    Raises
-    ------
-    ReleaseError
-        When the release cannot be had here.
+    Raises ReleaseError: when the release cannot be had here.
 
     Notes
     -----
@@ -133,10 +116,8 @@ class SlurmCluster:
     def up(self) -> float:
         """Bring the cluster up and give the seconds that took.
 
-        Raises
-        ------
-        ProcessError
-            When a daemon does not come up, with the end of its log; nothing is left running.
+        Raises ProcessError: when a daemon does not come up, with the end of its log; nothing is
+            left running.
         """
         began = time.monotonic()
         if self.processes.up:
@@ -241,18 +222,11 @@ class SlurmCluster:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command that talks to this cluster.
 
-        Parameters
-        ----------
-        check
-            Raise ProcessError, with what the command printed, when it fails.
-        user
-            Who runs it; only root may name another.
-        env
-            Variables to add to `env`.
-        cwd
-            Where; by default the cluster's folder ``work``.
-        stdin
-            Its standard input.
+        check: raise ProcessError, with what the command printed, when it fails.
+        user: who runs it; only root may name another.
+        env: variables to add to `env`.
+        cwd: where; by default the cluster's folder ``work``.
+        stdin: its standard input.
         """
         account = Account.of(user) if user else Account.mine()
         who = {"USER": account.name, "LOGNAME": account.name} if user else {}
@@ -294,10 +268,7 @@ class SlurmCluster:
     ) -> None:
         """Wait until jobs have ended; the id of an array or het job stands for all its parts.
 
-        Parameters
-        ----------
-        accounted
-            Wait also until sacct knows how they ended, which can take 5 s more.
+        accounted: wait also until sacct knows how they ended, which can take 5 s more.
         """
         ids = {str(job_id) for job_id in job_ids}
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from sacct_ingest.job_script import parse_command_line
-from slurm_plugin.config import Snapshot, Source
+from sacct_ingest.scripts.job_script import parse_command_line
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.footprint import footprint

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import parse_command_line
-from sacct_ingest.sbatch_options import lookup
+from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.scripts.sbatch_options import lookup
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
-from slurm_plugin.config import Config
 from slurm_plugin.config.loader import parse
+from slurm_plugin.config.settings import Config
 from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
 
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")

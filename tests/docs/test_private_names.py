@@ -82,11 +82,11 @@ def test_no_test_or_benchmark_uses_a_private_name() -> None:
     [
         ("made._left", ["_left"]),
         ("site._how(config)._source", ["_source", "_how"]),
-        ("from predictor.models.adrm import line, _Pair", ["_Pair"]),
+        ("from predictor.forecasts.adrm import line, _Pair", ["_Pair"]),
         ("from predictor._hidden import line", ["_hidden"]),
         ("from tests.docs.pages import _blocks", ["_blocks"]),
         ("patch.setattr(tag, '_TAG', 1)", ["_TAG"]),
-        ("patch.setattr('predictor.past_waits._WORK', 1)", ["_WORK"]),
+        ("patch.setattr('predictor.waits.backtest._WORK', 1)", ["_WORK"]),
         ("getattr(store, '_engine')", ["_engine"]),
         ("import predictor.tag\npredictor.tag._TAG", ["_TAG"]),
     ],

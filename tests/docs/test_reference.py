@@ -12,9 +12,9 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.exit_status import EXIT_STATUSES
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
-from slurm_plugin.config import Config
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
+from slurm_plugin.protocol.reasons import Reason
 from tests.docs.pages import ROOT
 
 _SPEC = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")

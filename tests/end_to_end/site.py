@@ -13,7 +13,7 @@ from typing import Any
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Status
+from slurm_plugin.protocol.status_messages import Status
 from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
@@ -49,12 +49,8 @@ srun sh -c '
 class Site:
     """What an admin sets up beside Slurm, in one directory.
 
-    Parameters
-    ----------
-    directory
-        Holds nimo.yaml, the store, the socket and the kill switch.
-    cluster
-        A running cluster whose hooks are those of `tests.cluster.nimod.hooks_for(directory)`.
+    directory: holds nimo.yaml, the store, the socket and the kill switch.
+    cluster: a running cluster whose hooks are those of `tests.cluster.nimod.hooks_for(directory)`.
     """
 
     def __init__(self, directory: Path, cluster: SlurmCluster) -> None:
@@ -142,10 +138,7 @@ class Site:
     def run_and_learn(self, jobs: Iterable[tuple[Sequence[str], Path]], *, repeats: int) -> None:
         """Submit scripts with their options, so often; learn from the runs, and enforce.
 
-        Parameters
-        ----------
-        jobs
-            Options of sbatch, and the script.
+        jobs: options of sbatch, and the script.
         """
         ids = [self.submit(*argv, script=one) for argv, one in jobs for _ in range(repeats)]
         self.cluster.wait(*ids, timeout_s=400, accounted=True)
@@ -212,12 +205,8 @@ class Site:
 def site_on(slurm_cluster: ClusterFactory, *, hooks: bool = True, **options: Any) -> Iterator[Site]:
     """Run a site of one's own for a while.
 
-    Parameters
-    ----------
-    hooks
-        Whether its Slurm asks nimod.
-    options
-        Of `SlurmCluster`.
+    hooks: whether its Slurm asks nimod.
+    options: of `SlurmCluster`.
     """
     with scratch_directory("nimo-site-") as directory:
         lua = hooks_for(directory) if hooks else None

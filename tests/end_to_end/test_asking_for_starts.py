@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from slurm_plugin.config import Snapshot, Source
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Waits
+from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster.host import Account
 from tests.end_to_end.site import Site

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from predictor.table import decode, encode
-from sacct_ingest.admin_comment import parse
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import Store
+from sacct_ingest.text.admin_comment import parse
 from tests.cluster.listing import job_fields
 from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, set_hook_timeout
 from tests.end_to_end.site import Site

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sacct_ingest.admin_comment import parse
+from sacct_ingest.text.admin_comment import parse
 from tests.end_to_end.site import Site
 
 

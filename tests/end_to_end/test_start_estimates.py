@@ -3,7 +3,7 @@
 import json
 import time
 
-from slurm_plugin.protocol import ESTIMATE_COMMENT
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from tests.end_to_end.site import Site
 
 

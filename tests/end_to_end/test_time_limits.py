@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sacct_ingest.records import JobState
-from slurm_plugin.protocol import Advice
+from slurm_plugin.protocol.advice_messages import Advice
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
 

@@ -11,11 +11,12 @@ from statistics import median
 
 import pytest
 
-from slurm_plugin.config import Snapshot, Source
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.nimod.outlooks import Outlooks
-from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 from tests.end_to_end.site import Site
 from tests.processes import wait_until
 

@@ -64,14 +64,9 @@ ANSWERS: dict[str, Callable[[Peer], None]] = {
 class TroubledNimod:
     """Is where the hooks look for nimod, and changes what it does to requests and to its socket.
 
-    Parameters
-    ----------
-    path
-        Of the socket that the hooks ask.
-    real
-        A nimod that runs, behind another socket.
-    seed
-        Of its moods.
+    path: of the socket that the hooks ask.
+    real: a nimod that runs, behind another socket.
+    seed: of its moods.
     """
 
     def __init__(self, path: Path, real: Nimod, seed: int) -> None:

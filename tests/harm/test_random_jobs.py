@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from sacct_ingest.admin_comment import parse
 from sacct_ingest.records import DecisionRow, JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
+from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.slurm.converters import tres
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on

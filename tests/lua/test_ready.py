@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from slurm_plugin.nimod.ready_decisions import is_ticket
-from slurm_plugin.protocol import Answer, Change, ReadyDecision, decode_ask, encode
+from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import decode_ask
 from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 

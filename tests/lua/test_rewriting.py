@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.protocol import HookLevel, decode_ask
+from slurm_plugin.protocol.request_messages import HookLevel, decode_ask
 from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Change, HookLevel, decode_ask, encode
+from slurm_plugin.protocol.decision_messages import Answer, Change
+from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
+from slurm_plugin.protocol.request_messages import Ask, HookLevel, decode_ask
 from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 

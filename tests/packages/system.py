@@ -52,10 +52,7 @@ class System:
 def system_copy(folder: Path) -> Iterator[System]:
     """Make a copy, with an empty folder for its changes.
 
-    Raises
-    ------
-    NoSystemError
-        Only root may, and not in every container.
+    Raises NoSystemError: only root may, and not in every container.
     """
     if os.getuid() != 0:
         raise NoSystemError("only root can mount a copy of the system")

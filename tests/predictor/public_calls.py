@@ -8,55 +8,56 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from predictor import Run, Verdict, wait_record
-from predictor.active.design import binary_search
-from predictor.active.space import Space
-from predictor.backfilling import Engine, JobShape, ReplaySchedule
-from predictor.boosted_trees import Ensemble
-from predictor.choose import choose
-from predictor.drift import DriftSettings
-from predictor.earned import to_prediction
-from predictor.fair_share import RecentUse
-from predictor.forecasters import forecasts
-from predictor.history_samples import history_samples
-from predictor.interval import measure
-from predictor.judgement import RecordJudge, WalkSettings
-from predictor.memory_need import memory_need
+from predictor import Run, Verdict
+from predictor.curves.drift import DriftSettings
+from predictor.curves.interval import measure
+from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
+from predictor.forecasts.forecasters import forecasts
+from predictor.forecasts.series import forecast_series
+from predictor.level.backtest import ExpertPanel, NextRun, replay
+from predictor.level.calibration import RecordJudge, WalkSettings
+from predictor.level.record import FEW, Record, RecordEntry, Site, site_of
+from predictor.level.similar_runs import PastRun, RunRequest, sample
+from predictor.level.validity import AccuracyBand, PredictionOutcome
 from predictor.models.adept import Adept
 from predictor.models.adept.envelope import Bounds, envelope
 from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
-from predictor.models.adrm import AdRM, RawBandwidth, Throughput
-from predictor.models.averaged import Averaged
+from predictor.models.averaged.model import Averaged
+from predictor.models.averaged.residual import residuals
+from predictor.models.averaged.shapes import ShapePrior, draw
 from predictor.models.downey import VarianceMode
-from predictor.models.functions import Shape, Term
-from predictor.models.linear_occupancy import LinearOccupancyModel
-from predictor.models.occupancy import OccupancyModel
-from predictor.models.product_form import ProductForm, Sums
-from predictor.models.samples import Occupancies, Sample
-from predictor.models.support import supported
-from predictor.models.transformed import linear
+from predictor.models.selection import choose
 from predictor.models.two_sizes import TwoSizes, sized
-from predictor.past_run_times import PastJob
-from predictor.past_waits import past_waits, walk
-from predictor.queue_forward import QueuedJob, QueueState, run_forward
-from predictor.queue_past import ArrivalDemand
-from predictor.queue_wait import QueueWaitFit
-from predictor.record import FEW, Record, RecordEntry, Site, site_of
+from predictor.node_types.product_form import ProductForm, Sums
+from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe
+from predictor.occupancy.active.design import binary_search
+from predictor.occupancy.active.space import Space
+from predictor.occupancy.application_model import OccupancyModel
+from predictor.occupancy.functions import Shape, Term
+from predictor.occupancy.linear_form import LinearOccupancyModel
+from predictor.occupancy.regression import linear
+from predictor.occupancy.samples import Occupancies, Sample
+from predictor.occupancy.samples_of_runs import history_samples
+from predictor.occupancy.support import supported
 from predictor.refit import RefitInput, fits_of
-from predictor.residual import residuals
-from predictor.series import forecast_series
-from predictor.shapes import ShapePrior, draw
-from predictor.similar import PastRun, RunRequest, sample
-from predictor.standing import AccuracyBand, PredictionOutcome
 from predictor.table import table_of
-from predictor.table_settings import TableSettings
-from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
-from predictor.wait_estimate import WaitEstimate
-from predictor.wait_record import WaitClass, WaitRecord
-from predictor.walk import ExpertPanel, NextRun, replay
+from predictor.tables.memory import memory_need
+from predictor.tables.settings import TableSettings
+from predictor.tables.verdicts import to_prediction
+from predictor.waits import calibration as wait_record
+from predictor.waits.backtest import past_waits, walk
+from predictor.waits.boosted_trees import Ensemble
+from predictor.waits.calibration import WaitClass, WaitRecord
+from predictor.waits.easy import Engine, JobShape, ReplaySchedule
+from predictor.waits.estimate import WaitEstimate
+from predictor.waits.expected_run_times import PastJob
+from predictor.waits.fair_share import RecentUse
+from predictor.waits.regression import QueueWaitFit
+from predictor.waits.simulation import QueuedJob, QueueState, run_forward
+from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.records import Probe, Resource
-from tests.predictor.curves import downey, drawn
+from tests.predictor.example_curves import downey, drawn
 from tests.predictor.rows import row as stored
 
 NODES = [1, 2, 4, 8, 16]
@@ -161,95 +162,95 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
     "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
     "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),
-    "choose.Choice": (
+    "models.selection.Choice": (
         partial(asked, CHOICE), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
-    "earned.to_prediction": (
+    "tables.verdicts.to_prediction": (
         lambda log_s, low, high, nodes, level: to_prediction(
             replace_data(JUDGED, log_s=log_s, low=low, high=high), nodes, level
         ),
         {"log_s": 2.0, "low": 1.5, "high": 2.5, "nodes": 4, "level": 0.9},
     ),
-    "history_samples.history_samples": (
+    "occupancy.samples_of_runs.history_samples": (
         lambda elapsed_s, nodes: history_samples(
             [replace_data(stored(4, 9.0), nodes=nodes, elapsed_s=elapsed_s)], {}
         ),
         {"elapsed_s": 9.0, "nodes": 4},
     ),
-    "inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
-    "interval.left_out": (
+    "tables.inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "curves.interval.left_out": (
         None,
         {"points": CURVE.points, "medians": lambda _, nodes: 1 / nodes, "min_points": 2},
     ),
-    "memory_need.memory_need": (
+    "tables.memory.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
     ),
-    "arrival_demand.arrival_demand": (
+    "waits.arrivals.arrival_demand": (
         None, {"submit_s": [1.0, 2.0, 2.5], "sizes": [4, 2, 1], "run_s": [9.0, 5.0, 2.0]},
     ),
-    "queue_past.ArrivalDemand": (
+    "waits.workload.ArrivalDemand": (
         lambda span_s, level, factor: DEMAND.scaled(factor).within(span_s, level),
         {"span_s": 90.0, "level": 0.5, "factor": 2.0},
     ),
-    "past_waits.past_waits": (
+    "waits.backtest.past_waits": (
         lambda asks: past_waits([stored(4, 9.0)] * 3, asks=asks), {"asks": 2},
     ),
-    "past_waits.walk": (
+    "waits.backtest.walk": (
         lambda step: [*walk([PAST_JOB] * 3, step=step)],
         {"step": 1},
     ),
-    "queue_forward.run_forward": (
+    "waits.simulation.run_forward": (
         run_on,
         {"units": 4, "horizon_s": 900.0, "limit_s": 60.0, "ran_s": 5.0, "begin_s": 5.0},
     ),
-    "residual.residuals": (
+    "models.averaged.residual.residuals": (
         lambda **given: residuals(**given).precision,
         {
             "places": np.log(N), "variances": np.full((1, 5), 0.01), "tau": np.array([0.1]),
             "noise": np.array([0.1]), "reach": 2.0,
         },
     ),
-    "series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
-    "curve.build": (None, {"runs": ROWS}),
-    "curve.censored_median": (None, {"runs": ROWS}),
-    "choose.choose": (None, {"curve": CURVE}),
-    "curve_table.grid": (None, {"observed": NODES, "settings": TableSettings()}),
-    "curve_table.knee_of": (None, {"nodes": NODES, "times": TIMES}),
-    "curve_table.max_useful_of": (None, {"nodes": NODES, "times": TIMES}),
-    "curve_table.surprise_factor": (
+    "forecasts.series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
+    "curves.from_runs.build": (None, {"runs": ROWS}),
+    "curves.from_runs.censored_median": (None, {"runs": ROWS}),
+    "models.selection.choose": (None, {"curve": CURVE}),
+    "tables.of_curve.grid": (None, {"observed": NODES, "settings": TableSettings()}),
+    "tables.of_curve.knee_of": (None, {"nodes": NODES, "times": TIMES}),
+    "tables.of_curve.max_useful_of": (None, {"nodes": NODES, "times": TIMES}),
+    "tables.of_curve.surprise_factor": (
         None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
     ),
-    "drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
-    "forecasters.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
-    "forecasters.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
-    "forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
-    "interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
-    "interval.deviations": (None, {"curve": CURVE}),
-    "interval.around": (
+    "curves.drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
+    "forecasts.forecasters.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasts.forecasters.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasts.forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
+    "curves.interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
+    "curves.interval.deviations": (None, {"curve": CURVE}),
+    "curves.interval.around": (
         None,
         {"nodes": [3], "medians": np.array([10.0]), "uncertainty": UNCERTAINTY, "level": 0.9},
     ),
-    "interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
-    "error_measures.absolute_errors": (None, PAIR),
-    "error_measures.percentage_errors": (None, PAIR),
-    "error_measures.mape": (None, PAIR),
-    "error_measures.nmae": (None, PAIR),
-    "error_measures.mse": (None, PAIR),
-    "shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
-    "shapes.log_time": (
+    "curves.interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
+    "occupancy.error_measures.absolute_errors": (None, PAIR),
+    "occupancy.error_measures.percentage_errors": (None, PAIR),
+    "occupancy.error_measures.mape": (None, PAIR),
+    "occupancy.error_measures.nmae": (None, PAIR),
+    "occupancy.error_measures.mse": (None, PAIR),
+    "models.averaged.shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
+    "models.averaged.shapes.log_time": (
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
     ),
-    "similar.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
-    "similar.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
-    "similar.sample": (
+    "level.similar_runs.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
+    "level.similar_runs.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
+    "level.similar_runs.sample": (
         None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
     ),
-    "similar.SimilarRuns": (
+    "level.similar_runs.SimilarRuns": (
         sample(RunRequest(4, 60.0), [PastRun(RunRequest(4, 60.0), 9.0)]).quantile, {"share": 0.5},
     ),
-    "special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
-    "standing.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
+    "curves.special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
+    "level.validity.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
     "table.at": (None, {"table": TABLE, "nodes": 3}),
     "table.covers": (None, {"table": TABLE, "nodes": 3}),
     "table.longest": (None, {"table": TABLE, "nodes": 3}),
@@ -261,79 +262,79 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None,
         {"predictions": FIT.predict([4]), "verdicts": (Verdict.RELIABLE,), "confidence": 0.9},
     ),
-    "transfer_time.transfer_time": (
+    "forecasts.transfer_time.transfer_time": (
         None, {"series": [], "size_bytes": 1e6, "source": "a", "target": "b", "now_s": 0.0},
     ),
-    "type_ratios.believe": (
+    "node_types.ratios.believe": (
         None, {"evidence": EVIDENCE, "observed": {"new": OBSERVED}, "target": "new"},
     ),
-    "type_ratios.ratio_at": (
+    "node_types.ratios.ratio_at": (
         None,
         {
             "believed": believe(EVIDENCE, {}, "new"), "evidence": EVIDENCE, "target": "new",
             "own": OBSERVED, "nodes": NODES,
         },
     ),
-    "backfilling.Engine": (scheduled, {"nodes": 4, "submit_s": [0.0, 1.0, 2.0], "closed": 2}),
-    "backfilling.JobShape": (
+    "waits.easy.Engine": (scheduled, {"nodes": 4, "submit_s": [0.0, 1.0, 2.0], "closed": 2}),
+    "waits.easy.JobShape": (
         lambda **shape: Engine(4).run([0.0], lambda *_: JobShape(**shape)),
         {"nodes": 2, "limit_s": 9.0, "run_s": 5.0},
     ),
-    "judgement.RecordJudge": (
+    "level.calibration.RecordJudge": (
         lambda level: RecordJudge([ENTRY], Site(), WalkSettings(), same=True, level=level),
         {"level": 0.9},
     ),
-    "judgement.WalkSettings": (
+    "level.calibration.WalkSettings": (
         None, {"believed": 9.0, "fade": 0.9, "replayed": 4, "fits": 2, "scale": 0.3},
     ),
-    "record.RecordEntry": (
+    "level.record.RecordEntry": (
         lambda **given: site_of([replace(ENTRY, **given)] * FEW),
         {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
          "width": 0.3, "chosen": 0},
     ),
-    "walk.ExpertPanel": (
+    "level.backtest.ExpertPanel": (
         lambda nodes, limit_s: ExpertPanel(ROWS, WalkSettings().experts, same=True).ask(
             nodes, limit_s
         ),
         {"nodes": 4, "limit_s": 900.0},
     ),
-    "walk.NextRun": (
+    "level.backtest.NextRun": (
         lambda nodes, limit_s: NextRun(
             ROWS, Record((ENTRY,) * 9), Site(), WalkSettings(), same=True
         ).judge(nodes, limit_s),
         {"nodes": 4, "limit_s": 900.0},
     ),
-    "walk.replay": (
+    "level.backtest.replay": (
         lambda runs, scale: replay(
             runs, Record((replace(ENTRY, scale=scale),)), Site(), WalkSettings(), same=True
         ),
         {"runs": ROWS, "scale": 0.2},
     ),
-    "queue_wait.QueueWaitFit": (WAITS_LEARNED.predict, {"rows": [[9.0, 60.0]]}),
-    "queue_wait.QueueWaitModel": (
+    "waits.regression.QueueWaitFit": (WAITS_LEARNED.predict, {"rows": [[9.0, 60.0]]}),
+    "waits.regression.QueueWaitModel": (
         None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
                "blocks": 3, "allowance_s": 60.0},
     ),
-    "fair_share.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
-    "wait_record.class_of": (
+    "waits.fair_share.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
+    "waits.calibration.class_of": (
         partial(wait_record.class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
     ),
-    "wait_estimate.certain": (None, {"wait_s": 9.0}),
-    "wait_record.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
-    "wait_record.error_of": (
+    "waits.estimate.certain": (None, {"wait_s": 9.0}),
+    "waits.calibration.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "waits.calibration.error_of": (
         None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
     ),
-    "wait_record.WaitRecord": (
+    "waits.calibration.WaitRecord": (
         lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
     ),
-    "wait_estimate.WaitEstimate": (
+    "waits.estimate.WaitEstimate": (
         lambda waits_s, share, seconds: (
             WaitEstimate(tuple(waits_s)).later(seconds).quantile(share)
         ),
         {"waits_s": [1.0, 5.0, 9.0], "share": 0.5, "seconds": 2.0},
     ),
-    "wait_estimate.log_quantiles": (None, {"run": FIT.predict([4])[0]}),
+    "waits.estimate.log_quantiles": (None, {"run": FIT.predict([4])[0]}),
     "refit.fits_of": (
         lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers).fits,
         {"now_s": 5.0, "workers": 1},
@@ -360,11 +361,11 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
     "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
-    "models.adrm.RawBandwidth": (
+    "forecasts.adrm.RawBandwidth": (
         lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},
     ),
-    "models.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
-    "models.averaged.AveragedFit": (
+    "forecasts.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
+    "models.averaged.model.AveragedFit": (
         partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
     "models.two_sizes.TwoSizesFit": (
@@ -374,20 +375,20 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.two_sizes.sized": (
         lambda each: sized([replace_data(CURVE, each=4)], each), {"each": 2},
     ),
-    "models.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
-    "models.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
-    "models.functions.Function": (
+    "node_types.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
+    "occupancy.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
+    "occupancy.functions.Function": (
         lambda amounts: (FUNCTION(amounts), FUNCTION.value(amounts)), {"amounts": {"cpu": 2.0}},
     ),
-    "models.support.Support": (
+    "occupancy.support.Support": (
         supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
     ),
-    "models.adrm.together": (None, {"probes": [1.0, 2.0]}),
-    "models.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
+    "forecasts.adrm.together": (None, {"probes": [1.0, 2.0]}),
+    "forecasts.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
     "models.base.quantiles": (None, {"fit": FIT, "nodes": NODES, "shares": [0.5, 0.9]}),
     "models.base.most_informative": (None, {"fit": FIT, "candidates": NODES, "targets": NODES}),
     "models.base.need": (None, {"curve": CURVE, "points": 3}),
-    "models.bottleneck.learn_bottleneck": (
+    "occupancy.bottleneck.learn_bottleneck": (
         None,
         {
             "samples": AMOUNTS, "compute_s": np.array([8.0, 4.0, 2.0, 8.0]),
@@ -411,77 +412,77 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.adept.search.weights": (
         None, {"targets": np.array([3.0]), "nodes": N, "q": 4.0},
     ),
-    "models.linear_occupancy.LinearOccupancyModel": (
+    "occupancy.linear_form.LinearOccupancyModel": (
         lambda samples: LinearOccupancyModel().fit(samples), {"samples": SAMPLES},
     ),
-    "models.linear_occupancy.percentage_error": (
+    "occupancy.linear_form.percentage_error": (
         None, {"predicted": 1.0, "actual": 2.0, "whole": 4.0},
     ),
-    "models.linear_occupancy.part_errors": (
+    "occupancy.linear_form.part_errors": (
         None, {"predicted": MEASURED, "actual": MEASURED},
     ),
-    "models.occupancy.OccupancyModel": (
+    "occupancy.application_model.OccupancyModel": (
         lambda samples: OccupancyModel().fit(samples), {"samples": SAMPLES},
     ),
-    "models.occupancy.OccupancyFit": (
+    "occupancy.application_model.OccupancyFit": (
         PROFILE.predict, {"attributes": {"cpu": 2.0, "lat": 5.0}, "level": 0.9},
     ),
-    "models.functions.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
-    "models.occupancy_fit.judged_by": (
+    "occupancy.functions.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
+    "occupancy.fit.judged_by": (
         None, {"fit": PROFILE, "samples": SAMPLES, "predicted": MEASURED},
     ),
-    "models.product_form.terms": (None, {"resources": ["cpu", "nodes"]}),
-    "models.product_form.explanatory": (None, {"resources": ["cpu"], "amounts": {"cpu": 2.0}}),
-    "models.product_form.Sums": (
+    "node_types.product_form.terms": (None, {"resources": ["cpu", "nodes"]}),
+    "node_types.product_form.explanatory": (None, {"resources": ["cpu"], "amounts": {"cpu": 2.0}}),
+    "node_types.product_form.Sums": (
         Sums.none(("cpu",)).add, {"amounts": {"cpu": 2.0}, "time_s": 3.0, "times": 1},
     ),
-    "models.product_form.ProductFit": (
+    "node_types.product_form.ProductFit": (
         ProductForm().fit(SUMS).predict, {"amounts": {"cpu": 2.0}, "level": 0.9},
     ),
-    "models.product_form.ProductForm": (
+    "node_types.product_form.ProductForm": (
         lambda runs: ProductForm().fit(
             Sums.none(("cpu",)).add_all([({"cpu": c}, 5 + c) for c in runs])
         ),
         {"runs": [1.0, 2.0, 4.0, 8.0]},
     ),
-    "models.samples.occupancies": (
+    "occupancy.samples.occupancies": (
         None, {"utilisation": 0.5, "time_s": 9.0, "data_bytes": 1e9, "network_share": 0.5},
     ),
-    "models.samples.checked": (None, {"samples": SAMPLES, "reference": AMOUNTS[0]}),
-    "models.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
-    "models.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
-    "models.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
-    "models.support.check_amount": (None, {"name": "cpu", "value": 1.0}),
-    "models.transformed.learn": (
+    "occupancy.samples.checked": (None, {"samples": SAMPLES, "reference": AMOUNTS[0]}),
+    "occupancy.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
+    "occupancy.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
+    "occupancy.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
+    "occupancy.support.check_amount": (None, {"name": "cpu", "value": 1.0}),
+    "occupancy.regression.learn": (
         None,
         {
             "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
             "attributes": ["cpu", "lat"], "noise": 0.1, "sizes": [1.0, 2.0, 3.0, 4.0],
         },
     ),
-    "models.transformed.linear": (
+    "occupancy.regression.linear": (
         None,
         {
             "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
             "terms": LINE, "sizes": [1.0, 2.0, 3.0, 4.0],
         },
     ),
-    "active.design.signs": (None, {"count": 3}),
-    "active.design.binary_search": (
+    "occupancy.active.design.signs": (None, {"count": 3}),
+    "occupancy.active.design.binary_search": (
         lambda levels: [*binary_search(levels)], {"levels": [1.0, 2.0]},
     ),
-    "active.design.effects": (
+    "occupancy.active.design.effects": (
         None, {"space": SPACE, "runs": [(one, 1.0 + i) for i, one in enumerate(SPACE.candidates)]},
     ),
-    "active.design.plackett_burman": (None, {"space": SPACE}),
-    "active.space.Space": (
+    "occupancy.active.design.plackett_burman": (None, {"space": SPACE}),
+    "occupancy.active.space.Space": (
         lambda levels: Space.full({"cpu": levels}, {"cpu": True}), {"levels": [1.0, 2.0]},
     ),
-    "active.learner_settings.LearnerSettings": (
+    "occupancy.active.settings.LearnerSettings": (
         None,
         {"target": 10.0, "fewest": 6, "in_a_row": 2, "improvement": 2.0, "test_runs": 10},
     ),
-    "active.learner.interval_percent": (
+    "occupancy.active.learner.interval_percent": (
         None, {"expected": PROFILE.predict({"cpu": 2.0, "lat": 5.0})},
     ),
 }  # fmt: skip

@@ -14,11 +14,12 @@ import pytest
 from benchmarks._order_measures import order_preserving_degree
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
-from predictor.backfilling import Engine, JobShape
-from predictor.choose import choose
-from predictor.error_measures import mape, mse, nmae, percentage_errors
-from predictor.interval import Prior, around, measure
-from predictor.judgement import RecordJudge, WalkSettings
+from predictor.curves.interval import Prior, around, measure
+from predictor.curves.reliability import ReliabilitySettings
+from predictor.forecasts.transfer_time import transfer_time
+from predictor.level.calibration import RecordJudge, WalkSettings
+from predictor.level.record import Record, Site
+from predictor.level.similar_runs import PastRun, RunRequest, sample
 from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import diagnose
@@ -26,19 +27,18 @@ from predictor.models.adept.envelope import Bounds, envelope
 from predictor.models.adept.fit_checks import JudgementSettings
 from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
-from predictor.models.averaged import Averaged
+from predictor.models.averaged.model import Averaged
 from predictor.models.downey import speedup
-from predictor.queue_wait import QueueWaitModel, ratios
-from predictor.record import Record, Site
+from predictor.models.selection import choose
+from predictor.occupancy.error_measures import mape, mse, nmae, percentage_errors
 from predictor.refit import RefitInput, fits_of
-from predictor.reliability import ReliabilitySettings
-from predictor.similar import PastRun, RunRequest, sample
-from predictor.table_settings import TableSettings
-from predictor.transfer_time import transfer_time
-from predictor.type_tables import type_tables
-from predictor.wait_estimate import WaitEstimate, certain
-from predictor.wait_record import spread_of
-from tests.predictor.curves import curve_of, downey, drawn
+from predictor.tables.of_node_types import type_tables
+from predictor.tables.settings import TableSettings
+from predictor.waits.calibration import spread_of
+from predictor.waits.easy import Engine, JobShape
+from predictor.waits.estimate import WaitEstimate, certain
+from predictor.waits.regression import QueueWaitModel, ratios
+from tests.predictor.example_curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
 CURVE = drawn(NODES, downey(24, 0.5))

@@ -1,6 +1,6 @@
 """A generated site through store and refit: what its tables say of the next runs, over seeds.
 
-Applications are as in :mod:`tests.predictor.test_walk`; here each is several users' jobs in one
+Applications are as in :mod:`tests.predictor.level.test_backtest`; here each is several users' jobs in one
 store, and what counts is the table that a submission would find.
 """
 
@@ -16,8 +16,7 @@ from predictor.table import at, decode, verdict_at
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, KeyLevel
 from sacct_ingest.store import Store
-from tests.predictor.rows import job
-from tests.predictor.test_walk import (
+from tests.predictor.level.test_backtest import (
     COUNTS,
     Times,
     alternating,
@@ -27,6 +26,7 @@ from tests.predictor.test_walk import (
     inputs,
     steady,
 )
+from tests.predictor.rows import job
 
 SEEDS = range(6)
 RUNS = 40

@@ -8,8 +8,8 @@ from sqlalchemy import create_engine, insert, update
 
 from predictor.refit import refit
 from predictor.table import decode
-from sacct_ingest.layout import Unit
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters

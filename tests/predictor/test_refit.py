@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info
 
 from predictor.refit import BATCH, refit
 from predictor.table import decode
-from predictor.table_settings import TableSettings
+from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
@@ -78,7 +78,7 @@ def test_fits_leave_the_other_cores_alone(store: Store, monkeypatch: pytest.Monk
     store.runs.add(applications(1))
     observed: set[int] = set()
     monkeypatch.setattr(
-        "predictor.parts.tabulate",
+        "predictor.tables.parts.tabulate",
         lambda *_, **__: observed.update(
             library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
         ),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from predictor.refit import refit
-from sacct_ingest.ingest import ingest
+from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store

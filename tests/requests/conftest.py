@@ -11,7 +11,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import Memory, MemoryNeed, PredictionTable
-from sacct_ingest.layout import Each, Layout, Unit
+from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sacct_ingest.hostlist import MOST_NAMES
+from sacct_ingest.text.hostlist import MOST_NAMES
 from tests.steps import Steps, TooManySteps, compiled, instrumented, run, steps_of
 
 SIZE = 256 * 1024
@@ -23,7 +23,7 @@ def full(unit: str, *, before: str = "", after: str = "") -> str:
 #: Module, the function that reads a text, and its worst texts.
 PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
     (
-        "sacct_ingest.time_spec",
+        "sacct_ingest.text.time_spec",
         lambda m: partial(m.parse_time, now_s=0),
         [
             full(" ", before="now+1", after="x"),
@@ -35,12 +35,12 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         ],
     ),
     (
-        "sacct_ingest.tag",
+        "sacct_ingest.text.tag",
         lambda m: m.parse_tag,
         [full("|nimo:"), full(" nimo:"), full("nimo:,", before=" "), full("a,", before="nimo:")],
     ),
     (
-        "sacct_ingest.job_script",
+        "sacct_ingest.scripts.job_script",
         lambda m: m.parse_script,
         [
             full('\\"', before="#SBATCH "),
@@ -56,12 +56,12 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         ],
     ),
     (
-        "sacct_ingest.job_script",
+        "sacct_ingest.scripts.job_script",
         lambda m: lambda text: m.parse_command_line(m.split_submit_line(text)),
         [full("-N ", before="sbatch "), full(": ", before="sbatch "), full("--n ", before="srun ")],
     ),
     (
-        "sacct_ingest.hostlist",
+        "sacct_ingest.text.hostlist",
         lambda m: m.expand,
         [
             "n[1-1000000000]",
@@ -76,18 +76,18 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         ],
     ),
     (
-        "sacct_ingest.hostlist",
+        "sacct_ingest.text.hostlist",
         lambda m: lambda text: m.named_nodes(text, ["n7", "n100000000000000001"]),
         ["n[1-1000000000]", "n[1-1000000000000000]", full("n[1-65536],"), full("[1-2]")],
     ),
     (
-        "sacct_ingest.hostlist",
+        "sacct_ingest.text.hostlist",
         lambda m: m.count_indexes,
         ["0-999999999999999999", full("0-9,"), full("9"), full("0-9:0,"), full("9", before="0-9:")],
     ),
     *(
         (
-            "sacct_ingest.slurm_text",
+            "sacct_ingest.text.slurm_text",
             lambda m, name=name: getattr(m, name),
             [full("1"), full("1-"), full(":1", before="1"), full("9", before="1_["), full("=1,")],
         )
@@ -97,7 +97,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         )
     ),
     (
-        "sacct_ingest.script_sizes",
+        "sacct_ingest.scripts.script_sizes",
         lambda m: m.fixed_sizes.__wrapped__,
         [
             full("srun "),
@@ -110,12 +110,12 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         ],
     ),
     (
-        "sacct_ingest.script_sizes",
+        "sacct_ingest.scripts.script_sizes",
         lambda m: m.task_multiple.__wrapped__,
         [full("KPAR "), full(" ", before="KPAR"), full("-nk "), full("-"), full("KPAR=")],
     ),
     (
-        "sacct_ingest.admin_comment",
+        "sacct_ingest.text.admin_comment",
         lambda m: m.decision_id_in,
         [full(" NIMO1:0"), full("NIMO1:"), full(" ")],
     ),

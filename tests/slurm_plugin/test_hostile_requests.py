@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.config import OptIn
+from slurm_plugin.config.settings import OptIn
 from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import EACH, full
 from tests.slurm_plugin.made import job
@@ -53,7 +53,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full("a"), full("a|", after="]"), full("a&", after="a"), full("|")],
     ),
     (
-        "sacct_ingest.admin_comment",
+        "sacct_ingest.text.admin_comment",
         lambda m: m.parse,
         [full(" NIMO1:0123456789ab:n=1,req=1-1,t="), full("1", before="NIMO1:0123456789ab:n=")],
     ),

@@ -9,27 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from predictor.record import decode as read
+from predictor.level.record import decode as read
 from predictor.refit import refit
 from predictor.table import acting_of, decode
 from predictor.types import PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
-from sacct_ingest.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import Store
-from slurm_plugin.config import (
-    Config,
-    Deadline,
-    Mode,
-    OnMissed,
-    Sharing,
-    TimeLimit,
-    TimeUse,
-)
+from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
+from slurm_plugin.config.settings import Config, Deadline, Sharing, TimeLimit
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import switch_off
-from slurm_plugin.protocol import Answer, Job
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.limits import Association, LimitTables
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import NOW, cluster, job

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.interval import Prior
+from predictor.curves.interval import Prior
+from predictor.curves.special_counts import FAMILIES, belongs
 from predictor.models.adept.envelope import need_observations
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
-from predictor.special_counts import FAMILIES, belongs
 from predictor.types import Problem
 
 Floats = NDArray[np.float64]
@@ -52,18 +52,10 @@ def diagnose(
 ) -> Diagnosis:
     """Look for every pattern.
 
-    Parameters
-    ----------
-    nodes, times
-        Observations in rising order of nodes.
-    noise
-        Standard deviation of each log time, by its repeats and its clock; None: what is believed of
-        single runs.
-
-    Raises
-    ------
-    ValueError
-        As of :func:`predictor.models.adept.envelope.envelope`.
+    nodes, times: observations in rising order of nodes.
+    noise: standard deviation of each log time, by its repeats and its clock; None: what is believed
+        of single runs.
+    Raises ValueError: as of :func:`predictor.models.adept.envelope.envelope`.
     """
     need_observations(nodes, times)
     chosen = settings or AnomalySettings()

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.argument_checks import need_finite, need_positive, need_rising, need_share
+from predictor.checks import need_finite, need_positive, need_rising, need_share
 from predictor.models.downey import VarianceMode
 
 Floats = NDArray[np.float64]
@@ -67,17 +67,10 @@ def envelope(
 ) -> tuple[RangePair, ...]:
     """Range pairs of all pairs of observations, without the redundant ones.
 
-    Parameters
-    ----------
-    nodes, times
-        Observations in rising order of nodes; times in any unit.
-    delta
-        Largest relative deviation of an observation from the model, 0 < ``delta`` < 1.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two observations, not in rising order, or without a time above zero.
+    nodes, times: observations in rising order of nodes; times in any unit.
+    delta: largest relative deviation of an observation from the model, 0 < ``delta`` < 1.
+    Raises ValueError: fewer than two observations, not in rising order, or without a time above
+        zero.
     """
     need_observations(nodes, times)
     need_share("delta", delta)
@@ -110,12 +103,8 @@ def need_observations(nodes: Floats, times: Floats) -> None:
 def _pairs(mode: VarianceMode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
     """Each pair of observations with each combination of pieces.
 
-    Returns
-    -------
-    nodes, pieces
-        Shape (2, rows).
-    ratio
-        Measured T(n_i)/T(n_j), shape (rows,).
+    Returns nodes, pieces: shape (2, rows).
+    Returns ratio: measured T(n_i)/T(n_j), shape (rows,).
     """
     index = np.array(list(combinations(range(len(nodes)), 2))).T
     pieces = np.array(COMBINATIONS[mode], dtype=float).T

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.argument_checks import need_finite, need_positive
+from predictor.checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import best_for
@@ -48,14 +48,9 @@ def judge(
 ) -> tuple[Problem, ...]:
     """Every problem of Table 3.
 
-    Parameters
-    ----------
-    nodes, times
-        Observations that take part.
-    fitted
-        What the instance made for each of them predicts.
-    instance
-        The instance for targets beyond the observations.
+    nodes, times: observations that take part.
+    fitted: what the instance made for each of them predicts.
+    instance: the instance for targets beyond the observations.
     """
     need_observations(nodes, times)
     chosen = settings or JudgementSettings()

@@ -41,10 +41,7 @@ class AnomalySettings:
     explanation may leave: the fluctuation is then "greatly decreased".  ``sure`` is how many
     standard deviations of its noise a rise must exceed, too.
 
-    Raises
-    ------
-    ValueError
-        ``epsilon`` is not positive, or not 1 ≤ ``theta`` ≤ ``phi``.
+    Raises ValueError: ``epsilon`` is not positive, or not 1 ≤ ``theta`` ≤ ``phi``.
     """
 
     epsilon: float = 0.1

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.argument_checks import need_finite, need_nodes, need_share
-from predictor.interval import Uncertainty, around, deviations, measure
+from predictor.checks import need_finite, need_nodes, need_share
+from predictor.curves.interval import Uncertainty, around, deviations, measure
+from predictor.curves.special_counts import belongs
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope, everything
 from predictor.models.adept.fit_checks import JudgementSettings, judge
@@ -16,7 +17,6 @@ from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import max_useful, speedup, working_set
-from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem
 
 Floats = NDArray[np.float64]
@@ -274,9 +274,6 @@ def shared_targets(targets: Floats) -> Floats:
 
     Weights hardly differ within a sixteenth of an octave.  Counts up to 16 stay as they are.
 
-    Parameters
-    ----------
-    targets
-        Node counts to predict, shape ``(targets,)``.
+    targets: node counts to predict, shape ``(targets,)``.
     """
     return np.where(targets <= 16, targets, np.round(2 ** (np.round(np.log2(targets) * 8) / 8), 3))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.argument_checks import need_finite, need_share
+from predictor.checks import need_finite, need_share
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import COLUMNS, Instances
 from predictor.models.downey import VarianceMode, parallelism_of, terms
@@ -73,18 +73,10 @@ def search(
 ) -> Instances:
     """Find the best instance within ``envelope`` for each target.
 
-    Parameters
-    ----------
-    nodes, times
-        Observations, shape (m,).
-    weight
-        Shape (targets, m), not negative; observations of weight 0 take no part.
-
-    Raises
-    ------
-    ValueError
-        Observations are not distinct node counts in rising order with times above zero, or the
-        envelope is empty.
+    nodes, times: observations, shape (m,).
+    weight: shape (targets, m), not negative; observations of weight 0 take no part.
+    Raises ValueError: observations are not distinct node counts in rising order with times above
+        zero, or the envelope is empty.
     """
     need_observations(nodes, times)
     if not envelope:
@@ -112,10 +104,7 @@ def best_for(
 ) -> Instances:
     """Find, with equal weights, the best instance for each end of the first section in steps.
 
-    Raises
-    ------
-    ValueError
-        The envelope has no instance of this mode.
+    Raises ValueError: the envelope has no instance of this mode.
     """
     need_observations(nodes, times)
     need_finite("steps", steps, least=2)
@@ -264,17 +253,10 @@ def variation_ranges(
 ) -> tuple[Floats, Floats, Callable[[Floats], Ranges]]:
     """Range of ends that a share ``v`` of A and σ leads to, and the x allowed at each of them.
 
-    Parameters
-    ----------
-    end, x
-        Ends of the first section, and σ/2 or σ, shape ``(targets,)``.
-    v
-        Share by which A and σ may differ (ADEPT, section V).
-
-    Returns
-    -------
-    least, most, limits
-        Ends, shape ``(targets,)``; and what gives the least and most x at ends that are tried.
+    end, x: ends of the first section, and σ/2 or σ, shape ``(targets,)``.
+    v: share by which A and σ may differ (ADEPT, section V).
+    Returns least, most, limits: ends, shape ``(targets,)``; and what gives the least and most x at
+        ends that are tried.
     """
     x_min, x_max = (1 - v) * x, (1 + v) * x
     parallelism = parallelism_of(mode, end, x)
@@ -304,10 +286,7 @@ def _fit_amplitudes(
 ) -> tuple[Floats, Floats, Floats]:
     """Least squares over the amplitudes with x kept within its limits.
 
-    Returns
-    -------
-    x, a, wssre
-        Each of the shape of ``end``: (targets, tried).
+    Returns x, a, wssre: each of the shape of ``end``: (targets, tried).
     """
     u, v = task.relative_terms(end)
     w = task.weight[:, None, :]

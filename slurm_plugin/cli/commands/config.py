@@ -6,7 +6,7 @@ from pathlib import Path
 
 from slurm_plugin.cli.command_context import add_config
 from slurm_plugin.config.loader import dump, load
-from slurm_plugin.settings_file import find
+from slurm_plugin.config.settings_file import find
 
 EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
 

@@ -12,9 +12,9 @@ from textwrap import wrap
 from slurm_plugin.cli.command_context import add_config, add_json, add_parsable, add_store
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import Finding, FindingState, examine
-from slurm_plugin.formatting import printable
-from slurm_plugin.streams import json_text, unfiltered
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.formatting import printable
+from slurm_plugin.text.streams import json_text, unfiltered
+from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 _TIMEOUT_S = 10.0

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.formatting import count
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Refit everything and say what came of it."""
     # Loaded here: scipy takes a second, and the help shall not.
-    from predictor.judgement import WalkSettings  # noqa: PLC0415
+    from predictor.level.calibration import WalkSettings  # noqa: PLC0415
     from predictor.refit import refit  # noqa: PLC0415
-    from predictor.table_settings import TableSettings  # noqa: PLC0415
+    from predictor.tables.settings import TableSettings  # noqa: PLC0415
 
     config = load_config(args)
     with ExitStack() as stack:

@@ -8,8 +8,8 @@ nimo_cli_filter.lua beside it, for the site's hook to call (docs/install.md).
 import argparse
 from pathlib import Path
 
+from slurm_plugin.config.shipped_files import HOOKS
 from slurm_plugin.setup import install
-from slurm_plugin.shipped_files import HOOKS
 
 EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"
 

@@ -17,20 +17,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sacct_ingest.errors import ConfigError, FormatError
-from sacct_ingest.ingest import FollowSettings, IngestSettings, IngestSummary, follow, ingest
+from sacct_ingest.ingest.into_store import (
+    FollowSettings,
+    IngestSettings,
+    IngestSummary,
+    follow,
+    ingest,
+)
+from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from sacct_ingest.windows import PaceSettings, SpanSettings
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import out_of_memory, switch_off
-from slurm_plugin.formatting import clock, count
 from slurm_plugin.reports.curve_text import standing_line
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import clock, count
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store

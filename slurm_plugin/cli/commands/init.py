@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.cli.command_context import add_config, add_json, store_url
 from slurm_plugin.cli.local_installation import installation_of
-from slurm_plugin.config import Mode
 from slurm_plugin.config.loader import parse
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings_file import SYSTEM_FILE, find
+from slurm_plugin.config.shipped_files import ETC
 from slurm_plugin.doctor import Installation
-from slurm_plugin.settings_file import SYSTEM_FILE, find
 from slurm_plugin.setup import (
     Answers,
     Planned,
@@ -30,8 +31,7 @@ from slurm_plugin.setup import (
     write,
 )
 from slurm_plugin.setup.answers import controllers, partitions
-from slurm_plugin.shipped_files import ETC
-from slurm_plugin.streams import json_text
+from slurm_plugin.text.streams import json_text
 
 EXAMPLE = (
     "  nimo init\n"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from sacct_ingest.store import contribution_file as exported
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.progress import waiting
-from slurm_plugin.formatting import count
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _merge(store: "Store", source: str) -> _Merged:
     # Database and numbers are heavy, and --help needs none.
-    from predictor import summing  # noqa: PLC0415
+    from predictor.node_types import stored_sums as summing  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
     if exported.is_one(Path(source)):

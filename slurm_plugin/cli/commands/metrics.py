@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
+from sacct_ingest.files import atomic_file
 from slurm_plugin.cli.command_context import add_config, add_store, load_config
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store

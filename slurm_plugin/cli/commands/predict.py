@@ -25,18 +25,18 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
-from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.slurm.privacy import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
-from slurm_plugin.streams import json_text
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from predictor.types import PredictionTable
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
     from slurm_plugin.reports.picture import Picture
 
 EXAMPLE = """\

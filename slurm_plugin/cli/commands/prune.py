@@ -14,9 +14,9 @@ from sacct_ingest.store.rows import Pruned, RetentionTimes
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
-from slurm_plugin.config import Config
-from slurm_plugin.formatting import clock, count
+from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import clock, count
 
 EXAMPLE = """\
   nimo prune --dry-run

@@ -24,9 +24,10 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.config import Bystanders, Config
-from slurm_plugin.formatting import count
+from slurm_plugin.config.setting_types import Bystanders
+from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
@@ -177,9 +178,9 @@ def _prepared(
     args: argparse.Namespace, config: Config, report: ProgressReport
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
-    from predictor.backfilling import Order  # noqa: PLC0415
-    from predictor.judgement import WalkSettings  # noqa: PLC0415
-    from predictor.table_settings import TableSettings  # noqa: PLC0415
+    from predictor.level.calibration import WalkSettings  # noqa: PLC0415
+    from predictor.tables.settings import TableSettings  # noqa: PLC0415
+    from predictor.waits.easy import Order  # noqa: PLC0415
     from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
     from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
@@ -235,7 +236,7 @@ def _rows(
 
 def _store_of(args: argparse.Namespace, config: Config, report: ProgressReport) -> "Store":
     """Read saved histories into a store in memory."""
-    from sacct_ingest.ingest import ingest  # noqa: PLC0415
+    from sacct_ingest.ingest.into_store import ingest  # noqa: PLC0415
     from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 

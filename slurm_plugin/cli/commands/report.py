@@ -21,14 +21,14 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
-from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import query_client
-from slurm_plugin.protocol import Selection
+from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.reports.report_title import ReportHead, title_of
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
     from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 EXAMPLE = """\
@@ -152,7 +152,7 @@ def _asked(args: argparse.Namespace) -> Selection:
 
 def _selection(args: argparse.Namespace) -> dict[str, str]:
     """Say in words what was asked for."""
-    from slurm_plugin.formatting import clock  # noqa: PLC0415
+    from slurm_plugin.text.formatting import clock  # noqa: PLC0415
 
     options = {
         "since": clock(args.since) if args.since is not None else "",
@@ -182,7 +182,7 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.html:
         _page(report, args.html)
     if args.json:
-        from slurm_plugin.streams import json_text  # noqa: PLC0415
+        from slurm_plugin.text.streams import json_text  # noqa: PLC0415
 
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
@@ -192,7 +192,7 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
 
 
 def _files(report: OutcomeReport, folder: Path) -> None:
-    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
+    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
     for path in sheet.write_csv(sheets.sheets_of(report, WORDS), folder):
@@ -200,7 +200,7 @@ def _files(report: OutcomeReport, folder: Path) -> None:
 
 
 def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
-    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
+    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
     one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
@@ -211,9 +211,9 @@ def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
 
 
 def _page(report: OutcomeReport, path: Path) -> None:
-    from sacct_ingest import atomic_file  # noqa: PLC0415
     from sacct_ingest.errors import NimoError  # noqa: PLC0415
-    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
+    from sacct_ingest.files import atomic_file  # noqa: PLC0415
+    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports.page import page  # noqa: PLC0415
 
     text = page(report, WORDS, now_s=time.time())
@@ -230,7 +230,7 @@ def _terminal(report: OutcomeReport) -> None:
     """Print what stands below the title."""
     if not (report.decisions or report.waste or report.unused or report.arrays):
         return
-    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
+    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
     console = terminal.console_for(terminal=sys.stdout.isatty())

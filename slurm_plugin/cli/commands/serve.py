@@ -11,7 +11,7 @@ import argparse
 from msgspec.structs import replace
 
 from slurm_plugin.cli.command_context import add_config, add_store, load_config
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --relay ctl1,ctl2"
 

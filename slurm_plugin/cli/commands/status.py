@@ -7,11 +7,11 @@ from textwrap import fill
 
 from slurm_plugin.cli.command_context import add_config, add_json, load_config
 from slurm_plugin.cli.through_nimod import from_nimod
-from slurm_plugin.formatting import clock, count, duration, percent
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Counts, PartitionWait, Status
-from slurm_plugin.streams import json_text
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Status
+from slurm_plugin.text.formatting import clock, count, duration, percent
+from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0

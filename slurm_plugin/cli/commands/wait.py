@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterable
 from itertools import islice
 
-from sacct_ingest.hostlist import indexes_of
-from slurm_plugin import table_columns
+from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
@@ -23,11 +22,12 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
-from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import WaitRow
+from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports.wait_text import queue_columns, sentence
-from slurm_plugin.streams import json_text
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.streams import json_text
 
 EXAMPLE = """\
   nimo wait

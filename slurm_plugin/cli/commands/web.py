@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import add_config, add_store, load_config
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store, sight_for
 
 EXAMPLE = """\

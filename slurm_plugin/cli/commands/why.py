@@ -6,19 +6,19 @@ them.
 
 import argparse
 
-from sacct_ingest import admin_comment
 from sacct_ingest.errors import NoHistory, SlurmError
+from sacct_ingest.text import admin_comment
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
-from slurm_plugin.config import Config
-from slurm_plugin.formatting import wrapped
+from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store
-from slurm_plugin.streams import json_text
-from slurm_plugin.table_columns import terminal_width
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 

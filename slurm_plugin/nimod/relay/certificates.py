@@ -6,19 +6,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.config import Tls
+from slurm_plugin.config.settings import Tls
 from slurm_plugin.nimod.relay.frames import LinkError
 
 
 class Certificates:
     """What this host shows and what it believes; read again when the files change.
 
-    Parameters
-    ----------
-    files
-        Paths of authority, certificate and key.
-    server
-        This host is the controller.
+    files: paths of authority, certificate and key.
+    server: this host is the controller.
     """
 
     def __init__(self, files: Tls, *, server: bool) -> None:
@@ -30,10 +26,7 @@ class Certificates:
     def context(self) -> ssl.SSLContext:
         """Give what a connection needs.
 
-        Raises
-        ------
-        LinkError
-            A file cannot be read, or is none of the kind.
+        Raises LinkError: a file cannot be read, or is none of the kind.
         """
         paths = (self._files.authority, self._files.certificate, self._files.key)
         try:
@@ -58,15 +51,8 @@ class Certificates:
 def check_name(certificate: Any, patterns: Iterable[str]) -> None:
     """See that a relay's certificate is one of those that the site names.
 
-    Parameters
-    ----------
-    certificate
-        As :meth:`ssl.SSLSocket.getpeercert` gives it.
-
-    Raises
-    ------
-    LinkError
-        It is none: the authority has also made those of other hosts and people.
+    certificate: as :meth:`ssl.SSLSocket.getpeercert` gives it.
+    Raises LinkError: it is none: the authority has also made those of other hosts and people.
     """
     certificate = certificate or {}
     names = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS"]

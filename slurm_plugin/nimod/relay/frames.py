@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol import MAX_LINE_BYTES
+from slurm_plugin.protocol.lines import MAX_LINE_BYTES
 
 _LENGTH = struct.Struct(">I")
 _HEAD = struct.Struct(">BQI")  # kind, number, uid
@@ -54,10 +54,7 @@ class Frame:
 class FrameSeal:
     """Message authentication of one direction: no one can change, repeat, drop or reorder frames.
 
-    Parameters
-    ----------
-    key
-        Secret of both sides; empty: frames have no seal, because TLS protects them.
+    key: secret of both sides; empty: frames have no seal, because TLS protects them.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -80,12 +77,8 @@ class FrameSeal:
 class Link:
     """An authenticated connection: frames in both directions.
 
-    Parameters
-    ----------
-    ours, theirs
-        Seals of what is sent and received.
-    longest
-        Bytes of the longest frame that is taken.
+    ours, theirs: seals of what is sent and received.
+    longest: bytes of the longest frame that is taken.
     """
 
     def __init__(
@@ -115,12 +108,8 @@ class Link:
     async def receive(self) -> Frame:
         """Receive a frame.
 
-        Raises
-        ------
-        LinkError
-            The frame is too long, was changed, or is none.
-        OSError, EOFError
-            The link is cut.
+        Raises LinkError: the frame is too long, was changed, or is none; OSError, EOFError: the
+            link is cut.
         """
         (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
         if not self._theirs.size + _HEAD.size <= length <= self._longest:

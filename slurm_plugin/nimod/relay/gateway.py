@@ -12,16 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address, address
-from slurm_plugin.formatting import printable
+from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive, release
 from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
-from slurm_plugin.protocol import Answer, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
 from slurm_plugin.service.listening import Rates
+from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
 #: Connections that have not shown yet who they are: when one more comes, the oldest goes.
@@ -39,14 +41,9 @@ Submit = Callable[[bytes, int, Callable[[bytes], None]], None]
 class Gateway:
     """Listens for relays.
 
-    Parameters
-    ----------
-    settings
-        The site's.
-    submit
-        Has a request answered.
-    asked_s
-        Seconds since slurmctld asked; None: it has not.
+    settings: the site's.
+    submit: has a request answered.
+    asked_s: seconds since slurmctld asked; None: it has not.
     """
 
     def __init__(

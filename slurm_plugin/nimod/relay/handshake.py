@@ -30,7 +30,7 @@ from slurm_plugin.nimod.relay.frames import (
     LinkError,
 )
 from slurm_plugin.nimod.relay.munge import MungeError
-from slurm_plugin.protocol import VERSION
+from slurm_plugin.protocol.advice_messages import VERSION
 
 LINK_VERSION = 1
 LONGEST_LINE = 16 * 2**10  #: of the handshake
@@ -103,17 +103,9 @@ async def introduce(
 ) -> tuple[Link, Greeting]:
     """Make a link of a connection to a controller.
 
-    Parameters
-    ----------
-    munge
-        None: the connection is TLS, with the certificate of the controller checked.
-
-    Raises
-    ------
-    LinkError
-        The controller is not what it says, refuses, or has another release.
-    OSError, EOFError
-        The connection is cut.
+    munge: none: the connection is TLS, with the certificate of the controller checked.
+    Raises LinkError: the controller is not what it says, refuses, or has another release; OSError,
+        EOFError: the connection is cut.
     """
     greeting = await _read(reader, Greeting)
     _check_release(greeting)
@@ -147,17 +139,9 @@ async def receive(
 ) -> tuple[Link, str]:
     """Make a link of a connection of a relay; also give the relay's host, as it says.
 
-    Parameters
-    ----------
-    munge
-        None: the connection is TLS, with the certificate of the relay checked.
-
-    Raises
-    ------
-    LinkError
-        The relay's proof of identity failed.  It has been sent the error.
-    OSError, EOFError
-        The connection is cut.
+    munge: none: the connection is TLS, with the certificate of the relay checked.
+    Raises LinkError: the relay's proof of identity failed.  It has been sent the error; OSError,
+        EOFError: the connection is cut.
     """
     greeting = Greeting(
         release=release(),

@@ -10,12 +10,8 @@ from typing import Any
 class LoopThread:
     """Runs one coroutine, and what it begins, until closed.
 
-    Parameters
-    ----------
-    name
-        For logs.
-    main
-        Makes the coroutine.
+    name: for logs.
+    main: makes the coroutine.
     """
 
     def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:

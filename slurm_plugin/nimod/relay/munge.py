@@ -19,15 +19,8 @@ class Munge:
 
     A credential is encrypted, says which uid made it, and is good once and for some minutes.
 
-    Parameters
-    ----------
-    socket
-        Of munged; empty: munge's default.
-
-    Raises
-    ------
-    MungeError
-        The library is not installed.
+    socket: of munged; empty: munge's default.
+    Raises MungeError: the library is not installed.
     """
 
     def __init__(self, socket: str = "") -> None:
@@ -37,10 +30,7 @@ class Munge:
     def encode(self, payload: bytes, *, for_uid: int) -> str:
         """Make a credential that only processes of ``for_uid`` can decode.
 
-        Raises
-        ------
-        MungeError
-            Munged does not answer.
+        Raises MungeError: munged does not answer.
         """
         text = ctypes.c_char_p()
         with _Context(self._library, self._socket) as context:
@@ -57,11 +47,8 @@ class Munge:
     def decode(self, credential: str) -> tuple[bytes, int]:
         """Check a credential; give its payload, and the uid that made it.
 
-        Raises
-        ------
-        MungeError
-            It was made with another key, is too old, was decoded before or is for another uid; or
-            munged does not answer.
+        Raises MungeError: it was made with another key, is too old, was decoded before or is for
+            another uid; or munged does not answer.
         """
         data, length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()

@@ -11,15 +11,19 @@ from functools import partial
 import msgspec
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Config
 from slurm_plugin.config.address import address
+from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.relay.handshake import release
 from slurm_plugin.nimod.relay.uplink import Uplink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
-from slurm_plugin.protocol import VERSION, Answer, Ask, Uplinks, decode_ask, encode
+from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, decode_ask
+from slurm_plugin.protocol.status_messages import Uplinks
 from slurm_plugin.service.listening import Listening, Rates
 from slurm_plugin.service.systemd import notify
 
@@ -30,17 +34,9 @@ _NOT_HERE = ("decide", "reload")
 def serve(config: Config, controllers: Sequence[str]) -> None:
     """Run a relay until SIGTERM or SIGINT.
 
-    Parameters
-    ----------
-    controllers
-        Where nimod listens; empty: as configured.
-
-    Raises
-    ------
-    ConfigError
-        There is no controller, or the socket cannot be made.
-    MungeError
-        Munge's library is not installed.
+    controllers: where nimod listens; empty: as configured.
+    Raises ConfigError: there is no controller, or the socket cannot be made; MungeError: Munge's
+        library is not installed.
     """
     named = controllers or config.relay.controllers
     if not named:

@@ -16,12 +16,14 @@ from itertools import count
 from math import inf
 from typing import Any, Protocol
 
-from slurm_plugin.config import Auth
 from slurm_plugin.config.address import Address
-from slurm_plugin.formatting import printable
+from slurm_plugin.config.setting_types import Auth
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting
-from slurm_plugin.protocol import Answer, Uplinked, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.status_messages import Uplinked
+from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 0.15  #: longest that a controller may say nothing about a request ...
@@ -92,12 +94,8 @@ class Controller:
 class RequestRouter:
     """Gives each request to a controller, and its answer to who asked.
 
-    Parameters
-    ----------
-    controllers
-        In the order of slurm.conf.
-    call_later
-        The event loop's.
+    controllers: in the order of slurm.conf.
+    call_later: the event loop's.
     """
 
     def __init__(self, controllers: Sequence[Address], call_later: CallLater) -> None:
@@ -144,10 +142,7 @@ class RequestRouter:
     ) -> None:
         """Use a new link.
 
-        Parameters
-        ----------
-        now_s
-            Seconds since the epoch, by the clock here.
+        now_s: seconds since the epoch, by the clock here.
         """
         controller.greeting = greeting
         controller.offset_s = greeting.now_s - now_s

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address
+from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, introduce
 from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.nimod.relay.request_router import Controller, Done, RequestRouter
-from slurm_plugin.protocol import Uplinked
+from slurm_plugin.protocol.status_messages import Uplinked
 
 _log = logging.getLogger(__name__)
 CONNECT_S = 2.0
@@ -28,12 +29,8 @@ _PAUSE_S = (0.25, 5.0)  #: between two attempts, at first and at most
 class Uplink:
     """Links to the controllers.
 
-    Parameters
-    ----------
-    controllers
-        In the order of slurm.conf.
-    settings
-        The site's.
+    controllers: in the order of slurm.conf.
+    settings: the site's.
     """
 
     def __init__(self, controllers: Sequence[Address], settings: RelaySettings) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.transfer_time import transfer_time
+from predictor.forecasts.transfer_time import transfer_time
 from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 from tests.sacct_ingest.probes import slow_link

@@ -11,13 +11,13 @@ import pytest
 from msgspec import structs
 
 from sacct_ingest.errors import SacctError, SacctOverload
-from sacct_ingest.ingest import IngestSettings, ingest
+from sacct_ingest.ingest.into_store import IngestSettings, ingest
+from sacct_ingest.ingest.windows import SpanSettings
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from sacct_ingest.windows import SpanSettings
 from tests.cluster import SlurmCluster
 from tests.processes import wait_until
 from tests.requests.rest import jobs, slurmrestd

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sacct_ingest.admin_comment import Note, build
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection, RunRow, Store
 from sacct_ingest.store.rows import RetentionTimes
+from sacct_ingest.text.admin_comment import Note, build
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"

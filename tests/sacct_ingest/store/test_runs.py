@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
-from sacct_ingest.admin_comment import decision_id_in
 from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
-from sacct_ingest.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import RunRow, Store, Stored, add_runs
+from sacct_ingest.text.admin_comment import decision_id_in
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
 

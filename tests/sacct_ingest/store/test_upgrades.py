@@ -24,7 +24,7 @@ from sqlalchemy.dialects.mysql import TINYINT
 
 import sacct_ingest.store
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.signature import owned_script, owned_tag
+from sacct_ingest.scripts.signature import owned_script, owned_tag
 from sacct_ingest.store import Store
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters

@@ -11,8 +11,8 @@ from predictor.table import decode
 from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.demo.sandbox import DemoSite
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports import sheet
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from tests.slurm_plugin.reports.rows import decision

@@ -6,8 +6,8 @@ import pytest
 from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.sandbox import DemoSite
-from slurm_plugin.protocol import Counts, Status
-from slurm_plugin.table_columns import WIDTH
+from slurm_plugin.protocol.status_messages import Counts, Status
+from slurm_plugin.text.table_columns import WIDTH
 
 
 def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.errors import StoreError
 from slurm_plugin.cli.through_nimod import from_nimod, may_read_store, nimod_or_store
-from slurm_plugin.config import Config, RelaySettings
+from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod.client import LinkDown, Unanswered, Unreachable
 from slurm_plugin.store_access import open_store
 

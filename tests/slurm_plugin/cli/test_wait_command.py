@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import WaitRow, Waits
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
 
 NOW = 1_790_000_000.0
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Config, Mode, ModeRule, TimeUse, Trust
 from slurm_plugin.config.loader import dump, load, parse
-from slurm_plugin.settings_file import find
+from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
+from slurm_plugin.config.settings import Config, ModeRule
+from slurm_plugin.config.settings_file import find
 
 ROOT = Path(__file__).parents[3]
 

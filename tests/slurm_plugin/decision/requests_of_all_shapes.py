@@ -7,20 +7,11 @@ from random import Random
 from typing import Any
 
 from predictor.types import Memory, Part, PredictionTable, Tail, Verdict
-from sacct_ingest.layout import Layout
-from slurm_plugin.config import (
-    Config,
-    Deadline,
-    Mode,
-    ModeRule,
-    OnMissed,
-    OptIn,
-    Policy,
-    TimeLimit,
-    TimeUse,
-)
+from sacct_ingest.runs.layout import Layout
+from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
+from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, Policy, TimeLimit
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool

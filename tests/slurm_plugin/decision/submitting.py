@@ -2,10 +2,8 @@
 
 import itertools
 
-from slurm_plugin.config import (
-    Config,
-    Mode,
-)
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 

@@ -6,11 +6,11 @@ import pytest
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.config import Mode
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 

@@ -2,12 +2,10 @@
 
 import pytest
 
-from slurm_plugin.config import (
-    Config,
-    Mode,
-)
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.decision.submitting import advisor, submit

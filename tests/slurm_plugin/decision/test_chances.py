@@ -5,14 +5,15 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from predictor.wait_estimate import WaitEstimate, WaitGrid
-from predictor.wait_record import ENOUGH
-from slurm_plugin.config import Config, Deadline, OnMissed
+from predictor.waits.calibration import ENOUGH
+from predictor.waits.estimate import WaitEstimate, WaitGrid
+from slurm_plugin.config.setting_types import OnMissed
+from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision import messages, remedies
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.made import NOW, partition, table
 

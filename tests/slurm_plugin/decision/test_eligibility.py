@@ -2,10 +2,10 @@
 
 import pytest
 
-from sacct_ingest.tag import parse_tag
-from slurm_plugin.config import OptIn, SizesRule
+from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.config.settings import OptIn, SizesRule
 from slurm_plugin.decision.eligibility import CountRange, span_of
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.made import job
 
 OPT_IN = OptIn()

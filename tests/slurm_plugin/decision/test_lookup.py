@@ -7,8 +7,8 @@ import pytest
 
 from predictor.table import encode
 from predictor.types import Part, Verdict
-from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity
+from sacct_ingest.runs.layout import Layout
 from slurm_plugin.decision.lookup import PackedTables, PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from predictor.types import Memory, MemoryNeed
-from sacct_ingest.layout import Each, Layout, Unit
-from sacct_ingest.sharing import SharedTag
-from slurm_plugin.config import MemorySettings, MemoryUse, Mode, ModeRule, Sharing
-from slurm_plugin.protocol import Change
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from sacct_ingest.runs.sharing import SharedTag
+from slurm_plugin.config.setting_types import MemoryUse, Mode
+from slurm_plugin.config.settings import MemorySettings, ModeRule, Sharing
+from slurm_plugin.protocol.decision_messages import Change
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import cluster, job, partition, table
 

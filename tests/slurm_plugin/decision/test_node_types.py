@@ -7,10 +7,10 @@ import pytest
 
 from predictor.types import ByType, PredictionTable, Tail, Verdict
 from slurm_plugin.cli.stored_advice import places_of
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.protocol import Advice
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare

@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from predictor.queue_past import ArrivalDemand
 from predictor.table import quantile
 from predictor.types import UNBOUNDED, Memory, Tail, Verdict
-from slurm_plugin.config import Bystanders, Config, Deadline, OnMissed, TimeUse
+from predictor.waits.workload import ArrivalDemand
+from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
+from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
     as_scheduled,
     every_option,
 )
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.decision.choosing import (
     MISSED,

@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from predictor.types import Problem, Verdict
-from slurm_plugin.config import Config, Deadline, OnMissed
+from slurm_plugin.config.setting_types import OnMissed
+from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, decide, every_option, limits_to_ask
-from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, amdahl, history, idle, partition, rules, table
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import fields
 
-from slurm_plugin.config import Band, Policy, TimeLimit
+from slurm_plugin.config.settings import Band, Policy, TimeLimit
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 

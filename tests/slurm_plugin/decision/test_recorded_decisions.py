@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from slurm_plugin.config import Config
-from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.config.settings import Config
+from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.decision.requests_of_all_shapes import EACH, SITES, requests, service
 from tests.slurm_plugin.made import NOW
 

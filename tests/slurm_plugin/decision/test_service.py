@@ -7,24 +7,17 @@ import tracemalloc
 import pytest
 
 from predictor.types import AtLimit, Verdict
-from sacct_ingest import admin_comment
-from sacct_ingest.tag import parse_tag
-from slurm_plugin.config import (
-    Config,
-    Deadline,
-    Mode,
-    ModeRule,
-    OnMissed,
-    OptIn,
-    TimeLimit,
-    Trust,
-)
-from slurm_plugin.decision.reasons import Reason
+from sacct_ingest.text import admin_comment
+from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.config.setting_types import Mode, OnMissed, Trust
+from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, TimeLimit
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.evaluation.wait_accuracy import judge
-from slurm_plugin.formatting import duration
-from slurm_plugin.protocol import ESTIMATE_COMMENT, Answer, Change
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
+from slurm_plugin.protocol.decision_messages import Answer, Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.wait_accuracy import judge
 from slurm_plugin.slurm.availability import profile
+from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_service_limits import SET, tailed
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table

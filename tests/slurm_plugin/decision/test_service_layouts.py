@@ -6,11 +6,9 @@ import pytest
 
 from predictor.table import part_key
 from predictor.types import Part, Tail
-from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.config import (
-    TimeLimit,
-    TimeUse,
-)
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from slurm_plugin.config.setting_types import TimeUse
+from slurm_plugin.config.settings import TimeLimit
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, history, job, table
 

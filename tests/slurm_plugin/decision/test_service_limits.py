@@ -6,17 +6,13 @@ from math import ceil
 import pytest
 
 from predictor.types import Longest, Tail
-from sacct_ingest import admin_comment
-from slurm_plugin.config import (
-    Config,
-    Mode,
-    TimeLimit,
-    TimeUse,
-)
-from slurm_plugin.decision.reasons import Reason
+from sacct_ingest.text import admin_comment
+from slurm_plugin.config.setting_types import Mode, TimeUse
+from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.formatting import duration
-from slurm_plugin.protocol import Change
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 

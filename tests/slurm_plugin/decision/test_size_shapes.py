@@ -3,10 +3,11 @@
 import pytest
 
 from predictor.types import Memory
-from sacct_ingest.job_script import parse_command_line
-from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.protocol import Advice, Job
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from sacct_ingest.scripts.job_script import parse_command_line
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.node_pool import NodeGroup
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -3,7 +3,7 @@
 import pytest
 
 from predictor.types import PredictionTable
-from sacct_ingest.layout import Layout, Unit
+from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.decision.size_view import in_sizes
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.partition_view import partition_for

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from predictor.types import UNBOUNDED, Memory, MemoryNeed
-from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.config import Mode, OptIn, SizesRule
-from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.protocol import Change, HookLevel
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import OptIn, SizesRule
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import HookLevel
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -9,13 +9,13 @@ import pytest
 from predictor.refit import refit
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.signature import identity_of_request
+from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
-from sacct_ingest.tag import parse_tag
+from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.task_layout import layouts_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 
 SLOWER = {"9": 1.0, "1": 4.0}
 DIR = "/scratch/ada"

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from sacct_ingest.layout import UNKNOWN_GPUS, Layout, Unit
-from slurm_plugin.decision.reasons import Reason
+from sacct_ingest.runs.layout import UNKNOWN_GPUS, Layout, Unit
 from slurm_plugin.decision.sizes import size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import change_for, fixed_layout, layouts_of
-from slurm_plugin.protocol import Change, Job
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from tests.slurm_plugin.made import partition
 
 SCRIPT = "#!/bin/sh\nsrun ./solve\n"

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.config import Config, Mode, ModeRule
+from sacct_ingest.runs.layout import Each, Layout, Unit
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config, ModeRule
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.protocol import Change, Command, HookLevel, decode_ask
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.protocol.request_messages import Command, HookLevel, decode_ask
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.made import NOW, cluster, partition, stored, table
 

@@ -16,8 +16,8 @@ import pytest
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Status
-from slurm_plugin.table_columns import WIDTH
+from slurm_plugin.protocol.status_messages import Status
+from slurm_plugin.text.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.processes import wait_until

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from predictor.types import PredictionTable, Problem, Recorded, Verdict
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
 from slurm_plugin.evaluation.outcomes import OutcomeTally

@@ -3,7 +3,7 @@
 import pytest
 
 from sacct_ingest.records import JobState
-from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import sheet, sheets, terminal
 from slurm_plugin.reports.pseudonyms import anonymous
 from tests.slurm_plugin.reports.rows import decision, run, summarise

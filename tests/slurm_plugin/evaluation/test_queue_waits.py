@@ -6,8 +6,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from predictor.queue_past import PastRecord, QueuePast, encode
-from predictor.wait_record import WaitClass, WaitError, encode_errors
+from predictor.waits.calibration import WaitClass, WaitError, encode_errors
+from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.prediction_records import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow

@@ -5,10 +5,10 @@ from math import log
 
 import pytest
 
-from predictor.record import Record, RecordEntry, encode
+from predictor.level.record import Record, RecordEntry, encode
 from sacct_ingest.records import JobState
 from sacct_ingest.store import RecordRow, Store
-from slurm_plugin.config import Band
+from slurm_plugin.config.settings import Band
 from slurm_plugin.evaluation import switch_off
 from slurm_plugin.reports.curve_text import standing_line
 from tests.sacct_ingest.records import run

@@ -6,15 +6,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sacct_ingest.records import DecisionRow
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import UserNames
-from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.queries import StoreQueries
-from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.nimod.request_handler import RequestHandler
-from slurm_plugin.protocol import Status
+from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
 
 class Handler(RequestHandler):

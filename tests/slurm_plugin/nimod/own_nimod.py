@@ -11,10 +11,12 @@ import sys
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin.config import Config, Mode, RelaySettings, Sharing, Snapshot
 from slurm_plugin.config.loader import dump
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config, RelaySettings, Sharing, Snapshot
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Ask, encode
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import line
 from tests.processes import LONGEST_WAIT_S, wait_until

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from slurm_plugin.config import Access
+from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.service.listening import Rates

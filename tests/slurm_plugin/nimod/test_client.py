@@ -8,7 +8,11 @@ import msgspec
 import pytest
 
 from slurm_plugin.nimod import client, line_client
-from slurm_plugin.protocol import Advice, Answer, Ask, Job, Status, encode
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, Job
+from slurm_plugin.protocol.status_messages import Status
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
+from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.slurm.node_pool import AT_ONCE
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job

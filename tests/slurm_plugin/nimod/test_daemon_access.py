@@ -11,10 +11,12 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from sacct_ingest.sharing import SharedTag
-from slurm_plugin.config import Sharing
+from sacct_ingest.runs.sharing import SharedTag
+from slurm_plugin.config.settings import Sharing
 from slurm_plugin.nimod import line_client
-from slurm_plugin.protocol import Answer, Ask, Command, Job, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, Command, Job
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.own_nimod import (

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.loop import AWAKE_S, HALFWAY_S, IDLE_S, Loop
-from slurm_plugin.protocol import MAX_LINE_BYTES
+from slurm_plugin.protocol.lines import MAX_LINE_BYTES
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 

@@ -20,7 +20,7 @@ from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod.answer_counts import BOUNDS_S, AnswerCounts
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
-from slurm_plugin.protocol import Status
+from slurm_plugin.protocol.status_messages import Status
 from tests.sacct_ingest.records import run as made_run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision

@@ -9,7 +9,8 @@ from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client, query_client
 from slurm_plugin.nimod.queries import StoreQueries
-from slurm_plugin.protocol import Ask, Selection, encode
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.reports.report_title import title_of
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S

@@ -1,12 +1,18 @@
 """What nimod retains of estimated waits stays small: in memory and in the store."""
 
-from predictor.wait_record import MOST_ENTRIES, WaitClass, WaitError, decode_errors, encode_errors
+from predictor.waits.calibration import (
+    MOST_ENTRIES,
+    WaitClass,
+    WaitError,
+    decode_errors,
+    encode_errors,
+)
 from sacct_ingest.store import Store
 from sacct_ingest.store.prediction_records import WAITS
 from sacct_ingest.store.rows import RecordRow
-from slurm_plugin.nimod.awaited_starts import AwaitedStarts, ExpectedWait
-from tests.slurm_plugin.nimod.test_outlooks import attached, full, outlooks, visible
-from tests.slurm_plugin.slurm.test_queue_view import NOW, pending, running
+from slurm_plugin.wait_forecasts.awaited_starts import AwaitedStarts, ExpectedWait
+from tests.slurm_plugin.wait_forecasts.test_forecasts import attached, full, outlooks, visible
+from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, pending, running
 
 OF = WaitClass(waits=True, partition="batch")
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_plugin.advice_messages import read_advice
-from slurm_plugin.protocol import Answer, Change, Status
+from slurm_plugin.protocol.advice_messages import read_advice
+from slurm_plugin.protocol.decision_messages import Answer, Change
+from slurm_plugin.protocol.status_messages import Status
 from tests.messages import RELEASES, Message, recorded, with_news
 from tests.slurm_plugin.nimod.own_nimod import Nimod, talk
 

@@ -10,8 +10,8 @@ from predictor.table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
-from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.nimod.store_link import StoreLink
+from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
 from tests.slurm_plugin.made import NOW, table
 
 

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
-from slurm_plugin.protocol import Ask, Status, Waits, encode
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.protocol.status_messages import Status, Waits
 from slurm_plugin.slurm.snapshot import build as view
 from tests.slurm_plugin.nimod.handler import Handler
-from tests.slurm_plugin.nimod.test_outlooks import CONF, learned_queue
-from tests.slurm_plugin.slurm.test_queue_view import NOW, pending
+from tests.slurm_plugin.wait_forecasts.test_forecasts import CONF, learned_queue
+from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, pending
 
 ROOT, ANN, BOB, NAMELESS = 0, 4001, 4002, 2**31 - 7
 

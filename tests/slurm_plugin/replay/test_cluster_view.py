@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from predictor.backfilling import Engine, JobShape
+from predictor.waits.easy import Engine, JobShape
 from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from predictor.backfilling import ReplaySchedule
+from predictor.waits.easy import ReplaySchedule
 from slurm_plugin.replay.measures import compare, guard_held, measure, utilisation
 from slurm_plugin.replay.workload import Workload
 

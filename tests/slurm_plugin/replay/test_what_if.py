@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from predictor.table import at
-from predictor.table_settings import TableSettings
-from slurm_plugin import config
+from predictor.tables.settings import TableSettings
+from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.history_jobs import learn, moldable

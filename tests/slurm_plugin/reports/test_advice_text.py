@@ -1,10 +1,10 @@
 import pytest
 
-from sacct_ingest.layout import Unit
-from slurm_plugin.formatting import short_clock
-from slurm_plugin.protocol import Advice, LayoutRow, Row, WaitShares
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, Row, WaitShares
 from slurm_plugin.reports import advice_text as text
-from slurm_plugin.table_columns import TableOptions
+from slurm_plugin.text.formatting import short_clock
+from slurm_plugin.text.table_columns import TableOptions
 
 
 def row(nodes: int, **more: object) -> Row:

@@ -11,9 +11,9 @@ from predictor.types import (
     ResourceUse,
     Verdict,
 )
-from sacct_ingest.layout import Layout, Unit
+from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.reports import curve_text
-from slurm_plugin.table_columns import TableOptions
+from slurm_plugin.text.table_columns import TableOptions
 
 
 def recorded(**given: object) -> PredictionTable:

@@ -9,32 +9,28 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from predictor.series import SeriesForecast
+from predictor.forecasts.series import SeriesForecast
 from predictor.types import Verdict
 from sacct_ingest.probes.agreement import MEASURES, type_profiles
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from slurm_plugin import table_columns
-from slurm_plugin.advice_messages import PartitionRow
-from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.diagnoses import Waste
-from slurm_plugin.learn.proposers import Expected, ProposerState
-from slurm_plugin.plan.plans import plans
-from slurm_plugin.protocol import Advice, WaitRow
-from slurm_plugin.reports import (
-    advice_text,
+from slurm_plugin.experiments import (
     forecast_text,
     learning_text,
     plan_text,
     probe_text,
     profile_text,
-    replay_text,
-    sheet,
-    sheets,
-    terminal,
 )
+from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
+from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
+from slurm_plugin.protocol.reasons import WORDS
+from slurm_plugin.protocol.status_messages import WaitRow
+from slurm_plugin.reports import advice_text, replay_text, sheet, sheets, terminal
 from slurm_plugin.reports.wait_text import queue_columns
-from slurm_plugin.table_columns import WIDTH, TableOptions
-from tests.slurm_plugin.plan.made import NOW, problem
+from slurm_plugin.text import table_columns
+from slurm_plugin.text.table_columns import WIDTH, TableOptions
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 from tests.slurm_plugin.reports.test_replay_text import replayed, report_of
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from slurm_plugin.advice_messages import Advice
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import render_conclusion
 from slurm_plugin.reports.pasted_lines import for_command
 

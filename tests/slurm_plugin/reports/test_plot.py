@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
-from slurm_plugin.protocol import Advice, ObservedPoint, Row
+from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row
 from slurm_plugin.reports import figure
 from slurm_plugin.reports.picture import Picture, of_advice, of_table
 from slurm_plugin.reports.terminal_plot import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec.structs import replace as replace_fields
 
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.policy_search import Result, evaluate, settings
 from slurm_plugin.replay.what_if import WhatIf

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.config import Config, Mode
 from slurm_plugin.config.loader import load, parse
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
+from slurm_plugin.config.shipped_files import ETC, HOOKS
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
 from slurm_plugin.setup.compiled_hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 from slurm_plugin.setup.texts import settings
-from slurm_plugin.shipped_files import ETC, HOOKS
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from sacct_ingest.admin_comment import Note, build
+from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.node_pool import NodeShare
 from tests.slurm_plugin.slurm.test_snapshot import HOUR, NOW, node, pending, running, view

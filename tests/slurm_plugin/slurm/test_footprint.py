@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from predictor.types import Memory
-from slurm_plugin.config import OptIn, TimeUse
+from slurm_plugin.config.setting_types import TimeUse
+from slurm_plugin.config.settings import OptIn
 from slurm_plugin.decision.context import request_of
 from slurm_plugin.decision.eligibility import span_of
 from slurm_plugin.decision.policy import decide
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.partition_view import partition_for

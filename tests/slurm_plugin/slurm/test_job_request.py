@@ -4,10 +4,10 @@ from collections.abc import Sequence
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import parse_command_line
-from sacct_ingest.sbatch_options import OPTIONS
+from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.scripts.sbatch_options import OPTIONS
 from slurm_plugin.cli.sbatch_request import options_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, make_job
 
 NOW_S = 1_790_000_000.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.assoc_mgr import amounts, read_limits
 from slurm_plugin.slurm.limits import (
     Cap,

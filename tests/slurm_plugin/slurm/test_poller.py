@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.config import Snapshot, Source
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm import commands, pyslurm_source
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.sources import ask_json, ask_text

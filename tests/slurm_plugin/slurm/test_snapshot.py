@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.hostlist import expand
+from sacct_ingest.text.hostlist import expand
 from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.limits import Association, Cap, LimitKind, LimitTables, Qos, ResourceLimits
 from slurm_plugin.slurm.node_pool import NodeShare, alternatives

@@ -6,8 +6,8 @@ import pytest
 
 from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
-from slurm_plugin.config import Advise
-from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Row
+from slurm_plugin.config.settings import Advise
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 NOW = 1e9

@@ -18,7 +18,7 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.config import Web
+from slurm_plugin.config.settings import Web
 from slurm_plugin.web import server
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import Proxies

@@ -6,7 +6,7 @@ import pwd
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Web
+from slurm_plugin.config.settings import Web
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import (

@@ -10,7 +10,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import ResourceUse, Verdict
-from sacct_ingest.layout import Unit
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts

@@ -13,7 +13,7 @@ from typing import Any
 from alembic import op
 from sqlalchemy import TableClause, bindparam, column, delete, select, table, update
 
-from sacct_ingest.signature import owned_script, owned_tag
+from sacct_ingest.scripts.signature import owned_script, owned_tag
 
 revision = "0007"
 down_revision = "0006"

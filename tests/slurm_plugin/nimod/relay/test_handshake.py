@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting, Introduction, Welcome
-from slurm_plugin.protocol import VERSION
+from slurm_plugin.protocol.advice_messages import VERSION
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.relay.credentials import As, Munged
 

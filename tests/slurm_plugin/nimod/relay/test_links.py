@@ -9,7 +9,8 @@ import pytest
 
 from slurm_plugin.nimod.relay import gateway, request_router, uplink
 from slurm_plugin.nimod.relay.handshake import Greeting
-from slurm_plugin.protocol import VERSION, encode
+from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.lines import encode
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.nimod.relay.links import HOST, asked, echo, listening, port
 

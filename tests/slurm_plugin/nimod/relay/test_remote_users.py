@@ -7,9 +7,10 @@ import pwd
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin.config import RelaySettings
+from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Ask, Command, encode
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask, Command
 from tests.cluster.host import missing_programs
 from tests.conftest import unavailable
 from tests.slurm_plugin.made import job, table

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from slurm_plugin.config import Auth, RelaySettings, Tls
+from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.settings import RelaySettings, Tls
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import LinkError
 from tests.certificates import Authority

@@ -16,7 +16,9 @@ from slurm_plugin.nimod.relay import request_router as module
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.nimod.relay.request_router import RequestRouter
-from slurm_plugin.protocol import Answer, Ask, encode
+from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
 from tests.slurm_plugin.nimod.test_client import server
 
 #: Longest that a user may wait for the message that there is no answer, seconds.

@@ -1,0 +1,227 @@
+"""How long a transfer between two hosts will take, by what was measured between them.
+
+The probes of the path are paired with the past transfers that followed them, and AdRM reads the
+next transfer from the newest probe (:mod:`predictor.forecasts.adrm`).  Where there are only probes it
+is RBW, which is to be doubted; where there are only transfers, the forecaster bank of the NWS.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import fmean
+
+from predictor.checks import need_finite
+from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput, together
+from predictor.forecasts.forecasters import Bank
+from predictor.types import Problem, Verdict
+from sacct_ingest.records import Probe, Resource
+
+#: Share of the measurements that the interval is to hold.
+LEVEL = 0.9
+#: Probes so shortly before a transfer are taken together.
+TOGETHER_S = 60.0
+#: An older probe says nothing about now.
+STALE_S = 3600.0
+#: Transfers whose sizes differ by no more than this factor reach alike throughputs.
+ALIKE = 4.0
+#: Past predictions, and the mean error of them, from which on a time is reliable.
+_ENOUGH = 10
+_SMALL_ERROR = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferTime:
+    """Time of one transfer, from ``low_s`` to ``high_s`` at :data:`LEVEL`.
+
+    Without data the verdict is ``refused`` and all three times are infinite.
+    """
+
+    source: str
+    target: str
+    size_bytes: float
+    time_s: float = inf
+    low_s: float = inf
+    high_s: float = inf
+    verdict: Verdict = Verdict.REFUSED
+    problems: tuple[Problem, ...] = ()
+    method: str = ""  #: ``AdRM``, ``RBW``, or the name of a forecaster
+    transfers: int = 0  #: past transfers that it is made of
+    probe_bytes_per_s: float | None = None  #: what the newest probes saw
+    error: float = inf  #: mean error of the method on the past transfers, as a share
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A past transfer, and what the probes before it saw; None: there were none."""
+
+    transfer: float
+    probe: float | None
+
+
+def transfer_time(
+    series: Iterable[Probe], size_bytes: float, source: str, target: str, *, now_s: float
+) -> TransferTime:
+    """Predict the time of a transfer.
+
+    series: measurements in any order, also of other hosts and resources: what counts are those of
+        ``bandwidth`` and ``transfer`` from ``source`` to ``target`` until ``now_s``.
+    size_bytes: what is to be moved; nothing takes no time.
+    source, target: names of the hosts as the series have them.
+    now_s: when it starts, seconds since the epoch.
+    Raises ValueError: ``size_bytes`` or ``now_s`` is not a finite number.
+    """
+    need_finite("size in bytes", size_bytes)
+    need_finite("begin of the transfer", now_s)
+    asked = TransferTime(source=source, target=target, size_bytes=size_bytes)
+    if size_bytes <= 0 or source == target:
+        return _made(asked, Throughput(inf, inf, inf, None, _ENOUGH, 0.0), "nothing to move", ())
+    probes, transfers = _of_path(series, source, target, now_s)
+    nearest = min((_size(each) for each in transfers), key=_off(size_bytes), default=size_bytes)
+    foreign = _off(size_bytes)(nearest) > ALIKE
+    problems = (_other_sizes(size_bytes),) if foreign else ()
+    off = _off(nearest if foreign else size_bytes)
+    alike = [each for each in transfers if off(_size(each)) <= ALIKE]
+    pairs = [_Pair(each.value or 0.0, _latest_value(probes, each.at_s)) for each in alike]
+    return _by_best_method(asked, pairs, _latest_value(probes, now_s), problems)
+
+
+def _by_best_method(
+    asked: TransferTime, pairs: Sequence[_Pair], probe: float | None, problems: tuple[Problem, ...]
+) -> TransferTime:
+    paired = [(each.probe, each.transfer) for each in pairs if each.probe is not None]
+    count = len(pairs)
+    if probe is not None and paired:
+        model = AdRM(start_up=1)
+        for pair in paired:
+            model.update(*pair)
+        return _made(asked, model.predict(probe), "AdRM", problems, len(paired), probe)
+    if pairs:
+        problems = (*problems, _no_probe(asked))
+        return _made(asked, *_by_bank([each.transfer for each in pairs]), problems, count, probe)
+    if probe is not None:
+        made = RawBandwidth().predict(probe)
+        return _made(asked, made, "RBW", (_no_transfer(asked),), 0, probe)
+    return _made(asked, None, "", (_nothing(asked),))
+
+
+def _by_bank(transfers: Sequence[float]) -> tuple[Throughput, str]:
+    """Forecast from past transfers alone."""
+    bank = Bank()
+    for value in transfers:
+        bank.update(value)
+    made = bank.forecast()
+    least = min(transfers) / 2
+    low, high = max(made.low, least), min(made.high, 2 * max(transfers))
+    error = made.error / fmean(transfers) if len(transfers) > 1 else inf
+    return Throughput(made.value, low, high, None, len(transfers) - 1, error), made.by
+
+
+def _made(
+    asked: TransferTime,
+    made: Throughput | None,
+    method: str,
+    problems: tuple[Problem, ...],
+    transfers: int = 0,
+    probe: float | None = None,
+) -> TransferTime:
+    """Put a throughput and what speaks against it into a time with its verdict."""
+    size = max(asked.size_bytes, 0.0)
+    expected, shortest, longest = made.seconds(size) if made else (inf, inf, inf)
+    if made and transfers and (made.tried < _ENOUGH or made.error > _SMALL_ERROR):
+        problems = (*problems, _few(made) if made.tried < _ENOUGH else _erratic(made))
+    believed = Verdict.DOUBTFUL if problems else Verdict.RELIABLE
+    return TransferTime(
+        source=asked.source,
+        target=asked.target,
+        size_bytes=size,
+        time_s=expected,
+        low_s=shortest,
+        high_s=longest,
+        verdict=believed if made else Verdict.REFUSED,
+        problems=problems,
+        method=method,
+        transfers=transfers,
+        probe_bytes_per_s=probe,
+        error=made.error if made else inf,
+    )
+
+
+def _of_path(
+    series: Iterable[Probe], source: str, target: str, until_s: float
+) -> tuple[list[Probe], list[Probe]]:
+    """Give the probes and the transfers of one path that have a value, in the order of time."""
+    measured = [
+        each
+        for each in series
+        if (each.source, each.target) == (source, target)
+        and each.at_s <= until_s
+        and each.value is not None
+        and 0 < each.value < inf
+    ]
+    measured.sort(key=lambda each: each.at_s)
+    kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
+    probes, transfers = ([each for each in measured if each.resource is kind] for kind in kinds)
+    return probes, transfers
+
+
+def _latest_value(probes: Sequence[Probe], at_s: float) -> float | None:
+    """Give what the newest probes at a time saw; None: the newest was too old."""
+    end = bisect_right(probes, at_s, key=lambda each: each.at_s)
+    if end == 0 or at_s - probes[end - 1].at_s > STALE_S:
+        return None
+    newest_s = probes[end - 1].at_s
+    first = bisect_right(probes, newest_s - TOGETHER_S, key=lambda each: each.at_s)
+    return together([each.value or 0.0 for each in probes[first:end]])
+
+
+def _size(transfer: Probe) -> float:
+    return max(transfer.size_bytes or 0, 1)
+
+
+def _off(target: float) -> Callable[[float], float]:
+    """Give the factor between a size and the requested one."""
+    return lambda size: max(size / target, target / size)
+
+
+def _nothing(asked: TransferTime) -> Problem:
+    return Problem(
+        "nothing_measured",
+        f"nothing was measured from {asked.source} to {asked.target}: let 'nimo probe' measure, or "
+        "record past transfers",
+    )
+
+
+def _no_transfer(asked: TransferTime) -> Problem:
+    return Problem(
+        "no_transfer",
+        f"no transfer from {asked.source} to {asked.target} is recorded, and a small probe alone "
+        "is often off by half: record one",
+    )
+
+
+def _no_probe(asked: TransferTime) -> Problem:
+    return Problem(
+        "no_probe",
+        f"no recent probe from {asked.source} to {asked.target}: only past transfers say how fast "
+        "it is; let 'nimo probe' measure",
+    )
+
+
+def _other_sizes(size_bytes: float) -> Problem:
+    return Problem(
+        "other_sizes",
+        f"no transfer of about {size_bytes / 1e6:.3g} MB is recorded: those of other sizes may be "
+        "faster or slower",
+    )
+
+
+def _few(made: Throughput) -> Problem:
+    return Problem(
+        "few_transfers",
+        f"{made.tried} past transfers were predicted to compare with; {_ENOUGH} would do",
+    )
+
+
+def _erratic(made: Throughput) -> Problem:
+    return Problem("erratic", f"past predictions were off by {made.error:.0%} on average")

@@ -1,0 +1,263 @@
+"""A walk through the runs of one identity in time: what would have been predicted, and what came.
+
+The same steps make the record of finished runs and predict the next one: ask the experts, believe
+one by the record, and put an interval of the record's width around it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+
+from msgspec import structs
+
+from predictor.curves.from_runs import build
+from predictor.level.calibration import JudgedPrediction, RecordJudge, WalkSettings
+from predictor.level.experts import MIXED, CurveAt, Experts, ExpertSettings, Guesses
+from predictor.level.record import (
+    ENOUGH,
+    LEVEL,
+    OWN,
+    Record,
+    RecordEntry,
+    Site,
+    built_in,
+    need_entries,
+)
+from predictor.level.similar_runs import PastRun, RunRequest
+from predictor.models import base
+from predictor.types import Recorded, Run
+
+#: Finished runs that experts look at.
+_WINDOW = 128
+
+
+class ExpertPanel:
+    """What all experts say of the next run of one identity; they are asked once for each request.
+
+    curve: the curve through the runs; None: there is none.
+    Raises ValueError: no run finished.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        settings: ExpertSettings,
+        *,
+        same: bool,
+        curve: CurveAt | None = None,
+    ) -> None:
+        ordered = in_order(runs)
+        past = past_of(ordered)
+        self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
+        span_s = _span_s(ordered, ordered[-1].end_s)
+        self._experts = Experts(past, curve, settings, same=same, span_s=span_s)
+        self._guesses: dict[tuple[int, float], Guesses] = {}
+
+    def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
+        """Ask for a node count; without a limit as if it were the last one on this count."""
+        if limit_s is None:
+            limit_s = self._latest.get(nodes, math.inf)
+        if (guesses := self._guesses.get((nodes, limit_s))) is None:
+            guesses = self._experts.ask(RunRequest(nodes, limit_s))
+            self._guesses[nodes, limit_s] = guesses
+        return guesses
+
+
+class NextRun:
+    """What is believed of one identity after all its runs.
+
+    runs: all its runs, or what experts say of them already.
+    curve: the curve through the runs; None: there is none.
+    Raises ValueError: no run finished, or the record is damaged.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run] | ExpertPanel,
+        record: Record,
+        site: Site,
+        settings: WalkSettings,
+        *,
+        same: bool,
+        curve: CurveAt | None = None,
+        level: float = LEVEL,
+    ) -> None:
+        need_entries(record.entries)
+        self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
+        self._panel = (
+            runs
+            if isinstance(runs, ExpertPanel)
+            else ExpertPanel(runs, settings.experts, same=same, curve=curve)
+        )
+
+    def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
+        """Predict the next run; without a limit as if it asked for the last one on this count."""
+        return self.voice.judge(self.ask(nodes, limit_s))
+
+    def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
+        """Give what all experts say of a node count."""
+        return self._panel.ask(nodes, limit_s)
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Sort runs in the order of their ends, and always the same."""
+    return sorted(runs, key=lambda run: (run.end_s, run.nodes, run.elapsed_s, run.limit_s))
+
+
+def recorded(record: Record) -> tuple[Recorded, ...]:
+    """Sum up a record for people: of counts that had been run, and of new ones."""
+    made = []
+    for repeated in (True, False):
+        entries = [entry for entry in record.entries if entry.repeated is repeated]
+        if entries:
+            errors = [abs(math.expm1(-entry.error)) for entry in entries]
+            inside = sum(entry.inside for entry in entries)
+            made.append(Recorded(repeated, len(entries), round(median(errors), 4), inside))
+    return tuple(made)
+
+
+def replay(
+    runs: Sequence[Run],
+    record: Record,
+    site: Site,
+    settings: WalkSettings,
+    *,
+    same: bool,
+) -> Record:
+    """Record with the runs that ended since it was made, each predicted from what had ended before.
+
+    runs: of one identity, in any order.
+    Raises ValueError: the record is damaged.
+    """
+    need_entries(record.entries)
+    ordered = in_order(runs)
+    new = [run for run in ordered if run.end_s > record.until_s][-OWN:]
+    if not record.entries:
+        new = new[-settings.replayed :]
+    if not new:
+        return record
+    walk = _Walk(ordered, list(record.entries), site, settings, same=same)
+    step = -(-len(new) // settings.fits)
+    for first in range(0, len(new), step):
+        part = new[first : first + step]
+        curve = walk.curve_at(part[0].submitted_s, [run.nodes for run in ordered])
+        for run in part:
+            walk.add(run, curve)
+    return record.with_new(walk.entries[len(record.entries) :], ordered[-1].end_s)
+
+
+class _Walk:
+    """Runs of one identity, and the entries of those that were judged so far."""
+
+    def __init__(
+        self,
+        ordered: Sequence[Run],
+        entries: list[RecordEntry],
+        site: Site,
+        settings: WalkSettings,
+        *,
+        same: bool,
+    ) -> None:
+        self.entries = entries
+        self._ordered, self._site, self._settings, self._same = ordered, site, settings, same
+        self._ends = [run.end_s for run in ordered]
+        self._finished = [run.end_s for run in ordered if not run.censored]
+        self._past = list(_past(ordered))
+
+    def curve_at(self, at_s: float, nodes: Sequence[int]) -> CurveAt | None:
+        """Give the curve through the runs that had ended by then."""
+        if not self._same:
+            return None
+        return curve_of(self._ended(at_s), nodes, self._settings)
+
+    def _ended(self, at_s: float) -> Sequence[Run]:
+        """Give the runs that had ended by then."""
+        return self._ordered[: bisect_right(self._ends, at_s)]
+
+    def add(self, run: Run, curve: CurveAt | None) -> None:
+        """Judge what would have been said of a run."""
+        ended = bisect_right(self._finished, run.submitted_s)
+        past = self._past[max(ended - _WINDOW, 0) : ended]
+        if not past:
+            return
+        limit = run.limit_s or math.inf
+        settings = self._settings
+        asked = RunRequest(run.nodes, limit)
+        span_s = _span_s(self._ended(run.submitted_s), run.submitted_s)
+        experts = Experts(past, curve, settings.experts, same=self._same, span_s=span_s)
+        guesses = experts.ask(asked)
+        entries = [one for one in self.entries if one.end_s <= run.submitted_s]
+        judge = RecordJudge(entries, self._site, settings, same=self._same)
+        judged = judge.judge(guesses)
+        actual = math.log(run.elapsed_s)
+        usual = next(log_s for log_s in guesses.logs if log_s is not None)
+        if run.censored and actual <= usual:
+            return  # it may have been right
+        informed = bool(self._site.sides)
+        entry = _entry(run, judged, actual, same=self._same, informed=informed)
+        if self._same:  # no job is changed for what a user or a job name is like
+            log_s, width = judge.on_site(built_in()).width(guesses)
+            numbers = round(actual - log_s, 4), round(width, 4)
+            entry = structs.replace(entry, acting=numbers)
+        self.entries.append(entry)
+
+
+def _entry(
+    run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
+) -> RecordEntry:
+    error = actual - judged.log_s
+    reach = judged.above if error > 0 else judged.below
+    errors = [None if log is None else round(actual - log, 4) for log in judged.guesses.logs]
+    if judged.expert == MIXED:
+        errors.append(round(error, 4))
+    return RecordEntry(
+        end_s=run.end_s,
+        same=same,
+        repeats=judged.guesses.repeats,
+        curve=judged.guesses.curve is not None,
+        size=judged.size,
+        errors=tuple(errors),
+        chosen=judged.expert,
+        scale=round(judged.scale, 5),
+        excess=round(error / max(reach, 1e-3), 4),
+        width=round(judged.width, 4),
+        inside=judged.low <= actual <= judged.high,
+        informed=informed,
+    )
+
+
+def _span_s(runs: Sequence[Run], at_s: float) -> float:
+    """Time since the first run was submitted: what takes longer has not ended.
+
+    It is without end once there are runs enough: of several hours, or all that experts look at.
+    """
+    if len(runs) >= _WINDOW or len({run.submitted_s // 3600 for run in runs}) >= ENOUGH:
+        return math.inf
+    return at_s - min(run.submitted_s for run in runs)
+
+
+def past_of(runs: Sequence[Run]) -> list[PastRun]:
+    """Finished runs as experts look at them."""
+    return list(_past([run for run in runs if not run.censored][-_WINDOW:]))
+
+
+def _past(runs: Iterable[Run]) -> Iterator[PastRun]:
+    for run in runs:
+        if not run.censored:
+            yield PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
+
+
+def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) -> CurveAt | None:
+    """Give the curve through runs at some node counts; None with fewer than three of them."""
+    if len({run.nodes for run in runs if not run.censored}) < 3:
+        return None
+    drawn = build(runs, settings.curve)
+    if len(drawn.points) < 3:
+        return None
+    counts = sorted(set(nodes))
+    made = base.create(settings.model).fit(drawn).predict(counts)
+    logs = {p.nodes: (math.log(p.time_s), math.log(p.high_s / p.low_s) / 2) for p in made}
+    return logs.__getitem__

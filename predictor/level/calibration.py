@@ -1,0 +1,372 @@
+"""What is believed of one identity at one moment: one of the experts, with an interval around it.
+
+The record of the identity chooses the expert and makes the width of the interval; the site's record
+takes part for as long as there is little of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
+from typing import NamedTuple
+
+from predictor.checks import need_finite, need_positive, need_share
+from predictor.curves.from_runs import CurveSettings
+from predictor.level import experts
+from predictor.level.experts import ExpertSettings, Guesses
+from predictor.level.record import (
+    ENOUGH,
+    GOOD,
+    HALF_GOOD,
+    LEVEL,
+    RecordEntry,
+    Site,
+    class_of,
+    quantiles,
+    side_of,
+)
+
+#: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
+_HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
+#: Log of the widest factor between a prediction and an end of its interval.
+_WIDEST = 8.0
+#: Shares of errors that a verdict is about.
+_JUDGED = 0.5, 0.9
+#: Two-sided 90 % of a normal distribution, in standard deviations.
+_NINE_IN_TEN = 1.645
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How much each voice weighs, in entries of the record.
+
+    ``believed`` is the weight of the site's mean accuracies when an expert is chosen, ``margin``
+    how much better than the usual one another has to be; ``expected`` the weight of what is
+    expected of the size of errors, ``pooled`` that of the site's distribution of them.  Entries
+    fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
+    that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
+    fitted ``fits`` times.  ``learning`` is the rate at which experts on what may be many problems
+    lose their weight; they are chosen among where that is not ``mixed``.  ``scale`` is the size of
+    errors of one application where nothing is known, ``scale_many`` where it may be many.  Curves
+    are those of the registered ``model``.
+    """
+
+    believed: float = 15.0
+    margin: float = 0.03
+    expected: float = 2.0
+    pooled: float = 15.0
+    fade: float = 0.97
+    other: float = 0.3
+    replayed: int = 24
+    fits: int = 2
+    scale: float = 0.3
+    scale_many: float = 0.6
+    learning: float = 0.3
+    mixed: bool = True
+    experts: ExpertSettings = field(default_factory=ExpertSettings)
+    model: str = "averaged"
+    curve: CurveSettings = field(default_factory=CurveSettings)
+
+    def __post_init__(self) -> None:
+        weights = (self.believed, self.expected, self.pooled, self.fade)
+        need_positive("weight of a record", *weights, self.scale, self.scale_many, self.learning)
+        need_finite("weight of a record", self.margin, self.other, least=0)
+        need_finite("number of runs or fits", self.replayed, self.fits, least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far off predictions of one kind are expected to be; see `JudgedPrediction`."""
+
+    below: float
+    above: float
+    half: float
+    width: float
+    scale: float
+    size: float
+
+
+class _Spread(NamedTuple):
+    """Own errors with weights, and their sizes, both rising."""
+
+    total: float  #: weighted sum of the logs of the sizes
+    weight: float
+    errors: list[tuple[float, float]]
+    sizes: list[tuple[float, float]]
+
+
+class _Scaled(NamedTuple):
+    """Own errors, and the site's in units of ``scale``."""
+
+    scale: float
+    size: float
+    own: _Spread
+    units: tuple[float, ...]
+
+    def errors(self) -> list[tuple[float, float]]:
+        return [(error / self.scale, weight) for error, weight in self.own.errors]
+
+    def sizes(self) -> list[tuple[float, float]]:
+        return [(size / self.scale, weight) for size, weight in self.own.sizes]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPrediction:
+    """One prediction with its interval; logs of seconds.
+
+    ``below`` and ``above`` are the reaches of the interval before the site's factors; ``half`` and
+    ``width`` are the errors that half and nine in ten of such predictions stay below.
+    """
+
+    log_s: float
+    low: float
+    high: float
+    below: float
+    above: float
+    half: float
+    width: float
+    scale: float
+    size: float
+    expert: int
+    guesses: Guesses
+
+
+class _OwnErrors:
+    """Errors of an identity's own record: judges on several sites share what follows from them."""
+
+    def __init__(self, entries: Sequence[RecordEntry], settings: WalkSettings) -> None:
+        self.entries, self._settings = entries, settings
+        self._sizes: dict[bool, float] = {}
+        self._spreads: dict[tuple[bool, int], _Spread] = {}
+        self._trials: dict[tuple[bool, int], tuple[list[float], list[float]]] = {}
+
+    def size(self, *, repeated: bool) -> float:
+        """Count the entries; those on other counts (run or not) in part."""
+        if repeated not in self._sizes:
+            other = self._settings.other
+            self._sizes[repeated] = sum(
+                1.0 if entry.repeated == repeated else other for entry in self.entries
+            )
+        return self._sizes[repeated]
+
+    def trials(self, expert: int, *, repeated: bool) -> tuple[list[float], list[float]]:
+        """Give the weighted accuracies of an expert on such predictions, and the weights."""
+        if (repeated, expert) not in self._trials:
+            alike = [e.errors[expert] for e in reversed(self.entries) if e.repeated == repeated]
+            fading = accumulate(repeat(self._settings.fade, len(alike)), mul, initial=1.0)
+            given = [(e, w) for e, w in zip(alike, fading, strict=False) if e is not None]
+            accuracies = [weight * math.exp(-abs(error)) for error, weight in given]
+            self._trials[repeated, expert] = accuracies, [weight for _, weight in given]
+        return self._trials[repeated, expert]
+
+    def spread(self, expert: int, *, repeated: bool) -> _Spread:
+        """Give how far predictions of an expert were off."""
+        if (repeated, expert) not in self._spreads:
+            errors, weight = [], 1.0
+            for entry in reversed(self.entries):
+                own = weight * (1.0 if entry.repeated == repeated else self._settings.other)
+                errors.append((entry.error_of(expert), own))
+                weight *= self._settings.fade
+            total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
+            self._spreads[repeated, expert] = _Spread(
+                total,
+                sum(w for _, w in errors),
+                sorted(errors),
+                sorted([(abs(e), w) for e, w in errors]),
+            )
+        return self._spreads[repeated, expert]
+
+
+class RecordJudge:
+    """What is believed of one identity at one moment.
+
+    entries: its record until then.
+    same: its runs are taken to be one application on one problem.
+    level: share of runs that intervals shall hold.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[RecordEntry] | _OwnErrors,
+        site: Site,
+        settings: WalkSettings,
+        *,
+        same: bool,
+        level: float = LEVEL,
+    ) -> None:
+        need_share("level", level)
+        self._outside = 0.5 - level / 2
+        own = entries if isinstance(entries, _OwnErrors) else _OwnErrors(entries, settings)
+        self._own, self._site, self._settings = own, site, settings
+        self._same, self._level = same, level
+        self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
+        self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
+        self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
+
+    def on_site(self, site: Site) -> RecordJudge:
+        """Give the judge of the same record on another site."""
+        return RecordJudge(self._own, site, self._settings, same=self._same, level=self._level)
+
+    def judge(self, guesses: Guesses) -> JudgedPrediction:
+        """Believe one of the guesses, or all by their records, and say how far."""
+        repeated = guesses.repeats > 0
+        log_s, kind = self._believed(guesses)
+        expert = kind[1]
+        if (reach := self._reaches.get(kind)) is None:
+            reach = self._reaches[kind] = self._reach(*kind)
+        above = reach.above
+        low, high = self._site.reaches.get(self._side(repeated=repeated), (1.0, 1.0))
+        top = log_s + min(high * above, _WIDEST)
+        if guesses.unseen is not None:
+            top, above = max(top, guesses.unseen), max(above, guesses.unseen - log_s)
+        return JudgedPrediction(
+            log_s=log_s,
+            low=log_s - min(low * reach.below, _WIDEST),
+            high=top,
+            below=reach.below,
+            above=above,
+            half=reach.half,
+            width=reach.width,
+            scale=reach.scale,
+            size=reach.size,
+            expert=expert,
+            guesses=guesses,
+        )
+
+    def width(self, guesses: Guesses) -> tuple[float, float]:
+        """Give the log run time of `judge`, and the error that nine in ten stay below."""
+        log_s, kind = self._believed(guesses)
+        return log_s, self._widths(self._scaled(*kind))[1]
+
+    def _believed(self, guesses: Guesses) -> tuple[float, tuple[bool, int, bool, float]]:
+        """Give the log run time that is believed, and what its errors depend on."""
+        curve = guesses.curve is not None
+        named = class_of(same=self._same, repeats=guesses.repeats, curve=curve)
+        chosen = self._same or not self._settings.mixed
+        expert = self._expert(named, guesses) if chosen else experts.MIXED
+        log_s = guesses.logs[expert] if chosen else self._mixed(named, guesses)
+        assert log_s is not None
+        return log_s, (guesses.repeats > 0, expert, curve, self._expected(named, guesses))
+
+    def evident(self, judged: JudgedPrediction) -> bool:
+        """Whether a record, its own or the site's, says anything of such predictions."""
+        repeated = judged.guesses.repeats > 0
+        return judged.size >= 1.0 or self._site.has(self._side(repeated=repeated))
+
+    def reliable(self, judged: JudgedPrediction) -> bool:
+        """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
+        widest = self._site.fresh if judged.size < ENOUGH else self._site.reliable
+        return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
+
+    def _scaled(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Scaled:  # noqa: FBT001 - a key
+        size = self._own.size(repeated=repeated)
+        own, prior = self._own.spread(expert, repeated=repeated), self._settings.expected
+        scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
+        units = self._site.units_of(self._side(repeated=repeated), size, curve=curve)
+        return _Scaled(scale, size, own, units)
+
+    def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
+        one = self._scaled(repeated, expert, curve, expected)
+        # Tails are the site's for long; whether an application is good is soon its own affair.
+        spread = self._with_site(one.errors(), one.units, one.size, half=_HALF_TAILS)
+        lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
+        half, width = self._widths(one)
+        return _Reach(
+            below=min(-one.scale * min(lowest, 0.0), _WIDEST),
+            above=min(one.scale * max(highest, 0.0), _WIDEST),
+            half=half,
+            width=width,
+            scale=one.scale,
+            size=one.size,
+        )
+
+    def _widths(self, one: _Scaled) -> tuple[float, float]:
+        """Give the errors that half and nine in ten stay below."""
+        far = one.sizes()
+        every = self._with_site(far, _far(one.units), one.size, half=_HALF_VERDICT)
+        half, width = (one.scale * unit for unit in quantiles(every, *_JUDGED))
+        if one.size < ENOUGH:
+            return half, width
+        # A site's good record does not make up for the bad one of an application.
+        own = [one.scale * unit for unit in quantiles(far, *_JUDGED)]
+        return max(half, own[0]), max(width, own[1])
+
+    def _with_site(
+        self,
+        scaled: Sequence[tuple[float, float]],
+        units: tuple[float, ...],
+        size: float,
+        *,
+        half: float,
+    ) -> list[tuple[float, float]]:
+        """Own errors and the site's in units of what was expected, with weights; the site's fade.
+
+        half: size of the record at which the site's weigh half.
+        """
+        share = self._settings.pooled / (1 + size / half) / len(units)
+        return sorted([*scaled, *zip(units, repeat(share), strict=False)])
+
+    def _side(self, *, repeated: bool) -> str:
+        return side_of(same=self._same, repeated=repeated)
+
+    def _expert(self, named: str, guesses: Guesses) -> int:
+        """Choose by the accuracy that the record of identity and site shows."""
+        said = tuple(log is not None for log in guesses.logs)
+        if (named, said) not in self._chosen:
+            self._chosen[named, said] = self._most_accurate(named, guesses)
+        return self._chosen[named, said]
+
+    def _most_accurate(self, named: str, guesses: Guesses) -> int:
+        return max(self._trials(named, guesses), key=lambda one: one[1] / one[2])[0]
+
+    def _mixed(self, named: str, guesses: Guesses) -> float:
+        """Log run time that is most accurate where each expert is as likely right as it earned.
+
+        Weights fall exponentially with what an expert lost (Vovk, *Aggregating strategies*, 1990;
+        Cesa-Bianchi and Lugosi, *Prediction, Learning, and Games*, 2006, section 2.2): the mixture
+        is never much worse than the best of them.
+        """
+        said = tuple(log is not None for log in guesses.logs)
+        if (weights := self._weights.get((named, said))) is None:
+            trials = list(self._trials(named, guesses))
+            most, rate = max(total for _, total, _ in trials), self._settings.learning
+            weights = [(n, math.exp(rate * (total - most))) for n, total, _ in trials]
+            self._weights[named, said] = weights
+        given = [(log_s, w) for n, w in weights if (log_s := guesses.logs[n]) is not None]
+        return max(
+            (sum(w * math.exp(-abs(one - other)) for other, w in given), -i, one)
+            for i, (one, _) in enumerate(given)
+        )[2]
+
+    def _trials(self, named: str, guesses: Guesses) -> Iterator[tuple[int, float, float]]:
+        """Give each expert, its accuracies' weighted sum less the margin, and the weights' sum."""
+        repeated, settings = guesses.repeats > 0, self._settings
+        usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
+        pooled = self._site.accuracies.get(named)
+        for expert, log_s in enumerate(guesses.logs):
+            if log_s is None:
+                continue
+            believed = pooled[expert] if pooled else None
+            accuracies, each = self._own.trials(expert, repeated=repeated)
+            total = sum(accuracies, settings.believed * (0.6 if believed is None else believed))
+            weights = sum(each, settings.believed)
+            margin = settings.margin * weights if expert != usual else 0.0
+            yield expert, total - margin, weights
+
+    def _expected(self, named: str, guesses: Guesses) -> float:
+        """Size of errors that is expected without any own: that of the curve, or of the class."""
+        if guesses.curve is not None:
+            return max(guesses.curve[1] / _NINE_IN_TEN, 0.01)
+        settings = self._settings
+        plain = settings.scale if self._same else settings.scale_many
+        return self._site.scales.get(named, plain)
+
+
+@lru_cache(maxsize=64)
+def _far(units: tuple[float, ...]) -> tuple[float, ...]:
+    """Give sizes of errors, rising; those of a site serve all its identities."""
+    return tuple(sorted(map(abs, units)))

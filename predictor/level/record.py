@@ -1,0 +1,354 @@
+"""What became of predictions: the record of an identity, and that of a site, pooled by class.
+
+An entry is one finished run: what each expert (:mod:`predictor.level.experts`) would have said of it from
+the runs that had ended when it was submitted, and how far that was off.  An identity's own entries
+say most about its next prediction.  While they are few the site's say the rest: those of the same
+class, which is how the application was recognised, whether its node count had been run, and how
+often.
+
+Intervals are conformal (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section 4.1):
+quantiles of earlier errors, measured in units of what they were expected to be (normalised
+conformal prediction, Papadopoulos et al., JAIR 40, 2011), recent ones weighing more (Barber et al.,
+Annals of Statistics 51, 2023).  A last factor moves both ends by what they missed in the site's
+record.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate, zip_longest
+from operator import itemgetter
+from statistics import NormalDist
+
+import msgspec
+
+from predictor.checks import need_positive
+
+#: Entries that an identity and a class of the site hold.
+OWN, POOLED = 40, 400
+#: Sizes of a record, and numbers of repeats on a node count, from which a class begins.
+SIZES, REPEATS = (1, 3, 6, 12, 25), (1, 2, 4, 8)
+#: A prediction is good where it is within a fifth; of reliable ones so many shall be.
+GOOD, SHARE_GOOD = math.log(1.2), 0.95
+#: Half of reliable predictions are within this.
+HALF_GOOD = math.log(1.05)
+#: Entries of its own from which on an identity's record speaks for itself.
+ENOUGH = 5
+#: Share of runs that the intervals of a record hold, and the most that they are widened to hold.
+LEVEL, _MOST_HELD = 0.9, 0.99
+#: Entries of a site that say what its intervals missed of late.
+_LATELY = 100
+#: Fewer entries of a class are not asked; the same number as a prior has its say in factors.
+FEW = 20
+#: Points of a distribution.
+_POINTS = 40
+#: Errors in units of the expected one, where a site has no record.
+_NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
+_HEAVY = tuple(2.0 * unit for unit in _NORMAL)
+
+
+class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of one prediction; errors are logs of actual over predicted run time."""
+
+    end_s: float
+    same: bool  #: recognised as one application on one problem
+    repeats: int  #: earlier runs on the same node count
+    curve: bool  #: a curve was there
+    size: float  #: entries that the record had, those on other counts in part
+    errors: tuple[float | None, ...]  #: of each expert
+    chosen: int
+    scale: float  #: expected size of the error
+    excess: (
+        float  #: error over the raw reach of its side of the interval; negative below the median
+    )
+    width: float  #: error that nine in ten were expected to stay below
+    inside: bool  #: its run ended inside the interval
+    informed: bool  #: the site had a record by then
+    owner: str = ""  #: whose run it was; empty: several users' identity
+    #: error and width of what jobs are changed by, on which no other user's runs have a say
+    acting: tuple[float, float] | None = None
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the node count had been run."""
+        return self.repeats > 0
+
+    @property
+    def error(self) -> float:
+        """Error of the expert that was believed."""
+        return self.errors[self.chosen] or 0.0
+
+    def error_of(self, expert: int) -> float:
+        """Error of an expert; where it said nothing, of the usual one, who comes first.
+
+        Who was believed does not count here: others' runs may have decided that.
+        """
+        own = self.errors[expert] if expert < len(self.errors) else None
+        return own if own is not None else next(one for one in self.errors if one is not None)
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """Entries of one identity, by the ends of their runs."""
+
+    entries: tuple[RecordEntry, ...] = ()
+    until_s: float = 0.0  #: runs that ended until then are judged, or too old
+    split: tuple[str, ...] = ()  #: attributes that its runs are split by (`predictor.tables.split`)
+
+    def with_new(self, entries: Sequence[RecordEntry], until_s: float) -> Record:
+        """Record with entries added; the oldest go."""
+        held = (*self.entries, *entries)[-OWN:]
+        return Record(held, max(until_s, self.until_s), self.split)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+_pool_decoder = msgspec.json.Decoder(list[RecordEntry])
+
+
+def encode(record: Record | Sequence[RecordEntry]) -> str:
+    """Text of a record, or of pooled entries, as the store has it (JSON)."""
+    return _encoder.encode(record).decode()
+
+
+def decode(payload: str | None) -> Record:
+    """Record of a text that :func:`encode` made; empty where it is of another release."""
+    try:
+        return _decoder.decode(payload) if payload else Record()
+    except msgspec.DecodeError:
+        return Record()
+
+
+def decode_pool(payload: str | None) -> list[RecordEntry]:
+    """Pooled entries of a text; none where it is of another release."""
+    try:
+        return _pool_decoder.decode(payload) if payload else []
+    except msgspec.DecodeError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the records of a site say of each class, as far as it has any."""
+
+    accuracies: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    sides: frozenset[str] = frozenset()
+    reliable: float = GOOD  #: expected error up to which predictions were reliable
+    fresh: float = GOOD  #: the same, of applications that have next to no record of their own
+
+    def has(self, side: str) -> bool:
+        """Whether there is a record of this part of all classes."""
+        return side in self.sides
+
+    def units_of(self, side: str, size: float, *, curve: bool) -> tuple[float, ...]:
+        """Errors in units of what was expected, as evenly weighing points.
+
+        Without a record a curve's own error estimate is used, and no other.
+        """
+        unknown = _NORMAL if curve else _HEAVY
+        like = self.units.get(f"{side} {bisect_right(SIZES, size)}")
+        return like or self.units.get(side, unknown)
+
+
+@cache
+def built_in() -> Site:
+    """Errors in place of a site's record, where other users' runs must not count.
+
+    In units of what was expected they are as Student's t with 1.5 degrees of freedom; see
+    "What decides" in docs/trust.md.
+    """
+    # Loaded here: commands that only read records shall start without it.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    units = tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS))
+    return Site(units=dict.fromkeys(("same seen", "same new"), units))
+
+
+def class_of(*, same: bool, repeats: int, curve: bool) -> str:
+    """Name the class of a prediction."""
+    often = f"{bisect_right(REPEATS, repeats)}" if repeats else "curve" if curve else "none"
+    return f"{side_of(same=same, repeated=repeats > 0)} {often}"
+
+
+def side_of(*, same: bool, repeated: bool) -> str:
+    """Name the part of all classes that shares intervals."""
+    return f"{'same' if same else 'many'} {'seen' if repeated else 'new'}"
+
+
+def pooled(old: Iterable[RecordEntry], new: Iterable[RecordEntry]) -> list[RecordEntry]:
+    """Merge entries of all identities: the last ones of each class, of each user as many.
+
+    So no user's runs crowd out those of others, however many they are.
+    """
+    classes: dict[str, list[RecordEntry]] = defaultdict(list)
+    for entry in sorted([*old, *new], key=lambda one: one.end_s):
+        classes[_class(entry)].append(entry)
+    return [entry for entries in classes.values() for entry in _fair(entries)]
+
+
+def _fair(entries: Sequence[RecordEntry]) -> list[RecordEntry]:
+    """Choose the last entries, each user's in turn; they rise by their ends and stay so."""
+    if len(entries) <= POOLED:
+        return list(entries)
+    turns: Counter[str] = Counter()
+    ranked = []
+    for back, entry in enumerate(reversed(entries)):
+        turns[entry.owner] += 1
+        ranked.append((turns[entry.owner], back))
+    chosen = sorted(back for _, back in sorted(ranked)[:POOLED])
+    return [entries[-1 - back] for back in reversed(chosen)]
+
+
+def site_of(entries: Sequence[RecordEntry]) -> Site:
+    """Sum up the pooled entries of a site.
+
+    Raises ValueError: an entry is damaged.
+    """
+    need_entries(entries)
+    classes, sides, units = _grouped(entries)
+    return Site(
+        accuracies={name: _accuracies(group) for name, group in classes.items()},
+        scales={name: _scale([entry.error for entry in group]) for name, group in classes.items()},
+        units={
+            name: points([entry.error / entry.scale for entry in group])
+            for name, group in (sides | units).items()
+        },
+        reaches={
+            name: _reach(informed)
+            for name, group in sides.items()
+            if len(informed := [entry for entry in group if entry.informed]) >= FEW
+        },
+        sides=frozenset(sides),
+        reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
+        fresh=_fresh([entry for entry in entries if entry.same]),
+    )
+
+
+def need_entries(entries: Iterable[RecordEntry]) -> None:
+    """Raise :class:`ValueError` unless each entry has finite errors, one of them believed."""
+    for entry in entries:
+        given = [error for error in entry.errors if error is not None]
+        numbers = (entry.end_s, entry.excess, entry.width, entry.size, *given)
+        believed = 0 <= entry.chosen < len(entry.errors)
+        if not (given and believed and all(map(math.isfinite, numbers))):
+            raise ValueError(f"an entry of a record has no finite errors: {entry}")
+        need_positive("expected error of a record's entry", entry.scale)
+
+
+def points(values: Sequence[float]) -> tuple[float, ...]:
+    """Values spread evenly over a sample, both extremes among them."""
+    ordered, last = sorted(values), len(values) - 1
+    return tuple(ordered[round(i / (_POINTS - 1) * last)] for i in range(_POINTS))
+
+
+def quantiles(values: Sequence[tuple[float, float]], *shares: float) -> tuple[float, ...]:
+    """Values that so much of the weight does not exceed; pairs of value and weight, rising."""
+    sums, last = list(accumulate(map(itemgetter(1), values))), len(values) - 1
+    places = (bisect_left(sums, share * sums[-1] - 1e-12) for share in shares)
+    return tuple(values[min(place, last)][0] for place in places)
+
+
+def _class(entry: RecordEntry) -> str:
+    return class_of(same=entry.same, repeats=entry.repeats, curve=entry.curve)
+
+
+_Groups = dict[str, list[RecordEntry]]
+
+
+def _grouped(entries: Sequence[RecordEntry]) -> tuple[_Groups, _Groups, _Groups]:
+    """Group by class, by side, and by side and size of the record; without small groups."""
+    groups: tuple[_Groups, ...] = defaultdict(list), defaultdict(list), defaultdict(list)
+    for entry in entries:
+        side = side_of(same=entry.same, repeated=entry.repeated)
+        for group, name in zip(
+            groups, (_class(entry), side, f"{side} {bisect_right(SIZES, entry.size)}"), strict=True
+        ):
+            group[name].append(entry)
+    classes, sides, units = (
+        {name: held for name, held in group.items() if len(held) >= FEW} for group in groups
+    )
+    return classes, sides, units
+
+
+def _accuracies(entries: Sequence[RecordEntry]) -> tuple[float | None, ...]:
+    """Mean of min(p, a) / max(p, a) of each expert."""
+    # Entries of an earlier release have fewer experts.
+    columns = zip_longest(*(entry.errors for entry in entries))
+    given = ([math.exp(-abs(e)) for e in column if e is not None] for column in columns)
+    return tuple(sum(one) / len(one) if len(one) >= FEW else None for one in given)
+
+
+def _scale(errors: Sequence[float]) -> float:
+    """Typical size of errors: their geometric mean, which a few large ones do not move."""
+    return math.exp(sum(math.log(abs(error) + 0.01) for error in errors) / len(errors))
+
+
+def _reach(entries: Sequence[RecordEntry]) -> tuple[float, float]:
+    """Factors on the two sides of intervals with which they would have held nine in ten.
+
+    What the intervals missed of late is added to what they shall hold (adaptive conformal
+    inference, Gibbs and Candès, NeurIPS 34, 2021): errors come in bursts.
+    """
+    ordered, count = sorted(entry.excess for entry in entries), len(entries)
+    latest = sorted(entries, key=lambda one: one.end_s)[-_LATELY:]
+    last = [entry.inside for entry in latest]
+    missing = max(LEVEL - sum(last) / len(last), 0.0)
+    share = min((1 + LEVEL) / 2 + missing, _MOST_HELD)
+    place = min(max(math.ceil(share * (count + 1)) - 1, 0), count - 1)
+    sides = (-ordered[count - 1 - place], ordered[place])
+    weight = count / (count + FEW)
+    low, high = (math.exp(weight * math.log(min(max(one, 0.7), 10.0))) for one in sides)
+    return low, high
+
+
+def _reliable(entries: Sequence[RecordEntry]) -> float:
+    """Widest expected error such that, of predictions no wider, enough were good, and half near.
+
+    A site without a record is believed to keep what its intervals promise.
+    """
+    return _widest_good(entries, prior=SHARE_GOOD, weight=FEW, least=0.3 * GOOD)
+
+
+def _fresh(entries: Sequence[RecordEntry]) -> float:
+    """Give the same for those without a record: believed to be as good as all others at first.
+
+    Where most applications are hard to predict, one that looks smooth after three runs is not
+    believed before many others that looked like it were good.
+    """
+    prior = SHARE_GOOD
+    if len(entries) >= FEW:
+        prior = sum(abs(entry.error) <= GOOD for entry in entries) / len(entries)
+    young = [entry for entry in entries if entry.size < ENOUGH]
+    return _widest_good(young, prior=prior, weight=FEW / 2, least=0.0)
+
+
+def _widest_good(
+    entries: Sequence[RecordEntry], *, prior: float, weight: float, least: float
+) -> float:
+    """Widest expected error such that, of predictions no wider, enough were good, and half near.
+
+    Half of them have to be near, too: applications whose own records say so by chance are not.
+
+    prior, weight: share of good ones that is believed beforehand, and how many predictions that is
+        worth; half are believed to be near.
+    least: expected error that is reliable at any rate.
+    """
+    enough = SHARE_GOOD - 0.02
+    good, near, count, widest = weight * prior, weight / 2, weight, least
+    narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
+    for i, (_, error) in enumerate(narrow):
+        count += 1
+        good += error <= GOOD
+        near += error <= HALF_GOOD
+        if good >= enough * count and near >= count / 2:
+            widest = narrow[i + 1][0] if i + 1 < len(narrow) else GOOD
+    if narrow:
+        return widest
+    return GOOD if prior >= enough else least

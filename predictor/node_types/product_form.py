@@ -1,0 +1,335 @@
+"""Run time as a product of what each resource contributes: aprof.
+
+S. M. Sadjadi, S. Shimizu, J. Figueroa, R. Rangaswami, J. Delgado, H. Duran, X. Collazo-Mojica, *A
+Modeling Approach for Estimating Execution Time of Long-Running Scientific Applications*, 2008.
+
+Each resource contributes a factor that falls with how much there is of it, ``a + b/P`` (equations
+2 and 3), and run time is the product of the factors (equation 1).  Expanded, that is a sum with
+one term for each set of resources (equation 4): 1, 1/nodes, 1/clock, 1/(nodes·clock), ....  All
+that regression needs of the observations are HᵀH and Hᵀx, whose size does not grow with them
+(equations 8 and 9): they are stored for each application, added to as runs end, and merged across
+hosts.
+
+Some things go beyond the paper.  Squares of *relative* errors are minimised, so that long runs do
+not drown short ones (``relative=False`` is the paper's way).  Terms that the observations do not
+support are left out, by the Bayesian information criterion, which needs the same sums only.  Sums
+are exact enough for runs to be taken out again.  And where observations do not determine what the
+amounts asked for would do, there is no answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import inf, log, prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from predictor.node_types.exact_sums import add, gram
+from predictor.types import Prediction
+
+Floats = NDArray[np.float64]
+#: Smallest ratio of eigenvalues at which terms can be distinguished.
+_INDEPENDENT = 1e-10
+_TINY, _SHORTEST_S = 1e-300, 1e-100
+#: Part of what is asked that may lie where no observation does.
+_OUTSIDE = 1e-3
+#: Standard deviation that a single run has at least, as a share of its time.
+_NOISE = 0.01
+#: Contributions that grow with their amount: the load of the input (section 2.3).
+PROPORTIONAL = frozenset({"load"})
+
+
+class TooFewObservations(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
+    """The observations do not determine the profile parameters."""
+
+
+class Unobserved(ValueError):  # noqa: N818 - as above
+    """The observations do not determine the effect of such amounts."""
+
+
+def terms(resources: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """List the sets of resources that have a term each: the empty one first (equation 4).
+
+    >>> terms(["nodes", "clock"])
+    ((), ('nodes',), ('clock',), ('nodes', 'clock'))
+    """
+    sizes = range(len(resources) + 1)
+    return tuple(chosen for size in sizes for chosen in combinations(resources, size))
+
+
+def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Floats:
+    """Explanatory variables y of one observation, one for each of the :func:`terms`.
+
+    Raises ValueError: an amount is missing, or not above zero and finite.
+    """
+    row: Floats = _explanatory(resources, [amounts])[0]
+    return row
+
+
+def _explanatory(resources: Sequence[str], given: Sequence[Mapping[str, float]]) -> Floats:
+    """Matrix H: a row for each run, a column for each term."""
+    for name in resources:
+        if wrong := [one for one in given if not 0 < one.get(name, 0.0) < inf]:
+            raise ValueError(
+                f"{name} is {wrong[0].get(name)}, a finite amount above zero is needed"
+            )
+    amounts = {name: np.array([one[name] for one in given], float) for name in resources}
+    columns = {n: one if n in PROPORTIONAL else 1 / one for n, one in amounts.items()}
+    one = np.ones(len(given))
+    return np.stack([prod((columns[name] for name in c), start=one) for c in terms(resources)], 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Everything that is stored of an application's runs.
+
+    ``hh`` is HᵀH, shape ``(terms, terms)``; ``hx`` Hᵀx, shape ``(terms,)``; ``xx`` xᵀx; ``count``
+    counts the runs.  With ``relative`` each row of H and x was divided by the run time.  ``rest``
+    is what these numbers cannot hold, by rows of ``[H x]ᵀ[H x]``; empty: nothing.
+    """
+
+    resources: tuple[str, ...]
+    hh: tuple[tuple[float, ...], ...]
+    hx: tuple[float, ...]
+    xx: float = 0.0
+    count: int = 0
+    relative: bool = True
+    rest: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse resources that are none, or named twice."""
+        if len(set(self.resources)) < len(self.resources) or not self.resources:
+            raise ValueError(f"resources {self.resources}: name at least one, and each once")
+
+    @classmethod
+    def none(cls, resources: Sequence[str], *, relative: bool = True) -> "Sums":
+        """Begin with no run at all."""
+        size = 2 ** len(resources)
+        zeros = (0.0,) * size
+        return cls(tuple(resources), (zeros,) * size, zeros, relative=relative)
+
+    def add(self, amounts: Mapping[str, float], time_s: float, times: int = 1) -> "Sums":
+        """Take one more run in (equation 9); ``times=-1`` takes it out again.
+
+        Raises ValueError: an amount or the time is not above zero.
+        """
+        return self.add_all([(amounts, time_s)], times)
+
+    def add_all(self, runs: Sequence[tuple[Mapping[str, float], float]], times: int = 1) -> "Sums":
+        """Take runs in, each as its amounts and its time in seconds, as :meth:`add` one by one.
+
+        Raises ValueError: an amount or a time is not above zero and finite.
+        """
+        if times not in (1, -1):
+            raise ValueError(f"times is {times}: 1 takes runs in, -1 takes them out")
+        if not runs:
+            return self
+        if wrong := [time_s for _, time_s in runs if not _SHORTEST_S < time_s < 1 / _SHORTEST_S]:
+            raise ValueError(f"run time is {wrong[0]}, a finite one above zero is needed")
+        time_s = np.array([time_s for _, time_s in runs])
+        weights = 1 / time_s if self.relative else np.ones(len(runs))
+        rows = _explanatory(self.resources, [amounts for amounts, _ in runs]) * weights[:, None]
+        high, low = gram(np.column_stack([rows, time_s * weights]))
+        return self._with((times * high, times * low), self.count + times * len(runs))
+
+    def merge(self, other: "Sums") -> "Sums":
+        """Make the sums of both, such as those of two hosts.
+
+        Raises ValueError: they are of other resources, or weighted otherwise.
+        """
+        if (self.resources, self.relative) != (other.resources, other.relative):
+            raise ValueError("sums of other resources or weights cannot be merged")
+        return self._with(other._both(), self.count + other.count)
+
+    def _both(self) -> tuple[Floats, Floats]:
+        """Give [H x]ᵀ[H x], and what its numbers cannot hold."""
+        side = np.array(self.hx)[:, None]
+        high = np.block([[np.array(self.hh), side], [side.T, np.array([[self.xx]])]])
+        return high, np.array(self.rest).reshape(high.shape) if self.rest else np.zeros_like(high)
+
+    def _with(self, more: tuple[Floats, Floats], count: int) -> "Sums":
+        high, low = add(self._both(), more)
+        return replace(
+            self,
+            hh=_matrix(high[:-1, :-1]),
+            hx=tuple(high[:-1, -1].tolist()),
+            xx=float(high[-1, -1]),
+            count=count,
+            rest=tuple(low.ravel().tolist()) if low.any() else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProductFit:
+    """Profile parameters θ of an application (equation 5).
+
+    ``theta`` and ``covariance`` run over ``chosen``, the sets of resources whose terms were chosen.
+    """
+
+    resources: tuple[str, ...]
+    chosen: tuple[tuple[str, ...], ...]
+    theta: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    noise: float  #: standard deviation of one run: relative, or in seconds
+    count: int
+    relative: bool
+    #: directions in which no observation lies, of the terms with one resource at most
+    unseen: tuple[tuple[float, ...], ...] = ()
+    #: root mean square of each of these terms over the observations
+    sizes: tuple[float, ...] = ()
+
+    def predict(self, amounts: Mapping[str, float], level: float = 0.9) -> Prediction:
+        """Run time on so much of each resource (equation 10), also of a node type never seen.
+
+        The interval is that of one new run, by Student's t.
+
+        Raises Unobserved: no observation determines their effect: such as another clock where all
+            ran with one; ValueError: an amount is missing, or the model gives no time above zero
+            there.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, one between 0 and 1 is needed")
+        place = {one: i for i, one in enumerate(terms(self.resources))}
+        whole = explanatory(self.resources, amounts)
+        self._check_observed(whole)
+        row = whole[[place[one] for one in self.chosen]]
+        time_s = float(row @ np.array(self.theta))
+        if not time_s > 0:
+            raise ValueError("the fitted form gives no run time above zero there")
+        of_mean = float(row @ np.array(self.covariance) @ row)
+        new_run = of_mean + (self.noise * (time_s if self.relative else 1.0)) ** 2
+        free = self.count - len(self.theta)
+        # As a factor, so that no bound reaches zero.
+        width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
+        nodes = int(amounts.get("nodes", 1))
+        low, high = time_s * np.exp(-width), time_s * np.exp(width)
+        return Prediction(nodes, time_s, float(low), float(high), level, sqrt(of_mean) / time_s)
+
+    def _check_observed(self, row: Floats) -> None:
+        scaled = row[: len(self.sizes)] / np.array(self.sizes)
+        for direction in self.unseen:
+            if abs(float(scaled @ np.array(direction))) > _OUTSIDE * float(np.linalg.norm(scaled)):
+                names = ", ".join(self.resources)
+                raise Unobserved(f"runs with other {names} are needed to predict this")
+
+
+@dataclass(frozen=True, slots=True)
+class ProductForm:
+    """The regression; ``select`` leaves out terms that the runs do not support."""
+
+    select: bool = True
+
+    def fit(self, sums: Sums) -> ProductFit:
+        """Estimate the profile parameters (equation 8).
+
+        Raises TooFewObservations: not more independent runs than terms: nothing would be left to
+            judge the fit by.
+        """
+        if not self.select:
+            return _solved(sums, list(range(len(sums.hx))))
+        terms = possible_terms(sums)
+        if not terms:
+            raise _too_few(sums, 1)
+        score = criterion(sums, terms)
+        while len(terms) > 1:
+            score_without, without = min(
+                (criterion(sums, [i for i in terms if i != out]), out) for out in terms
+            )
+            if score_without > score:
+                break
+            score, terms = score_without, [i for i in terms if i != without]
+        return _solved(sums, terms)
+
+
+def possible_terms(sums: Sums) -> list[int]:
+    """List the terms, simple ones first, that the observations can distinguish.
+
+    Returns list: places in :func:`terms`; one run more than terms is left to judge a fit by.
+    """
+    terms: list[int] = []
+    for term in range(len(sums.hx)):
+        if len(terms) + 1 < sums.count and distinguishable(sums, [*terms, term]):
+            terms.append(term)
+    return terms
+
+
+def distinguishable(sums: Sums, terms: list[int]) -> bool:
+    """Whether the observations tell the effects of these terms apart.
+
+    The smallest eigenvalue of their scaled HᵀH is not below 1e-10 of the largest.
+    """
+    hh = np.array(sums.hh)[np.ix_(terms, terms)]
+    squares = np.diag(hh)
+    if not (squares > 0).all():
+        return False
+    scale = np.sqrt(squares)
+    values = np.linalg.eigvalsh(hh / np.outer(scale, scale))
+    return bool(values[0] > _INDEPENDENT * values[-1])
+
+
+def criterion(sums: Sums, terms: list[int]) -> float:
+    """Bayesian information criterion of a selection of terms; the lowest is the best.
+
+    terms: places in :func:`terms`.
+    """
+    _, squares = _least_squares(sums, terms)
+    floor = 1e-12 * max(sums.xx, 1e-300)
+    return sums.count * log(max(squares, floor) / sums.count) + len(terms) * log(sums.count)
+
+
+def _least_squares(sums: Sums, terms: list[int]) -> tuple[Floats, float]:
+    """Parameters of the chosen terms, and the sum of squares that they leave."""
+    hh, hx = np.array(sums.hh)[np.ix_(terms, terms)], np.array(sums.hx)[terms]
+    scale = np.sqrt(np.diag(hh))
+    theta = np.linalg.solve(hh / np.outer(scale, scale), hx / scale) / scale
+    return theta, max(float(sums.xx - hx @ theta), 0.0)
+
+
+def _solved(sums: Sums, selected: list[int]) -> ProductFit:
+    if sums.count <= len(selected) or not distinguishable(sums, selected):
+        raise _too_few(sums, len(selected))
+    theta, squares = _least_squares(sums, selected)
+    # Squares of relative errors are of times of one each: xx counts them.
+    least = _NOISE**2 * sums.xx / sums.count
+    variance = max(squares / (sums.count - len(selected)), least)
+    sizes, unseen = _unseen(sums)
+    covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(selected, selected)])
+    every = terms(sums.resources)
+    return ProductFit(
+        resources=sums.resources,
+        chosen=tuple(every[i] for i in selected),
+        theta=tuple(theta.tolist()),
+        covariance=_matrix(covariance),
+        noise=sqrt(variance),
+        count=sums.count,
+        relative=sums.relative,
+        unseen=unseen,
+        sizes=sizes,
+    )
+
+
+def _unseen(sums: Sums) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
+    """Give the size of each term, and the directions of scaled terms without an observation.
+
+    Only of terms with one resource at most: whether two resources work together is what the
+    selection of terms decides.
+    """
+    single = 1 + len(sums.resources)
+    hh = np.array(sums.hh)[:single, :single]
+    scale = np.sqrt(np.maximum(np.diag(hh), _TINY))
+    values, directions = np.linalg.eigh(hh / np.outer(scale, scale))
+    none = directions.T[values <= _INDEPENDENT * values[-1]]
+    return tuple((scale / sqrt(sums.count)).tolist()), _matrix(none)
+
+
+def _too_few(sums: Sums, needed: int) -> TooFewObservations:
+    names = ", ".join(sums.resources)
+    return TooFewObservations(
+        f"{sums.count} runs do not determine {needed} terms: run it with other {names}"
+    )
+
+
+def _matrix(values: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, values.tolist()))

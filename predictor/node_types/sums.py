@@ -1,0 +1,79 @@
+"""aprof's sums over the runs of each application on each node type: how they grow, pure.
+
+HᵀH and Hᵀx of the product form (:mod:`predictor.node_types.product_form`) are stored for each of
+:data:`FORMS`.  Sums of several node types, or hosts, are merged where they are used.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from predictor.node_types.product_form import Sums
+from predictor.node_types.recognition import NodeType, NodeTypes
+from sacct_ingest.records import JobState
+from sacct_ingest.store.rows import Contribution, EndedRun
+
+#: Resources of each form.  Which form is believed is decided where node types are left out.
+FORMS: dict[str, tuple[str, ...]] = {
+    "nodes": ("nodes",),
+    "cpu": ("nodes", "cpu"),
+    "memory": ("nodes", "memory"),
+    "cpu_tasks": ("nodes", "tasks", "cpu"),
+    "cpu_memory": ("nodes", "cpu", "memory"),
+}
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(Sums).decode
+_figures = msgspec.json.Decoder(dict[str, float]).decode
+
+
+def basis_of(node_type: NodeType) -> str:
+    """Digest of a node type with its figures: what a contribution is made of."""
+    return blake2b(_encode([node_type.name, node_type.figures]), digest_size=16).hexdigest()
+
+
+def contribution_of(run: EndedRun, types: NodeTypes) -> Contribution:
+    """Tell what a run adds to the sums of its application; nothing if it did not complete."""
+    node_type = types.types.get(types.of_run(run.cluster, run.node_list, run.partition))
+    return Contribution(
+        cluster=run.cluster,
+        submit_s=run.submit_s,
+        job_id=run.job_id,
+        digest=run.digest,
+        tag=run.tag,
+        script=run.script,
+        line=run.line,
+        basis=basis_of(node_type) if node_type else "",
+        node_type=node_type.name if node_type else "",
+        nodes=run.nodes,
+        tasks_node=(run.tasks or run.nodes) / run.nodes,
+        time_s=float(run.elapsed_s) if run.state == JobState.COMPLETED else 0.0,
+        figures=_encode(node_type.figures).decode() if node_type else "",
+    )
+
+
+def fold(
+    text: str, form: str, added: Iterable[Contribution], removed: Iterable[Contribution]
+) -> str:
+    """Text of sums after runs came in and went out; empty where no run is left in them."""
+    sums = decode(text) if text else Sums.none(FORMS[form])
+    sums = sums.add_all(_observed(form, added)).add_all(_observed(form, removed), times=-1)
+    return _encode(sums).decode() if sums.count > 0 else ""
+
+
+def decode(text: str) -> Sums:
+    """Read sums from the text that the store keeps."""
+    return _decode(text)
+
+
+def _observed(
+    form: str, given: Iterable[Contribution]
+) -> Sequence[tuple[Mapping[str, float], float]]:
+    """Amounts and times of the runs to which a form applies: all its figures are there."""
+    observations = []
+    for one in given:
+        amounts = _figures(one.figures) | {"nodes": float(one.nodes), "tasks": one.tasks_node}
+        if all(name in amounts for name in FORMS[form]):
+            observations.append((amounts, one.time_s))
+    return observations

@@ -1,0 +1,73 @@
+"""What runs say beside their run times: how they ended, and where they worked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from predictor.tables.inputs import digest
+from predictor.types import Ending, Problem
+from sacct_ingest.records import JobState
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: The latest runs that count.
+RECENT = 20
+#: Runs for each working directory, at least: otherwise every run has its own, and a new one says
+#: nothing.
+RUNS_PER_DIRECTORY = 3
+_WORDS = {
+    JobState.TIMEOUT: "reached their time limit",
+    JobState.DEADLINE: "were ended by their deadline",
+    JobState.OUT_OF_MEMORY: "ran out of memory",
+    JobState.FAILED: "failed",
+}
+
+
+def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
+    """Count how the latest runs ended, most frequent first.
+
+    Runs that the cluster or a person ended say nothing.
+
+    rows: runs of one identity, the newest last.
+    """
+    latest = [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
+    states = dict.fromkeys(row.state for row in latest)
+    endings = [_ending(state, [row for row in latest if row.state is state]) for state in states]
+    return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
+
+
+def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
+    return Ending(state.value, len(rows), float(max(row.elapsed_s for row in rows)))
+
+
+def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
+    """Digests of the working directories; none where they differ from run to run."""
+    directories = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
+    digests = sorted(set(map(digest, directories)))
+    return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
+
+
+def ending_problem(endings: Sequence[Ending]) -> Problem | None:
+    """Report that half of the latest runs or more did not finish; None otherwise.
+
+    >>> ending_problem([Ending("TIMEOUT", 10, 60.0)]).text
+    'all 10 runs of this command reached their time limit'
+    """
+    bad = [one for one in endings if one.state != JobState.COMPLETED]
+    runs = sum(one.runs for one in endings)
+    if not bad or 2 * sum(one.runs for one in bad) < runs:
+        return None
+    words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
+    if words[0][0] == runs:
+        which = f"all {runs} runs" if runs > 1 else "the only run"
+        return Problem("unfinished", f"{which} of this command {_singular(words[0][1], runs)}")
+    listed = ", ".join(f"{n} {_singular(what, n)}" for n, what in words)
+    return Problem("unfinished", f"of the last {runs} runs of this command {listed}")
+
+
+def _singular(words: str, runs: int) -> str:
+    if runs > 1:
+        return words
+    return words.replace("their", "its").replace("were", "was")

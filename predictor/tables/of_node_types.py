@@ -1,0 +1,372 @@
+"""One prediction table for several types of nodes: runs on one type predict another.
+
+The table itself is about the reference type, the one with most runs.  Run times on another type
+are those, times a ratio (:mod:`predictor.node_types.ratios`); where the other type has a curve of its own
+that predicts its runs better, that one is believed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import exp, hypot, log
+from statistics import NormalDist, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from predictor.curves.from_runs import build
+from predictor.curves.reliability import ReliabilitySettings, verdict_on
+from predictor.level.record import Record
+from predictor.models import selection as choose
+from predictor.models.averaged.model import Averaged
+from predictor.node_types.product_form import Sums
+from predictor.node_types.ratios import (
+    Believed,
+    ObservedRatios,
+    Ratio,
+    TypeEvidence,
+    believe,
+    ratio_at,
+)
+from predictor.node_types.recognition import NodeType
+from predictor.table import at, covers, quantile, round_time, verdict_at, worse
+from predictor.tables.of_curve import curve_table
+from predictor.tables.run_facts import runs_of
+from predictor.tables.settings import TableSettings
+from predictor.types import (
+    ByType,
+    Curve,
+    Point,
+    Prediction,
+    PredictionTable,
+    Problem,
+    Run,
+    Tail,
+    Verdict,
+)
+from sacct_ingest.records import JobState
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: Sums of an application by node type and form.
+SumsByType = Mapping[str, Mapping[str, Sums]]
+#: Node types on which a way has to have held before it is relied on without any run.
+_TYPES_NEEDED = 2
+#: Spread of single runs (log time) at least.
+_NOISE = 0.03
+#: A curve of its own needs so many points to be held against the others' word, and no more are
+#: left out one by one.
+OWN_POINTS, _MOST_LEFT_OUT = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCurve:
+    """Observations on one node type, and the table that they alone make, where they do."""
+
+    curve: Curve
+    table: PredictionTable | None
+    runs: int
+
+
+def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, list[RunRow]]:
+    """Sort runs by the type of their nodes, the reference type first.
+
+    The reference has the most runs that finished; runs of unknown type are taken to be on
+    it.  With a single type, or none, there is one group.
+    """
+    groups: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.node_type if row.node_type in types else ""].append(row)
+    order = sorted((name for name in groups if name), key=lambda name: (-_done(groups[name]), name))
+    if not order:
+        return {"": list(rows)}
+    reference = order[0]
+    chosen = {reference, ""}
+    first = [r for r in rows if (r.node_type if r.node_type in types else "") in chosen]
+    return {reference: first, **{name: groups[name] for name in order[1:]}}
+
+
+def type_tables(
+    groups: Mapping[str, Sequence[RunRow]],
+    sums: SumsByType,
+    settings: TableSettings,
+    record: Record,
+) -> PredictionTable | None:
+    """Table of the reference type with those of the others; None where it has no curve.
+
+    Raises ValueError: there is no group of runs.
+    """
+    if not groups:
+        raise ValueError("no runs to make tables of node types from")
+    (reference, rows), *others = groups.items()
+    if not reference:
+        return None
+    evidence = gather_evidence(reference, rows, settings.node_types, sums)
+    drawn = build(runs_of(rows), settings.curve)
+    if len(drawn.points) < choose.MIN_POINTS:
+        # Too few there: runs on the other types stand in, as if they had been on it.
+        moved = [as_on(evidence, name, runs_of(theirs)) for name, theirs in others]
+        runs = [*runs_of(rows), *chain.from_iterable(moved)]
+        drawn = build(runs, settings.curve)
+        if len(drawn.points) < choose.MIN_POINTS:
+            return None
+        base = doubted(curve_table(drawn, runs, settings, record), reference)
+    else:
+        base = curve_table(drawn, runs_of(rows), settings, record)
+    own = {name: _own(theirs, settings) for name, theirs in others}
+    others_tables = predict_types(base, own, evidence, settings.reliability)
+    points = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
+    widest = max(point.nodes for point in points)
+    return replace(base, node_type=reference, by_type=others_tables, widest=widest)
+
+
+def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
+    """Observations on one node type, with the table that they make where they are many."""
+    runs = runs_of(rows)
+    curve = build(runs, settings.curve)
+    many = len(curve.points) >= OWN_POINTS
+    table = curve_table(curve, runs, settings, Record()) if many else None
+    return OwnCurve(curve, table, sum(not run.censored for run in runs))
+
+
+def gather_evidence(
+    reference: str, rows: Sequence[RunRow], types: Mapping[str, NodeType], sums: SumsByType
+) -> TypeEvidence:
+    """Gather what predicts run times on other types from those on the reference."""
+    shares: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.state is JobState.COMPLETED and row.cpu_s and row.cpus and row.elapsed_s > 0:
+            shares[row.nodes].append(min(1.0, row.cpu_s / (row.cpus * row.elapsed_s)))
+    tasks = [row.tasks / row.nodes for row in rows if row.tasks and row.nodes]
+    return TypeEvidence(
+        reference=reference,
+        figures={name: one.figures for name, one in types.items()},
+        utilisation=[(n, median(used)) for n, used in sorted(shares.items()) if n > 0],
+        sums=sums,
+        tasks_node=median(tasks) if tasks else 1.0,
+    )
+
+
+def as_on(evidence: TypeEvidence, node_type: str, runs: Sequence[Run]) -> list[Run]:
+    """Move runs on a node type to the reference type."""
+    nodes = [run.nodes for run in runs]
+    said = believe(evidence, {}, node_type).way(evidence, node_type, (), nodes) if runs else None
+    if said is None:
+        return []
+    return [
+        replace(run, elapsed_s=run.elapsed_s / exp(float(ratio)))
+        for run, ratio in zip(runs, said, strict=True)
+    ]
+
+
+def doubted(table: PredictionTable, node_type: str) -> PredictionTable:
+    """Table that runs on other node types took part in: it is doubtful at best."""
+    text = f"too few runs on {node_type}: runs on other node types stand in, moved to it"
+    return replace(
+        table,
+        verdict=worse(table.verdict, Verdict.DOUBTFUL),
+        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
+        problems=(Problem("few_on_node_type", text), *table.problems),
+    )
+
+
+def observed_ratios(curve: Curve, base: PredictionTable) -> ObservedRatios:
+    """Observations on a type, against what the reference's table says of the same counts."""
+    points = [point for point in curve.points if covers(base, point.nodes)]
+    ratios = [log(point.time_s / at(base, point.nodes).time_s) for point in points]
+    spread = [
+        hypot(
+            max(point.spread, _NOISE) / point.repeats**0.5,
+            at(base, point.nodes).curve_sd,
+            # A uniform error of the clock's unit has this standard deviation.
+            curve.resolution_s / 12**0.5 / point.time_s,
+        )
+        for point in points
+    ]
+    return ObservedRatios(
+        tuple(point.nodes for point in points), tuple(ratios), tuple(sd**2 for sd in spread)
+    )
+
+
+def predict_types(
+    base: PredictionTable,
+    own: Mapping[str, OwnCurve],
+    evidence: TypeEvidence,
+    settings: ReliabilitySettings,
+) -> tuple[ByType, ...]:
+    """Tables of all other node types.
+
+    base: table of the reference type.
+    own: what was observed on other types.
+    """
+    observed = {name: observed_ratios(one.curve, base) for name, one in own.items()}
+    observed = {name: one for name, one in observed.items() if one.nodes}
+    tables = []
+    for name in sorted(evidence.figures):
+        if name == evidence.reference:
+            continue
+        believed = believe(evidence, observed, name)
+        mine = own.get(name, OwnCurve(Curve(()), None, 0))
+        moved = _Moved(base, name, believed, evidence, observed.get(name), settings)
+        table = mine.table
+        if table is not None and _predicts_better(mine.curve, moved):
+            tables.append(_as_it_is(name, table, mine.runs))
+        else:
+            tables.append(moved.table(mine))
+    return tuple(tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """The reference's table, moved to another node type."""
+
+    base: PredictionTable
+    node_type: str
+    believed: Believed
+    evidence: TypeEvidence
+    observed: ObservedRatios | None
+    settings: ReliabilitySettings
+
+    def ratio(self, nodes: Sequence[int]) -> Ratio:
+        return ratio_at(self.believed, self.evidence, self.node_type, self.observed, nodes)
+
+    def table(self, own: OwnCurve) -> ByType:
+        nodes = _thin(self.base, [p.nodes for p in own.curve.points])
+        ratio = self.ratio(nodes)
+        rows = [
+            _moved(at(self.base, n), float(mean), float(sd))
+            for n, mean, sd in zip(nodes, ratio.mean, ratio.sd, strict=True)
+        ]
+        verdicts = tuple(self._verdict(row, observed=bool(own.runs)) for row in rows)
+        times = [row.time_s for row in rows]
+        return ByType(
+            node_type=self.node_type,
+            model=f"{self.base.model}, {self.believed.name}",
+            verdict=min(verdicts, key=tuple(Verdict).index),
+            problems=(self._problem(own), *self.base.problems),
+            nodes=tuple(nodes),
+            median_s=_short(times),
+            low_s=_short([row.low_s for row in rows]),
+            high_s=_short([row.high_s for row in rows]),
+            curve_sd=_short([row.curve_sd for row in rows]),
+            verdicts=verdicts,
+            observed=own.curve.points,
+            knee=_best(nodes, [n * t * t for n, t in zip(nodes, times, strict=True)]),
+            max_useful=_best(nodes, [max(t, min(times) * 1.01) for t in times]),
+            runs=own.runs,
+            tails=tuple(self._tail(tail.share, nodes, ratio) for tail in self.base.tails),
+        )
+
+    def _verdict(self, row: Prediction, *, observed: bool) -> Verdict:
+        """Judge; without a run on the type the way has to have held on others."""
+        sure = verdict_on(row, self.settings)
+        if not observed and self.believed.left_out < _TYPES_NEEDED:
+            sure = worse(sure, Verdict.DOUBTFUL)
+        return worse(sure, verdict_at(self.base, row.nodes))
+
+    def _problem(self, own: OwnCurve) -> Problem:
+        held = self.believed.observed_error
+        how = f"by {self.believed.name} from runs on {self.evidence.reference}"
+        if held is not None:
+            types = self.believed.left_out
+            plural = "s" if types > 1 else ""
+            how += f"; on {types} node type{plural} left out that was {100 * held:.0f} % off"
+        if own.runs:
+            plural = "s" if own.runs > 1 else ""
+            text = f"{own.runs} run{plural} on {self.node_type}; the rest is predicted {how}"
+            return Problem("few_on_node_type", text)
+        text = f"no run on {self.node_type}: predicted {how}"
+        counts = [point.nodes for point in self.base.observed]
+        return Problem("unseen_node_type", text, counts[len(counts) // 2] if counts else None)
+
+    def _tail(self, share: float, nodes: Sequence[int], ratio: Ratio) -> Tail:
+        times = []
+        z = NormalDist().inv_cdf(share)
+        for n, mean, sd in zip(nodes, ratio.mean, ratio.sd, strict=True):
+            middle = at(self.base, n).time_s
+            far = quantile(self.base, n, share) or middle
+            times.append(middle * exp(float(mean) + hypot(log(far / middle), z * float(sd))))
+        return Tail(share, _short(times))
+
+
+def _moved(base: Prediction, mean: float, sd: float) -> Prediction:
+    """Prediction times an uncertain ratio: the uncertainties of both add up."""
+    z = NormalDist().inv_cdf((1 + base.level) / 2)
+    time_s = base.time_s * exp(mean)
+    down = hypot(log(base.time_s / base.low_s), z * sd)
+    up = hypot(log(base.high_s / base.time_s), z * sd)
+    curve_sd = hypot(base.curve_sd, sd)
+    return Prediction(
+        base.nodes, time_s, time_s * exp(-down), time_s * exp(up), base.level, curve_sd
+    )
+
+
+def _thin(base: PredictionTable, observed: Sequence[int]) -> list[int]:
+    """Node counts enough to interpolate between: a quarter of a doubling apart, and what was seen.
+
+    Most applications never run on the other types: their tables have to be small.
+    """
+    needed = {point.nodes for point in base.observed} | {n for n in observed if covers(base, n)}
+    chosen: list[int] = []
+    for n in base.nodes:
+        if n in needed or not chosen or n >= chosen[-1] * 2**0.25 or n == base.nodes[-1]:
+            chosen.append(n)
+    return sorted({*chosen, *needed})
+
+
+def _predicts_better(curve: Curve, moved: _Moved) -> bool:
+    """Whether a type's own curve predicts its points better than the moved table; each left out."""
+    points = curve.points
+    if len(points) < OWN_POINTS or moved.observed is None:
+        return False
+    other = ratio_at(
+        moved.believed, moved.evidence, moved.node_type, moved.observed, moved.observed.nodes
+    ).press
+    step = -(-len(points) // _MOST_LEFT_OUT)
+    errors = [_left_out(points, i) for i in range(0, len(points), step)]
+    return other is None or float(np.sqrt(np.mean(np.square(errors)))) <= other
+
+
+def _left_out(points: Sequence[Point], index: int) -> float:
+    rest = Curve(tuple(point for i, point in enumerate(points) if i != index))
+    predicted = Averaged().fit(rest).predict([points[index].nodes])[0]
+    return log(points[index].time_s / predicted.time_s)
+
+
+def _as_it_is(name: str, own: PredictionTable, runs: int) -> ByType:
+    """Table of a type that has a curve of its own."""
+    return ByType(
+        node_type=name,
+        model=own.model,
+        verdict=own.verdict,
+        problems=own.problems,
+        nodes=own.nodes,
+        median_s=own.median_s,
+        low_s=own.low_s,
+        high_s=own.high_s,
+        curve_sd=own.curve_sd,
+        verdicts=own.verdicts,
+        observed=own.observed,
+        knee=own.knee,
+        max_useful=own.max_useful,
+        runs=runs,
+        tails=own.tails,
+    )
+
+
+def _best(nodes: Sequence[int], costs: Sequence[float]) -> int | None:
+    """Fewest nodes of the lowest cost; None where that is the end of the table."""
+    cheapest = min(zip(costs, nodes, strict=True))[1]
+    return cheapest if cheapest < nodes[-1] else None
+
+
+def _short(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(round_time, values))
+
+
+def _done(rows: Sequence[RunRow]) -> int:
+    return sum(row.state is JobState.COMPLETED for row in rows)

@@ -1,0 +1,267 @@
+"""Whether the runs of one identity are one problem: its table, and those of its parts.
+
+Runs with another layout (:mod:`sacct_ingest.runs.layout`) are another curve.  So are runs with other
+arguments, limits or the like, where these explain the run times (:mod:`predictor.tables.split`).  Each
+part that repeats has a table of its own.  The identity's own table is then a history of all runs,
+for jobs that belong to none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from predictor.curves.other_sizes import OtherSizes
+from predictor.level.record import Record, built_in
+from predictor.table import part_key, with_acting, worse
+from predictor.tables import split
+from predictor.tables.axis import Axis, axis_of, on_axis
+from predictor.tables.build import mixture, record_of, tabulate, unfinished
+from predictor.tables.memory import ran_short
+from predictor.tables.of_node_types import SumsByType
+from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
+from predictor.tables.settings import TableSettings
+from predictor.types import Part, PredictionTable, Problem, Verdict
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe
+from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+_Make = Callable[..., PredictionTable | None]
+#: Parts with tables of their own, at most.
+MOST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a refit makes of some runs: a table, where anything can be said, and their record.
+
+    ``new`` is how many entries came to the record.
+    """
+
+    key: str
+    table: PredictionTable | None
+    record: Record
+    new: int
+
+
+def tables_of(
+    level: KeyLevel,
+    key: str,
+    rows: Sequence[RunRow],
+    *,
+    now_s: float,
+    settings: TableSettings,
+    sums: SumsByType | None = None,
+    records: Mapping[str, Record] | None = None,
+) -> list[Fitted]:
+    """Fit one identity: it comes first, then its parts; parameters of `tabulate`.
+
+    Jobs are changed by tables that lean on no other user's runs: those are made beside it.
+
+    records: what became of earlier predictions, by key.
+    """
+    rows = [row.without_added_cpus() for row in rows]
+    before = (records or {}).get(key, Record())
+    finished = ended_runs(rows)
+    axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
+    names = _split_by(level, axis, finished, before.split)
+    groups = _grouped(axis, finished, names)
+    runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s)
+    shown = _fitted(runs, settings, records or {})
+    if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
+        return shown
+    alone = replace(settings, site=built_in())
+    acting = _fitted(runs, alone, {one.key: one.record for one in shown})
+    return [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _IdentityRuns:
+    """The runs of one identity, grouped, with what tables are made of besides."""
+
+    level: KeyLevel
+    key: str
+    rows: Sequence[RunRow]
+    unit: Unit
+    names: tuple[str, ...]  #: attributes that they are split by
+    groups: Mapping[Part, Sequence[RunRow]]
+    sums: SumsByType | None
+    now_s: float
+
+
+def _with_acting(shown: Fitted, acting: Fitted) -> Fitted:
+    if shown.table is None or acting.table is None:
+        return shown
+    return replace(shown, table=with_acting(shown.table, acting.table))
+
+
+def _fitted(
+    runs: _IdentityRuns, settings: TableSettings, old: Mapping[str, Record]
+) -> list[Fitted]:
+    level, key, rows, now_s = runs.level, runs.key, runs.rows, runs.now_s
+    unit, names, groups = runs.unit, runs.names, runs.groups
+
+    def fitted(
+        name: str,
+        own: Sequence[RunRow],
+        make: Callable[..., PredictionTable | None],
+    ) -> Fitted:
+        before, own = old.get(name, Record()), on_axis(own, unit)
+        record = record_of(level, own, settings, before)
+        table = make(level, name, own, now_s=now_s, settings=settings, record=record)
+        if table is None and name == key:
+            table = unfinished(level, key, rows, now_s=now_s)
+        if table is not None and unit is not Unit.NODES:
+            table = _in_unit(table, unit)
+        return Fitted(name, table, record, _new(before, record))
+
+    if len(groups) < 2:
+        layout = next(iter(groups), Part("")).layout
+        one = fitted(key, rows, partial(tabulate, sums=runs.sums if unit is Unit.NODES else None))
+        return [_with(_split(one, names), layout=layout)]
+    made = []
+    for group, own in list(groups.items())[:MOST]:
+        every = _with_short(rows, own, group)
+        others = _others(group, groups, unit)
+        make = partial(tabulate, others=others)
+        part = fitted(part_key(key, _digest(group)), every, make)
+        if MEMORY in names:  # the requested memory distinguishes problems: it stays
+            part = _with(part, need=None)
+        label = f"{part.table.label} ({_words(group)})" if part.table else ""
+        made.append((_with(part, layout=group.layout, label=label), group))
+    whole = _split(fitted(key, rows, mixture), names)
+    parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
+    if whole.table is not None:
+        whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
+    return [whole, *(one for one, _ in made)]
+
+
+def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) -> OtherSizes | None:
+    """Give the runs of the same problem with other second sizes; None: there are none."""
+    alike = [one for one in groups if one.values == group.values]
+    sizes = second_sizes([one.layout for one in alike])
+    if not sizes:
+        return None
+    rest = [one for one in alike if one is not group]
+    runs = tuple((sizes[one.layout], tuple(runs_of(on_axis(groups[one], unit)))) for one in rest)
+    return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
+
+
+def _split_by(
+    level: KeyLevel, axis: Axis, rows: Sequence[RunRow], before: Sequence[str]
+) -> tuple[str, ...]:
+    """Attributes that distinguish the problems of one user's runs; of a user alone none."""
+    if level is KeyLevel.USER or not owner_of(rows):
+        return ()
+    examples = [
+        split.Example(
+            nodes=axis.unit.size_of(row),
+            size=(layout, axis.unit.size_of(row)),
+            log_s=log(row.elapsed_s),
+            submit_s=float(row.submit_s),
+            end_s=float(row.end_s or 0),
+            read=partial(attributes_of_run, row),
+        )
+        for layout, own in (axis.groups or {ANY: rows}).items()
+        for row in own
+        if not row.state.cut_short
+    ]
+    return split.choose(examples, before)
+
+
+def _grouped(
+    axis: Axis, rows: Sequence[RunRow], names: Sequence[str]
+) -> Mapping[Part, Sequence[RunRow]]:
+    """Group runs by layout and by the values of attributes, the largest group first.
+
+    Parts have no key yet.
+    """
+    if not names:
+        return {Part("", layout): own for layout, own in axis.groups.items()}
+    groups: dict[Part, list[RunRow]] = {}
+    for layout, own in (axis.groups or {ANY: rows}).items():
+        for row in own:
+            values = attributes_of_run(row)
+            named = tuple((name, values.get(name, "")) for name in names)
+            groups.setdefault(Part("", layout, named), []).append(row)
+    return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
+
+
+def _with_short(rows: Iterable[RunRow], own: Sequence[RunRow], group: Part) -> list[RunRow]:
+    """Add those of a group that ended for lack of memory, and say no run time."""
+    finished = {id(row) for row in own}
+    return [row for row in rows if id(row) in finished or (ran_short(row) and _is_in(row, group))]
+
+
+def _is_in(row: RunRow, group: Part) -> bool:
+    values = attributes_of_run(row) if group.values else {}
+    alike = all(values.get(name, "") == value for name, value in group.values)
+    return alike and any(group.layout.matches(one) for one in layouts_of_run(row))
+
+
+def _in_unit(table: PredictionTable, unit: Unit) -> PredictionTable:
+    """Table of runs whose sizes are counted in another unit than nodes, in its words."""
+    problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
+    return replace(table, unit=unit, problems=problems)
+
+
+def _split(fitted: Fitted, names: tuple[str, ...]) -> Fitted:
+    """Note in a record what its runs are split by, for the next fit."""
+    return replace(fitted, record=structs.replace(fitted.record, split=names))
+
+
+def _with(fitted: Fitted, **changes: Any) -> Fitted:
+    table = fitted.table
+    return fitted if table is None else replace(fitted, table=replace(table, **changes))
+
+
+def _new(before: Record, after: Record) -> int:
+    if after is before:
+        return 0
+    return sum(entry.end_s > before.until_s for entry in after.entries)
+
+
+def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
+    """Table of runs with several layouts, or of several problems: doubtful at best."""
+    sizes = list(dict.fromkeys(group.layout for group in groups))
+    names = [name[:LONGEST] for name, _ in groups[0].values]
+    problems = []
+    if names:
+        listed = _listed(describe(dict(group.values)) for group in groups)
+        text = f"not one problem: run times differ by {' and '.join(names)} (runs with {listed})"
+        problems.append(Problem("several_problems", text))
+    if len(sizes) > 1:
+        text = f"runs had {len(sizes)} layouts ({_listed(map(str, sizes))}): they are not one curve"
+        problems.append(Problem("layouts", text))
+    return replace(
+        table,
+        verdict=worse(table.verdict, Verdict.DOUBTFUL),
+        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
+        problems=(*problems, *table.problems),
+    )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """List the first three texts."""
+    each = list(dict.fromkeys(texts))
+    return "; ".join([*each[:3], *(["…"] if len(each) > 3 else [])])
+
+
+def _words(group: Part) -> str:
+    """Say what the runs of a part have in common."""
+    values = f"with {describe(dict(group.values))}" if group.values else ""
+    return "; ".join(filter(None, (str(group.layout), values)))
+
+
+def _digest(group: Part) -> str:
+    text = "\0".join((str(group.layout), *(f"{name}={value}" for name, value in group.values)))
+    return blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,88 @@
+"""How much of its CPUs and GPUs an application uses, with a record of how far that holds.
+
+Of CPUs it is their time over that of the run (TotalCPU over elapsed time and CPUs), of GPUs the
+highest use that Slurm gathered (``gres/gpuutil``), both as a share of what the run had.  The range
+is that of split conformal prediction (Vovk et al., *Algorithmic Learning in a Random World*, 2005,
+section 4.1): nine in ten new runs are inside, and each run is judged by those before it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING
+
+from predictor.types import ResourceUse
+from sacct_ingest.records import JobState
+from sacct_ingest.runs.layout import Unit
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: Share of new runs that are inside the range.
+LEVEL = 0.9
+#: Runs before the first one that is judged, and the last runs that count.
+_FIRST, _LAST = 3, 100
+
+
+def resource_uses(rows: Iterable[RunRow]) -> tuple[ResourceUse, ...]:
+    """Use of CPUs and of GPUs; what the accounting does not say is left out.
+
+    rows: runs of one application, the newest last; only those that completed count.
+    """
+    completed = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
+    kinds: dict[Unit, Callable[[RunRow], float | None]] = {Unit.CPUS: _of_cpus, Unit.GPUS: _of_gpus}
+    made = (
+        (unit, [one for row in completed if (one := use(row)) is not None][-_LAST:])
+        for unit, use in kinds.items()
+    )
+    return tuple(_use(unit, shares) for unit, shares in made if shares)
+
+
+def _of_cpus(row: RunRow) -> float | None:
+    if row.cpu_s is None or row.cpus < 1:
+        return None
+    return _percent(row.cpu_s / (row.cpus * row.elapsed_s))
+
+
+def _of_gpus(row: RunRow) -> float | None:
+    if row.gpu_percent is None or not row.gpus:
+        return None
+    return _percent(row.gpu_percent / (100 * row.gpus))
+
+
+def _percent(share: float) -> float:
+    """Share in whole percent: the accounting counts seconds."""
+    return round(min(share, 1.0), 2)
+
+
+def _use(unit: Unit, shares: Sequence[float]) -> ResourceUse:
+    judged = list(_judged(shares))
+    low, high = _range(sorted(shares))
+    return ResourceUse(
+        unit=unit,
+        share=median(shares),
+        low=low,
+        high=high,
+        runs=len(shares),
+        predictions=len(judged),
+        inside=sum(judged),
+    )
+
+
+def _judged(shares: Sequence[float]) -> Iterator[bool]:
+    """Whether each share was inside the range of those before it."""
+    before: list[float] = []
+    for share in shares:
+        if len(before) >= _FIRST:
+            low, high = _range(before)
+            yield low <= share <= high
+        insort(before, share)
+
+
+def _range(ordered: Sequence[float]) -> tuple[float, float]:
+    """Range of so many of them; of few, from the least to the most."""
+    out = max(ceil((1 - LEVEL) / 2 * (len(ordered) + 1)) - 1, 0)
+    return ordered[out], ordered[-1 - out]

@@ -1,0 +1,283 @@
+"""EASY backfilling on whole nodes, event by event.
+
+The first job that waits has a reservation: the earliest moment at which, by the limits of the
+running jobs, enough nodes are free.  Others may pass it if they do not delay it (Lifka, *The
+ANL/IBM SP Scheduling System*, 1995).  With :attr:`Order.SHORTEST` those that may pass are tried
+shortest limit first (SJBF: Tsafrir, Etsion, Feitelson, *Backfilling Using System-Generated
+Predictions Rather Than User Runtime Estimates*, 2007).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from predictor.checks import need_finite, need_nodes
+from predictor.waits.easy_queue import Queue
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+#: Nodes that are closed: from when, until when, how many.
+Closing = tuple[float, float, int]
+
+
+class Order(StrEnum):
+    """In which order jobs may pass the one that waits longest."""
+
+    SUBMITTED = "submitted"
+    SHORTEST = "shortest"
+
+
+class JobShape(NamedTuple):
+    """What a job is run as: its nodes, the limit that the scheduler plans with, its run time.
+
+    A job that reaches its limit is ended there.  A named tuple, as a minute's run forward of a
+    large cluster makes a hundred thousand.
+    """
+
+    nodes: int
+    limit_s: float
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySchedule:
+    """When each job ran and on how many nodes; arrays of shape ``(jobs,)``."""
+
+    start_s: Floats
+    end_s: Floats
+    nodes: Ints
+
+
+class Engine:
+    """A cluster of equal nodes of which jobs get whole ones.
+
+    nodes: nodes of the cluster.
+    order: who may pass the first in the queue.
+    closings: reservations: from when, until when, how many nodes.  No job whose limit reaches into
+        one gets its nodes.
+    Raises ValueError: a number of nodes is none, or a closing has no time.
+    free: nodes free now.
+
+    Three jobs on four nodes; the third fits beside the first until the second can start:
+
+    >>> shapes = [JobShape(3, 10, 10), JobShape(4, 5, 5), JobShape(1, 8, 8)]
+    >>> Engine(4).run([0.0, 1.0, 2.0], lambda job, now_s: shapes[job]).start_s.tolist()
+    [0.0, 10.0, 2.0]
+    """
+
+    def __init__(
+        self, nodes: int, order: Order = Order.SUBMITTED, closings: Sequence[Closing] = ()
+    ) -> None:
+        need_nodes((nodes,))
+        for start_s, end_s, closed in closings:
+            need_finite("begin and end of a closing", start_s, end_s)
+            need_nodes((closed,))
+        self.nodes = self.free = nodes
+        self._closings = closings
+        self._openings = sorted((end_s for _, end_s, _ in closings), reverse=True)
+        self._shortest = order is Order.SHORTEST
+        self._queue = Queue()
+        self._shapes: list[JobShape] = []
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        #: What runs, by the end that it is sure to have: its limit.
+        self._planned: list[tuple[float, int]] = []
+        #: The same, by the end that it will have.
+        self._coming: list[tuple[float, int]] = []
+
+    def run(
+        self,
+        submit_s: Sequence[float],
+        shape_of: Callable[[int, float], JobShape],
+        *,
+        done: Callable[[float], bool] = lambda _: False,
+    ) -> ReplaySchedule:
+        """Submit jobs, run them all, and return the schedule.
+
+        submit_s: times of submission in seconds, rising, of length ``jobs``.
+        shape_of: gives the shape of a job when it is submitted, by its number and the time; it may
+            look at the engine's state.
+        done: is asked after each moment at which something changed; true ends the run there.  Jobs
+            that have not started by then start at infinity.
+        Raises ValueError: a job wants more nodes than there are, or has no limit or run time; times
+            of submission do not rise.
+        """
+        _need_times(submit_s)
+        count, job = len(submit_s), 0
+        while job < count or self._coming or self._openings:
+            now = min(
+                submit_s[job] if job < count else inf,
+                self._coming[0][0] if self._coming else inf,
+                self._openings[-1] if self._openings else inf,
+            )
+            freed = self._open(now) | self._finish(now)
+            queued_before = len(self._queue)
+            while job < count and submit_s[job] <= now:
+                self._submit(shape_of(job, now))
+                job += 1
+            self._schedule(now, since=0 if freed else queued_before)
+            if done(now):
+                break
+        return ReplaySchedule(
+            np.array(self._starts), np.array(self._ends), np.array([s.nodes for s in self._shapes])
+        )
+
+    @property
+    def waiting(self) -> list[JobShape]:
+        """Jobs in the queue, the first to come first."""
+        return [self._shapes[job] for job in self._queue.jobs()]
+
+    @property
+    def waiting_jobs(self) -> list[int]:
+        """Numbers of the jobs in the queue, the first to come first."""
+        return self._queue.jobs()
+
+    @property
+    def running_jobs(self) -> list[tuple[int, float]]:
+        """Numbers and start times of the jobs that run, those with the earliest limit first."""
+        return [(job, self._starts[job]) for _, job in self._planned]
+
+    @property
+    def depth(self) -> int:
+        """Length of the queue."""
+        return len(self._queue)
+
+    def releases(self) -> list[tuple[float, int]]:
+        """When nodes become free by the limits of what runs, and how many; in order of time."""
+        return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
+
+    def most_at_once(self, now_s: float, limits_s: Sequence[float]) -> list[int]:
+        """Find how many nodes one more job could have at this moment, behind all that wait.
+
+        now_s: the moment that was scheduled last.
+        limits_s: time limits of the job; there is an answer for each.
+        """
+        if not self._queue:
+            return [self._open_nodes(now_s, limit_s) for limit_s in limits_s]
+        if not self.free:
+            return [0] * len(limits_s)
+        shadow_s, extra = self._reserve(now_s)
+        return [
+            min(
+                self._open_nodes(now_s, limit_s),
+                self.nodes if now_s + limit_s <= shadow_s else max(extra, 0),
+            )
+            for limit_s in limits_s
+        ]
+
+    def _open(self, now_s: float) -> bool:
+        """Forget the closings that are over; return whether there were any."""
+        before = len(self._openings)
+        while self._openings and self._openings[-1] <= now_s:
+            self._openings.pop()
+        return len(self._openings) < before
+
+    def _open_nodes(self, now_s: float, limit_s: float) -> int:
+        """Nodes free now that no closing needs before a job with this limit has ended."""
+        if not self._openings:
+            return self.free
+        return self.free - self._closed(now_s, now_s + limit_s)
+
+    def _closed(self, from_s: float, until_s: float) -> int:
+        return sum(
+            nodes
+            for start_s, end_s, nodes in self._closings
+            if start_s < until_s and end_s > from_s
+        )
+
+    def _submit(self, shape: JobShape) -> None:
+        job = len(self._shapes)
+        if not 0 < shape.nodes <= self.nodes:
+            raise ValueError(f"job {job} wants {shape.nodes} of {self.nodes} nodes")
+        if not (shape.limit_s > 0 and 0 <= shape.run_s < inf):
+            raise ValueError(
+                f"job {job} has a limit of {shape.limit_s} and a run time of {shape.run_s} s: "
+                "the limit must be above 0, the run time a finite number of 0 or more"
+            )
+        self._shapes.append(shape)
+        self._starts.append(inf)
+        self._ends.append(inf)
+        self._queue.append(job, shape.nodes, shape.limit_s)
+
+    def _finish(self, now_s: float) -> bool:
+        """Remove the jobs that have ended; return whether there were any."""
+        any_ended = False
+        while self._coming and self._coming[0][0] <= now_s:
+            _, job = heappop(self._coming)
+            shape = self._shapes[job]
+            del self._planned[bisect_left(self._planned, (self._starts[job] + shape.limit_s, job))]
+            self.free += shape.nodes
+            any_ended = True
+        return any_ended
+
+    def _schedule(self, now_s: float, *, since: int) -> None:
+        """Start the jobs that can start.
+
+        ``since`` jobs of the queue were tried before with no fewer nodes free, and no earlier:
+        they cannot start now, unless the first of them could.
+        """
+        queue = self._queue
+        while queue and queue.first_nodes <= self._open_nodes(now_s, queue.first_limit_s):
+            self._start(queue.pop(), now_s)
+            since = 0
+        if self.free and len(queue) > max(since, 1):
+            self._pass_first(now_s, max(since, 1))
+
+    def _pass_first(self, now_s: float, since: int) -> None:
+        """Start those that do not delay the first in the queue."""
+        shadow_s, extra = self._reserve(now_s)
+        spare_s = shadow_s - now_s
+        for place in self._queue.fitting(
+            self.free, spare_s, extra, since=since, shortest=self._shortest
+        ):
+            nodes, limit_s = self._queue.request_at(place)
+            in_time = limit_s <= spare_s
+            if nodes <= self._open_nodes(now_s, limit_s) and (in_time or nodes <= extra):
+                self._start(self._queue.take(place), now_s)
+                extra -= 0 if in_time else nodes
+
+    def _reserve(self, now_s: float) -> tuple[float, int]:
+        """When the first in the queue can start by the limits, and how many nodes are left then."""
+        nodes = self._queue.first_nodes
+        if self._openings:
+            return self._reserve_beside(nodes, self._queue.first_limit_s, now_s)
+        free, start_s = self.free, inf
+        for end_s, job in self._planned:
+            if end_s > start_s:
+                break
+            free += self._shapes[job].nodes
+            if start_s == inf and free >= nodes:
+                start_s = end_s
+        return start_s, free - nodes
+
+    def _reserve_beside(self, nodes: int, limit_s: float, now_s: float) -> tuple[float, int]:
+        """As :meth:`_reserve`, where closings keep nodes."""
+        free = self.free
+        ends = [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
+        for end_s, freed in sorted([(now_s, 0), *((t, 0) for t in self._openings), *ends]):
+            free += freed
+            left = free - self._closed(end_s, end_s + limit_s)
+            if end_s > now_s and left >= nodes:
+                return end_s, left - nodes
+        return inf, 0
+
+    def _start(self, job: int, now_s: float) -> None:
+        shape = self._shapes[job]
+        end_s = now_s + min(shape.run_s, shape.limit_s)
+        self._starts[job], self._ends[job] = now_s, end_s
+        self.free -= shape.nodes
+        insort(self._planned, (now_s + shape.limit_s, job))
+        heappush(self._coming, (end_s, job))
+
+
+def _need_times(submit_s: Sequence[float]) -> None:
+    times = np.asarray(submit_s, dtype=float)
+    if not np.isfinite(times).all() or (np.diff(times) < 0).any():
+        raise ValueError("times of submission must be finite numbers that do not fall")

@@ -1,0 +1,307 @@
+"""Queue wait from the state of the queue: boosted trees for the median, conformal intervals.
+
+A job's wait follows from what stands before it and what runs, but limits overstate run times, jobs
+to come are unknown and priorities change.  So the wait is regressed on the state of the queue at
+the moment of asking (jobs, cores and core-hours ahead and running: of the whole cluster, of the
+partition, of the account) with histogram gradient boosting on ``log10(wait)``.  Identities such as
+the partition's name take no part: what was learned at one time then holds at a later one.
+
+Where an estimate by physics is among the features (the queue run forward with limits or predicted
+run times), the regression learns by what factor that is off: jobs to come, limits that are not used
+up, backfilling.
+
+Intervals are conformalised quantile regressions (Romano, Patterson, Candès, *Conformalized Quantile
+Regression*, 2019, equation 8).  The residuals that widen them come from forward validation: each
+block of the log in time is predicted by trees that were grown on the blocks before it.
+
+Fitting needs scikit-learn; a fit is evaluated without it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from predictor.checks import need_finite, need_positive, need_share
+from predictor.waits.boosted_trees import Ensemble, Floats, exported
+from sacct_ingest.errors import NimoError, NoHistory
+
+Ints = NDArray[np.int64]
+
+#: Waits below this are the scheduler's own latency, seconds.
+LEAST_S = 1.0
+_FEWEST = 200  #: jobs to fit trees on
+#: Features that are quotients or products of others: work ahead over what works it off.
+_QUOTIENTS = (
+    ("q_core_hours_above", "r_cores_above"),
+    ("q_p_core_hours_above", "r_p_cores_above"),
+    ("q_core_run_hours", "r_cores_above"),
+    ("q_p_core_run_hours", "r_p_cores_above"),
+    ("q_p_cores_above", "r_p_cores_above"),
+    ("q_p_gpus_above", "r_p_gpus_above"),
+    ("req_mem_total", "req_cpus"),
+)
+#: Stands for "any wait" where nothing could be validated: JSON has no infinity.
+_WIDEST = 12.0
+
+
+class QueueWaits(NamedTuple):
+    """Predicted waits: medians and intervals, seconds, each of shape ``(rows,)``."""
+
+    median_s: Floats
+    low_s: Floats
+    high_s: Floats
+
+
+class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned; round-trips through JSON (:func:`encode`, :func:`decode`)."""
+
+    features: list[str]  #: their names, in the order of a row
+    level: float  #: nominal coverage of the intervals
+    jobs: int  #: that it was learned from
+    median: Ensemble
+    low: Ensemble
+    high: Ensemble
+    margin: float  #: widens each interval on both sides, log10
+    estimate: int | None = None  #: place of the feature that is corrected
+    allowance_s: float = 0.0  #: is added to waits before logarithms are taken
+
+    def predict(self, rows: ArrayLike) -> QueueWaits:
+        """Predict waits.
+
+        rows: features in the order of :attr:`features`, shape ``(rows, features)``; NaN where one
+            is missing.
+        Raises ValueError: rows have another length, or the feature that is corrected is missing.
+        """
+        x = np.asarray(rows, dtype=float)
+        if x.ndim != 2 or x.shape[1] != len(self.features):
+            raise ValueError(f"rows of {len(self.features)} features are needed, not {x.shape}")
+        base: Floats | float = 0.0
+        if self.estimate is not None:
+            need_finite(self.features[self.estimate], *x[:, self.estimate].tolist(), least=0)
+            base = _log(x[:, self.estimate], self.allowance_s)
+        median = base + self.median(x)
+        low = np.minimum(base + self.low(x) - self.margin, median)
+        high = np.maximum(base + self.high(x) + self.margin, median)
+        return QueueWaits(
+            *(
+                np.maximum(10.0 ** np.minimum(logs, _WIDEST) - self.allowance_s, 0.0)
+                for logs in (median, low, high)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWaitModel:
+    """Hyper-parameters of the regression.
+
+    level: coverage that intervals are made for.
+    trees, leaves, learning_rate, leaf_jobs: size of each ensemble: trees, leaves of a tree,
+        shrinkage, fewest jobs in a leaf.
+    blocks: blocks in time of the forward validation; the first is only learned from.
+    estimate: name of a feature that estimates the wait by itself, seconds, and that is to be
+        corrected; None: there is none.
+    allowance_s: waits that differ by less hardly differ: it is added before logarithms are taken.
+    """
+
+    level: float = 0.9
+    trees: int = 100
+    leaves: int = 15
+    learning_rate: float = 0.06
+    leaf_jobs: int = 20
+    blocks: int = 4
+    estimate: str | None = None
+    allowance_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        need_share("level of the intervals", self.level)
+        sizes = (self.trees, self.leaf_jobs, self.blocks)
+        need_positive("size of the regression", self.learning_rate, *sizes)
+        need_finite("leaves of a tree", self.leaves, least=2)
+        need_finite("allowance in seconds", self.allowance_s, least=0)
+
+    def fit(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> QueueWaitFit:
+        """Learn from jobs whose wait is over.
+
+        names: names of the features.
+        rows: shape (jobs, features); NaN where a value is missing.
+        waits_s: shape (jobs,): from the moment of asking to the start, seconds.
+        asked_s: shape (jobs,): moments of asking, seconds since the epoch.
+        Raises ValueError: shapes differ, waits are no times, or the feature that is corrected is
+            missing; NoHistory: jobs are too few; NimoError: scikit-learn is missing.
+        """
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        fit = self._fitted(names, x, wait)
+        order = np.argsort(asked, kind="stable")
+        y = self._target(names, x, wait)
+        return msgspec.structs.replace(fit, margin=self._margin(x[order], y[order], asked[order]))
+
+    def _fitted(self, names: Sequence[str], x: Floats, wait: Floats) -> QueueWaitFit:
+        """Fit trees; the interval is not widened yet."""
+        y = self._target(names, x, wait)
+        low, high = (self._grown(x, y, quantile) for quantile in self._tails)
+        return QueueWaitFit(
+            features=list(names),
+            level=self.level,
+            jobs=len(y),
+            median=self._grown(x, y, None),
+            low=low,
+            high=high,
+            margin=0.0,
+            estimate=None if self.estimate is None else _place(self.estimate, names, x),
+            allowance_s=self.allowance_s,
+        )
+
+    def _target(self, names: Sequence[str], x: Floats, wait: Floats) -> Floats:
+        y = _log(wait, self.allowance_s)
+        if self.estimate is None:
+            return y
+        return y - _log(x[:, _place(self.estimate, names, x)], self.allowance_s)
+
+    @property
+    def _tails(self) -> tuple[float, float]:
+        return (1 - self.level) / 2, (1 + self.level) / 2
+
+    def validated(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> Iterator[tuple[Ints, QueueWaits]]:
+        """Predict blocks of the past, each from the waits that were over when it began.
+
+        Parameters are those of :meth:`fit`.  Intervals are as the trees have them.
+
+        Yields tuple: places of the jobs of a block, in the order of asking, and their predicted
+            waits.
+        """
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        for block, past in self._blocks(wait, asked):
+            yield block, self._fitted(names, x[past], wait[past]).predict(x[block])
+
+    def validated_medians(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """As :meth:`validated`, medians only: a third of the work."""
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        y = self._target(names, x, wait)
+        for block, past in self._blocks(wait, asked):
+            logs = self._grown(x[past], y[past], None)(x[block])
+            if self.estimate is not None:
+                logs += _log(x[block, _place(self.estimate, names, x)], self.allowance_s)
+            yield block, np.maximum(10.0 ** np.minimum(logs, _WIDEST) - self.allowance_s, 0.0)
+
+    def _blocks(self, wait: Floats, asked: Floats) -> Iterator[tuple[Ints, Ints]]:
+        """Blocks in the order of asking, each with the jobs whose wait was over when it began."""
+        order = np.argsort(asked, kind="stable")
+        for block in np.array_split(order, 2 * self.blocks)[1:]:
+            past = np.flatnonzero(asked + wait < asked[block[0]])
+            if len(past) >= _FEWEST:
+                yield block, past
+
+    def _margin(self, x: Floats, y: Floats, asked: Floats) -> float:
+        """Conformal correction of the quantiles: positive where they were too narrow."""
+        tails = self._tails
+        edges = np.searchsorted(asked, np.quantile(asked, np.linspace(0, 1, self.blocks + 1)[1:-1]))
+        scores = [
+            np.maximum(
+                self._grown(x[:begin], y[:begin], tails[0])(x[begin:end]) - y[begin:end],
+                y[begin:end] - self._grown(x[:begin], y[:begin], tails[1])(x[begin:end]),
+            )
+            for begin, end in zip(edges, [*edges[1:], len(y)], strict=True)
+            if begin >= _FEWEST // 2 and end > begin
+        ]
+        return float(np.quantile(np.concatenate(scores), self.level)) if scores else _WIDEST
+
+    def _grown(self, x: Floats, y: Floats, quantile: float | None) -> Ensemble:
+        regressor = self._regressor(quantile)
+        # Tables are small, and threads that wait for each other on a busy machine take minutes.
+        with threadpool_limits(limits=1):
+            return exported(regressor.fit(x, y))
+
+    def _regressor(self, quantile: float | None) -> Any:
+        try:
+            from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - heavy
+        except ImportError as error:
+            raise NimoError(
+                "waits are learned with scikit-learn; pip install 'nimo-slurm[waits]'"
+            ) from error
+        return HistGradientBoostingRegressor(
+            loss="absolute_error" if quantile is None else "quantile",
+            quantile=quantile,
+            max_iter=self.trees,
+            max_leaf_nodes=self.leaves,
+            learning_rate=self.learning_rate,
+            min_samples_leaf=self.leaf_jobs,
+            early_stopping=False,
+            random_state=0,
+        )
+
+
+def ratios(names: Sequence[str], rows: ArrayLike) -> tuple[list[str], Floats]:
+    """Derive what trees find hard: the work ahead over the cores that work it off.
+
+    names: names of the features; those that are missing are left out.
+    rows: shape (jobs, features).
+    Returns tuple: names of the new features, and their values of shape (jobs, new features).
+    Raises ValueError: the rows have another number of features.
+
+    >>> ratios(["q_core_hours_above", "r_cores_above"], [[640.0, 32.0]])
+    (['q_core_hours_above/r_cores_above'], array([[20.]]))
+    """
+    x = np.asarray(rows, dtype=float)
+    if x.ndim != 2 or x.shape[1] != len(names):
+        raise ValueError(f"rows of shape {x.shape} do not go with {len(names)} names")
+    place = {name: i for i, name in enumerate(names)}
+    pairs = [(a, b) for a, b in _QUOTIENTS if a in place and b in place]
+    values = [x[:, place[a]] / np.maximum(x[:, place[b]], 1.0) for a, b in pairs]
+    return [f"{a}/{b}" for a, b in pairs], np.column_stack(values) if values else x[:, :0]
+
+
+def encode(fit: QueueWaitFit) -> bytes:
+    """Give a fit as JSON."""
+    return msgspec.json.encode(fit)
+
+
+def decode(data: bytes) -> QueueWaitFit:
+    """Read a fit that :func:`encode` wrote.
+
+    Raises ValueError: it is damaged or of another release.
+    """
+    try:
+        return msgspec.json.decode(data, type=QueueWaitFit)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the fit of waits cannot be read: {error}; run 'nimo fit'") from error
+
+
+def _log(seconds: Floats, allowance_s: float) -> Floats:
+    logs: Floats = np.log10(np.maximum(seconds + allowance_s, LEAST_S))
+    return logs
+
+
+def _place(estimate: str, names: Sequence[str], x: Floats) -> int:
+    """Place of the feature that is corrected, which every job needs."""
+    if estimate not in names:
+        raise ValueError(f"no feature is called {estimate!r}, which is to be corrected")
+    place = list(names).index(estimate)
+    need_finite(estimate, *x[:, place].tolist(), least=0)
+    return place
+
+
+def _checked(
+    names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    x, wait, asked = (np.asarray(given, dtype=float) for given in (rows, waits_s, asked_s))
+    if x.ndim != 2 or x.shape != (len(wait), len(names)) or asked.shape != wait.shape:
+        raise ValueError(
+            f"rows of shape {x.shape} do not go with {len(wait)} waits, {len(asked)} times and "
+            f"{len(names)} names"
+        )
+    if not (np.isfinite(wait).all() and (wait >= 0).all() and np.isfinite(asked).all()):
+        raise ValueError("waits and times must be numbers, and no wait below zero")
+    if len(wait) < _FEWEST:
+        raise NoHistory(f"{len(wait)} jobs are too few to learn waits from: {_FEWEST}")
+    return np.where(np.isfinite(x), x, np.nan), wait, asked

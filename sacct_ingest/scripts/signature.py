@@ -1,0 +1,169 @@
+"""Which runs are "the same application on the same problem".
+
+What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
+node counts share their keys.  Its user takes part in every key: runs do not count for other users.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import PurePosixPath
+from posixpath import normpath
+
+from sacct_ingest.records import Identity
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.job_script import (
+    Script,
+    parse_command_line,
+    parse_script,
+    split_submit_line,
+)
+from sacct_ingest.text.tag import Tag, parse_tag
+
+#: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
+_NAMELESS = frozenset({"", "sbatch", "wrap"})
+_NAME_LENGTH = 255  # slurmdbd's tinytext
+
+
+def identity_of_request(
+    *,
+    user: str,
+    name: str,
+    tag: Tag | None,
+    script: str,
+    argv: Sequence[str],
+    work_dir: str = "",
+) -> Identity:
+    """Identity of a job that is being submitted.
+
+    tag: that of its comment.
+    script: text of the batch script, empty for salloc and srun.
+    argv: script (or command) and its arguments.
+    work_dir: folder that paths among the arguments start from; empty: unknown.
+    """
+    parsed = _parsed(script) if script else None
+    words = words_of_request(script, argv, work_dir)
+    arguments = [_argument(word, work_dir) for word in argv[1:]]
+    digest = _digest(parsed.body, *arguments) if parsed is not None and parsed.body else ""
+    return _identity(user, name, tag, digest, words)
+
+
+def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
+    """Command of a job and its arguments, as `words_of_line` spells them."""
+    if script and (parsed := _parsed(script)).wrapped:
+        return ("--wrap", *parsed.body.split())
+    return _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
+
+
+@bounded_cache(entries=4096, characters=2048)
+def identity_of_line(
+    user: str, name: str, comment: str, submit_line: str, work_dir: str = ""
+) -> Identity:
+    """Identity of a run from these five fields of the accounting.
+
+    The script's text is not in the accounting, so ``script`` is empty: the decision made at the
+    job's submission has it.
+    """
+    words = words_of_line(submit_line, work_dir, comment, name)
+    return _identity(user, name, parse_tag(comment), "", words)
+
+
+def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
+    """Give the script and arguments of a submit line, as a label for people.
+
+    values: job name and comment, as sacct shows them too.
+
+    >>> command_of_line("sbatch -N 4 run/wrf.sh /home/ada/in.dat --fast", "/home/ada")
+    'wrf.sh in.dat --fast'
+    """
+    return " ".join(words_of_line(submit_line, work_dir, *values))
+
+
+def _identity(user: str, name: str, tag: Tag | None, script: str, words: Sequence[str]) -> Identity:
+    user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
+    # A user's scripts from standard input have nothing in common but that.
+    specific = words or name not in _NAMELESS
+    if not user:
+        return Identity(user, name)
+    return Identity(
+        user,
+        name,
+        tag=owned_tag(user, tag.key) if tag else "",
+        script=owned_script(user, script) if script else "",
+        line=_digest(user, name, *words) if specific else "",
+    )
+
+
+def owned_tag(user: str, tag: str) -> str:
+    """Key of a user's runs with a tag; empty without one.
+
+    >>> owned_tag("ada", "wrf/d02")
+    'ada/wrf/d02'
+    """
+    return f"{user}/{tag}"[:_NAME_LENGTH] if tag else ""
+
+
+def owned_script(user: str, digest: str) -> str:
+    """Key of a user's runs of a script with this digest."""
+    return _digest(user, digest)
+
+
+def names_of(label: str) -> tuple[str, str, str]:
+    """Names by which an application is asked for: its label with and without user, its last part.
+
+    >>> names_of("ada/wrf/d02")
+    ('ada/wrf/d02', 'wrf/d02', 'd02')
+    """
+    return label, label.partition("/")[2], label.rpartition("/")[2]
+
+
+def words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
+    """Command of a run and its arguments, out of its submit line.
+
+    ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
+    lost, and what follows a space in a comment would be taken for the script.
+    """
+    for value in values:
+        if len(value.split()) > 1:
+            line = line.replace(value, "_".join(value.split()), 1)
+    parsed = parse_command_line(split_submit_line(line))
+    wrap = parsed.options.get("wrap")
+    if wrap is not None:
+        return ("--wrap", *wrap.split())
+    return _words_of_command(parsed.script, parsed.arguments, work_dir) if parsed.script else ()
+
+
+def _words_of_command(command: str, arguments: Sequence[str], work_dir: str) -> tuple[str, ...]:
+    """Words to compare: sbatch gives its plugins the script's whole path, sacct what was typed.
+
+    Quotes are lost in sacct's SubmitLine, so arguments are taken apart at spaces here too.
+    """
+    words = (_argument(word, work_dir) for word in " ".join(arguments).split())
+    return (PurePosixPath(command).name, *words)
+
+
+def _argument(word: str, work_dir: str) -> str:
+    """Spell a path in one way: from the working directory on, without ``.`` and double slashes.
+
+    One outside that folder stays as typed.  ``../in.dat`` is spelled alike in all folders of a
+    study, an absolute path everywhere: spelled like the other, either loses its history.
+
+    >>> _argument("./in.dat", "/home/ada"), _argument("--input=/home/ada/in.dat", "/home/ada")
+    ('in.dat', '--input=in.dat')
+    """
+    if "/" not in word:
+        return word
+    option, equals, path = word.rpartition("=")
+    path = normpath(path) if path else path
+    if work_dir and path.startswith("/"):
+        folder = normpath(work_dir).rstrip("/")
+        path = path.removeprefix(f"{folder}/") if path != folder else "."
+    return f"{option}{equals}{path}"
+
+
+@bounded_cache(entries=256, characters=16_384)
+def _parsed(script: str) -> Script:
+    return parse_script(script)
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(errors="replace"), digest_size=12).hexdigest()

@@ -1,0 +1,312 @@
+"""What each column of sacct means: one row a column and field.
+
+To read another column, add a row here and a field to `JobRun` or `StepRun`.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from sacct_ingest.records import JobState
+from sacct_ingest.text.slurm_text import (
+    parse_duration,
+    parse_epoch,
+    parse_size,
+    parse_tres,
+    possible_duration,
+    storable,
+)
+
+Converter = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One use of a column of sacct.
+
+    ``job`` and ``step`` are the fields that it fills in the row of a job and of a step, empty for
+    none.  Names with an underscore are for `sources.fold`, which makes other fields of them.
+    """
+
+    name: str
+    convert: Converter
+    job: str = ""
+    step: str = ""
+
+
+def text(value: str) -> str:
+    """Text as it is."""
+    return value
+
+
+def count(value: str) -> int | None:
+    """Whole number; None where sacct says nothing."""
+    if not value:
+        return None
+    if value.isdecimal():
+        return storable(int(value))
+    # Counts without --noconvert have a letter: 2K tasks.
+    with suppress(ValueError):
+        if (size := parse_size(value)) is not None:
+            return size
+    raise ValueError(f"not a count: {value!r}")
+
+
+def counted(value: str) -> int:
+    """Whole number; 0 where sacct says nothing."""
+    return count(value) or 0
+
+
+def seconds(value: str) -> float | None:
+    """Duration in seconds."""
+    return parse_duration(value) if value else None
+
+
+def elapsed(value: str) -> float:
+    """Duration in seconds; 0 where sacct says nothing."""
+    if value.isdecimal():
+        return possible_duration(float(value))
+    return parse_duration(value) or 0.0 if value else 0.0
+
+
+def epoch(value: str) -> int | None:
+    """Time in seconds since the epoch."""
+    seconds = parse_epoch(value)
+    return None if seconds is None else storable(seconds)
+
+
+def limit_of_minutes(value: str) -> int | None:
+    """Time limit in seconds from minutes."""
+    if value.isdecimal():
+        return storable(int(value) * 60)
+    return limit(value)
+
+
+def limit(value: str) -> int | None:
+    """Time limit in seconds."""
+    seconds = parse_duration(value)
+    return None if seconds is None else round(seconds)
+
+
+#: Words that Slurm shows in a state's place while a job goes on (JOB_STATE_FLAGS in its slurm.h).
+_PASSING: Final = frozenset(
+    (
+        *("COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE"),
+        *("RECONFIG_FAIL", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SIGNALING"),
+        *("SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "UPDATE_DB"),
+    )
+)
+
+
+def state(value: str) -> JobState:
+    """Read the base state, also out of ``CANCELLED by 1000`` and the cut ``OUT_OF_ME+``."""
+    words = value.replace(",", " ").split()
+    word = words[0] if words else ""
+    if word in JobState.__members__:
+        return JobState(word)
+    if word in _PASSING:
+        return JobState.UNKNOWN
+    cut = word[:-1] if word.endswith("+") else ""
+    states = [state for state in JobState if cut and state.startswith(cut)]
+    if len(states) != 1:
+        raise ValueError(f"not a state: {value!r}")
+    return states[0]
+
+
+def cancelled_by(value: str) -> str:
+    """User id (or name) out of ``CANCELLED by 1000``."""
+    return value.partition(" by ")[2]
+
+
+def exit_code(value: str) -> int | None:
+    """Exit code out of ``1:0``."""
+    return count(value.partition(":")[0])
+
+
+def exit_signal(value: str) -> int | None:
+    """Signal out of ``0:9``."""
+    return count(value.partition(":")[2])
+
+
+def node_list(value: str) -> str:
+    """Nodes; sacct says ``None assigned`` for a job that never started."""
+    return "" if value == "None assigned" else value
+
+
+def disk_total(value: str) -> int | None:
+    """Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot."""
+    return count(parse_tres(value).get("fs/disk", "")) if "fs/disk=" in value else None
+
+
+def lustre_total(value: str) -> int | None:
+    """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
+    if "fs/lustre=" not in value:
+        return None
+    mebibytes = count(parse_tres(value).get("fs/lustre", ""))
+    return None if mebibytes is None else storable(mebibytes << 20)
+
+
+def network_total(value: str) -> int | None:
+    """Bytes of all tasks over ``ic/ofed`` and ``ic/sysfs``."""
+    if "ic/" not in value:
+        return None
+    counts = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
+    counted = [bytes_ for bytes_ in counts if bytes_ is not None]
+    return storable(sum(counted)) if counted else None
+
+
+def gpus(value: str) -> int | None:
+    """GPUs out of AllocTRES, all types together; None where it has none.
+
+    Slurm lists ``gres/gpu`` beside ``gres/gpu:TYPE`` unless only types are accounted.
+    """
+    if "gres/gpu" not in value:
+        return None
+    listed = parse_tres(value)
+    if "gres/gpu" in listed:
+        return count(listed["gres/gpu"])
+    typed = [counted(text) for name, text in listed.items() if name.startswith("gres/gpu:")]
+    return storable(sum(typed)) if typed else None
+
+
+#: What the name of GPUs of one type begins with.
+_TYPED: Final = "gres/gpu:"
+
+
+def gpu_types(value: str) -> str:
+    """GPUs of each type out of AllocTRES or ReqTRES, sorted; empty where it has no types.
+
+    >>> gpu_types("cpu=8,gres/gpu:V100=1,gres/gpu:a100=3,gres/gpu=4")
+    'a100=3,v100=1'
+    """
+    if _TYPED not in value:
+        return ""
+    typed = {
+        name.removeprefix(_TYPED).lower(): counted(text)
+        for name, text in parse_tres(value).items()
+        if name.startswith(_TYPED)
+    }
+    return ",".join(f"{name}={number}" for name, number in sorted(typed.items()) if number)
+
+
+def requested_cpus(value: str) -> int | None:
+    """CPUs out of ReqTRES; None where it has none."""
+    return count(parse_tres(value).get("cpu", "")) if "cpu=" in value else None
+
+
+def gpu_percent(value: str) -> float | None:
+    """Highest use of GPUs, summed over tasks; 100 is one whole GPU (gres/gpuutil)."""
+    if "gres/gpuutil=" not in value:
+        return None
+    used = count(parse_tres(value).get("gres/gpuutil", ""))
+    return None if used is None else float(used)
+
+
+def gpu_memory(value: str) -> int | None:
+    """Highest memory on GPUs in bytes, summed over tasks (gres/gpumem)."""
+    return parse_size(parse_tres(value).get("gres/gpumem", "")) if "gres/gpumem=" in value else None
+
+
+def energy(value: str) -> int | None:
+    """Joules; None where the node says nothing."""
+    return count(value) or None
+
+
+#: Where several rows fill one field, the first whose column is there counts.
+COLUMNS: Final = (
+    Column("JobIDRaw", text, job="_raw_id"),
+    Column("JobID", text, job="_id", step="_id"),
+    Column("Cluster", text, job="cluster"),
+    Column("User", text, job="user"),
+    Column("UID", count, job="uid"),
+    Column("Account", text, job="account"),
+    Column("Partition", text, job="partition"),
+    Column("QOS", text, job="qos"),
+    Column("State", state, job="state", step="state"),
+    Column("State", cancelled_by, job="cancelled_by"),
+    Column("ExitCode", exit_code, job="exit_code"),
+    Column("ExitCode", exit_signal, job="exit_signal"),
+    Column("Submit", epoch, job="submit_s"),
+    Column("Eligible", epoch, job="eligible_s"),
+    Column("Start", epoch, job="start_s", step="start_s"),
+    Column("End", epoch, job="end_s", step="end_s"),
+    Column("TimelimitRaw", limit_of_minutes, job="limit_s"),
+    Column("Timelimit", limit, job="limit_s"),
+    Column("NNodes", counted, job="nodes", step="nodes"),
+    Column("AllocNodes", counted, job="nodes", step="nodes"),
+    Column("ReqNodes", count, job="req_nodes"),
+    Column("NCPUS", counted, job="cpus", step="cpus"),
+    Column("AllocCPUS", counted, job="cpus", step="cpus"),
+    Column("NTasks", count, job="tasks", step="tasks"),
+    Column("AllocTRES", gpus, job="gpus"),
+    Column("AllocTRES", gpu_types, job="gpu_types"),
+    Column("ReqTRES", gpus, job="gpus"),
+    Column("ReqTRES", gpu_types, job="gpu_types"),
+    Column("ReqTRES", gpus, job="req_gpus"),
+    Column("ReqTRES", gpu_types, job="req_gpu_types"),
+    Column("ReqCPUS", count, job="req_cpus"),
+    Column("ReqTRES", requested_cpus, job="req_cpus"),
+    Column("NodeList", node_list, job="node_list"),
+    Column("ReqMem", text, job="_req_mem"),
+    Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),
+    Column("MaxRSS", parse_size, job="mem_bytes", step="mem_bytes"),
+    Column("TRESUsageInTot", disk_total, step="disk_read_bytes"),
+    Column("TRESUsageOutTot", disk_total, step="disk_write_bytes"),
+    Column("TRESUsageInTot", lustre_total, step="lustre_read_bytes"),
+    Column("TRESUsageOutTot", lustre_total, step="lustre_write_bytes"),
+    Column("TRESUsageInTot", network_total, step="net_in_bytes"),
+    Column("TRESUsageOutTot", network_total, step="net_out_bytes"),
+    Column("TRESUsageInTot", gpu_percent, step="gpu_percent"),
+    Column("TRESUsageInTot", gpu_memory, step="gpu_mem_bytes"),
+    Column("UserCPU", seconds, step="user_cpu_s"),
+    Column("SystemCPU", seconds, step="system_cpu_s"),
+    Column("ConsumedEnergyRaw", energy, step="energy_j"),
+    Column("AveDiskRead", parse_size, step="_disk_read_mean"),
+    Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
+    Column("Constraints", text, job="constraints"),
+    Column("Reservation", text, job="reservation"),
+    Column("SubmitLine", text, job="submit_line"),
+    Column("WorkDir", text, job="work_dir"),
+    Column("Comment", text, job="comment"),
+    Column("AdminComment", text, job="admin_comment"),
+    Column("JobName", text, job="name", step="name"),
+    # Last: a number never holds a newline, so that where it stands the record ends.
+    Column("ElapsedRaw", elapsed, job="elapsed_s", step="elapsed_s"),
+    Column("Elapsed", elapsed, job="elapsed_s", step="elapsed_s"),
+)  # fmt: skip
+
+#: Without these a row says nothing of use.
+REQUIRED: Final = ("JobID", "State", "Submit")
+
+
+def names() -> list[str]:
+    """Give the names of all columns, each once, in the order to ask for them."""
+    return list(dict.fromkeys(column.name for column in COLUMNS))
+
+
+def useful(offered: Collection[str]) -> list[str]:
+    """Select the columns that fill a field, of several for one field the best that is offered."""
+    used = {
+        column.name for kind in ("job", "step") for column in best_columns(offered, kind).values()
+    }
+    return [name for name in names() if name in used]
+
+
+def canonical_name(name: str) -> str:
+    """Spell a column as the table does: sacct prints names as the user typed them."""
+    return _SPELLED.get(name.strip().lower(), name.strip())
+
+
+_SPELLED = {column.name.lower(): column.name for column in COLUMNS}
+
+
+def best_columns(offered: Collection[str], kind: str) -> dict[str, Column]:
+    """Choose the column of each field for the rows of ``kind``, of those that are offered."""
+    chosen: dict[str, Column] = {}
+    for column in COLUMNS:
+        field = attrgetter(kind)(column)
+        if field and column.name in offered:
+            chosen.setdefault(field, column)
+    return chosen

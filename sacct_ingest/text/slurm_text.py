@@ -1,0 +1,201 @@
+"""Durations, sizes, ids and times as Slurm writes them."""
+
+import re
+from datetime import datetime, tzinfo
+from functools import lru_cache
+from math import isinf
+from typing import Final, NamedTuple
+
+#: Words in place of a limit that say that there is none, or none of the job's own.
+_NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
+#: Durations are rounded to the millisecond, which a double holds up to here: 285,000 years.
+_LONGEST_S: Final = 2.0**43
+_MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
+_NO_TIME: Final = frozenset({"", "unknown", "none", "n/a", "invalid"})
+
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_LIMIT = re.compile(r"(?:(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?|(\d+)(?::(\d+)(?::(\d+))?)?)")
+_SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGTPE]?)(?:i?B)?([nc]?)", re.IGNORECASE)
+_POWERS: Final = ("", "K", "M", "G", "T", "P", "E")
+_JOB_ID = re.compile(
+    r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?",
+)
+
+
+def storable(number: int) -> int:
+    """Give back a number that the store's databases can hold.
+
+    Raises ValueError: they cannot.
+    """
+    if number > _MAX_INTEGER:
+        raise ValueError(f"too large: {number}")
+    return number
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a duration as sacct prints it, ``[D-[HH:]]MM:SS[.mmm]``; None for "no limit".
+
+    Raises ValueError: it is none.
+
+    >>> parse_duration("1-02:03:04"), parse_duration("12:34.567")
+    (93784.0, 754.567)
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        _check_no_limit(text)
+        return None
+    days, hours, minutes, seconds = map(float, match.groups(default="0"))
+    return possible_duration(days * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def possible_duration(seconds: float) -> float:
+    """Give back a duration, seconds, that can be one.
+
+    Raises ValueError: it is longer than any.
+    """
+    if seconds > _LONGEST_S:
+        raise ValueError(f"too large: {seconds:g} s")
+    return seconds
+
+
+def parse_time_limit(text: str) -> int | None:
+    """Seconds of a time limit as ``--time`` takes it; None for "no limit".
+
+    ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S`` (``time_str2secs`` in Slurm's
+    ``src/common/parse_time.c``).
+
+    Raises ValueError: it is none.
+
+    >>> parse_time_limit("90"), parse_time_limit("1:30"), parse_time_limit("1-12")
+    (5400, 90, 129600)
+    """
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        _check_no_limit(text)
+        return None
+    days, hours, minutes, seconds, *plain = match.groups(default="0")
+    if match[1] is not None:
+        return int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    first, second, third = (int(part) for part in plain)
+    if match[7] is not None:
+        return first * 3600 + second * 60 + third
+    return first * 60 + second
+
+
+def seconds_of(minutes: int | None) -> int | None:
+    """Seconds of a limit that Slurm keeps in minutes; None for none.
+
+    >>> seconds_of(90), seconds_of(None)
+    (5400, None)
+    """
+    return None if minutes is None else 60 * minutes
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a size such as ``56.06M``; None for an empty text, and for one beyond 63 bits.
+
+    Such sizes are Slurm's "not set" times a unit: sacct 22.05 shows the memory request of jobs
+    that never got nodes as ``18446744073709551616.00M``.
+
+    Without a letter it is bytes.  A memory request's ``n`` or ``c`` (per node, per CPU; releases
+    before 21.08) is ignored: see `parse_memory_request`.
+
+    Raises ValueError: it is none.
+
+    >>> parse_size("2000Mn"), parse_size("0.5K"), parse_size("")
+    (2097152000, 512, None)
+    """
+    text = text.strip()
+    if not text:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a size: {text!r}")
+    power: int = 1024 ** _POWERS.index(match[2].upper())
+    size = float(match[1]) * power
+    return None if isinf(size) else _in_63_bits(round(size))
+
+
+def parse_memory_request(text: str, *, nodes: int, cpus: int) -> int | None:
+    """Bytes that a job asked for on all its nodes, from sacct's ReqMem; None where it is 0.
+
+    With ``--mem=0``, or where memory is not counted, a job may have all that its nodes have, and
+    sacct's JSON says nothing.
+
+    >>> parse_memory_request("4Gc", nodes=2, cpus=8) == 32 * 2**30
+    True
+    """
+    size = parse_size(text)
+    if not size:
+        return None
+    return _in_63_bits(size * {"n": nodes, "c": cpus}.get(text.strip()[-1].lower(), 1))
+
+
+def _in_63_bits(size: int) -> int | None:
+    return size if size < 2**63 else None
+
+
+def parse_tres(text: str) -> dict[str, str]:
+    """Trackable resources by name.
+
+    >>> parse_tres("cpu=2,mem=4000M,gres/gpu:a100=1")
+    {'cpu': '2', 'mem': '4000M', 'gres/gpu:a100': '1'}
+    """
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {name: value for name, _, value in pairs}
+
+
+class JobId(NamedTuple):
+    """A job id taken apart; ``tasks`` are those of an array that has not been split yet."""
+
+    job: int
+    task: int | None = None
+    tasks: str = ""
+    het: int | None = None
+    step: str = ""
+
+
+def parse_job_id(text: str) -> JobId:
+    """Take apart ``6``, ``6_3``, ``6_[0-3%2]``, ``7+1``, ``7.batch``, ``6_3.0``, ``7+0.0``.
+
+    Raises ValueError: it is no job id.
+
+    >>> parse_job_id("6_3.batch")
+    JobId(job=6, task=3, tasks='', het=None, step='batch')
+    """
+    match = _JOB_ID.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a job id: {text!r}")
+    job, task, tasks, het, step = match.groups()
+    return JobId(
+        storable(int(job)),
+        None if task is None else storable(int(task)),
+        tasks or "",
+        None if het is None else storable(int(het)),
+        step or "",
+    )
+
+
+@lru_cache(maxsize=4096)
+def parse_epoch(text: str, zone: tzinfo | None = None) -> int | None:
+    """Seconds since the epoch of a time in sacct's output; None for ``Unknown`` and ``None``.
+
+    Takes what ``SLURM_TIME_FORMAT=%s`` gives, and ISO 8601 with or without an offset.
+
+    zone: time zone of texts without an offset; None: the local one.
+    Raises ValueError: it is no time.
+    """
+    if text.isdecimal():
+        return int(text)
+    if text.lower() in _NO_TIME:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None and zone is not None:
+        moment = moment.replace(tzinfo=zone)
+    return int(moment.timestamp())
+
+
+def _check_no_limit(text: str) -> None:
+    word = text.strip().lower()
+    if word not in _NO_LIMIT and word not in _NO_TIME:
+        raise ValueError(f"not a duration: {text!r}")

@@ -1,0 +1,76 @@
+"""Tags: users' settings for NIMO in a job's comment.
+
+``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
+says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
+that the time limit may be.  ``nimo:cpus=4-32``, ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for
+CPUs of each task, tasks and GPUs, ``nimo:mem=auto`` that memory which runs do not need may be taken
+off.
+"""
+
+import re
+from dataclasses import dataclass
+
+_TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
+_NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
+_RANGES = ("nodes", "cpus", "tasks", "gpus")
+_LENGTH = 200
+#: Characters of a tag; the rest of a longer one is not read.
+LONGEST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag; ``off`` asks to be left alone, ``on`` to be looked after."""
+
+    app: str = ""
+    problem: str = ""
+    off: bool = False
+    on: bool = False
+    time: str = ""  #: what to do with the time limit
+    mem: str = ""  #: and with the memory: ``auto`` or ``off``
+    nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
+    cpus: tuple[int, int] | None = None  #: CPUs of each task
+    tasks: tuple[int, int] | None = None
+    gpus: tuple[int, int] | None = None
+
+    @property
+    def key(self) -> str:
+        """Identity key: ``APP`` or ``APP/PROBLEM``, empty without an application."""
+        if not self.app:
+            return ""
+        key = f"{self.app}/{self.problem}" if self.problem else self.app
+        return key[:_LENGTH]
+
+
+def parse_tag(comment: str) -> Tag | None:
+    """Tag in a comment, the last where there are several; None where there is none.
+
+    >>> parse_tag("for the paper nimo:app=wrf,problem=d02").key
+    'wrf/d02'
+    >>> parse_tag("nimo:off").off
+    True
+    """
+    if "nimo:" not in comment:
+        return None
+    tags = _TAG.findall(comment)
+    if not tags:
+        return None
+    pairs = [part.partition("=") for part in tags[-1][:LONGEST].split(",")]
+    values = {name: value for name, _, value in pairs}
+    return Tag(
+        values.get("app", ""),
+        values.get("problem", ""),
+        off="off" in values,
+        on="on" in values,
+        time=values.get("time", ""),
+        mem=values.get("mem", ""),
+        **{name: _range(values.get(name, "")) for name in _RANGES},
+    )
+
+
+def _range(text: str) -> tuple[int, int] | None:
+    ends = _NODES.fullmatch(text)
+    if ends is None:
+        return None
+    low, high = sorted(map(int, ends.groups()))
+    return low, high

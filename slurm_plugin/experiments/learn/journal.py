@@ -1,0 +1,106 @@
+"""All runs in one file: written before a job is submitted and after every change.
+
+A process that is killed at any moment is put back by reading it again.
+"""
+
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.files import atomic_file
+
+
+class Stage(StrEnum):
+    """How far a run has come."""
+
+    PLANNED = "planned"  #: perhaps submitted, without a job id yet
+    SUBMITTED = "submitted"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one assignment."""
+
+    key: str  #: of the assignment
+    attempt: int
+    job_name: str
+    nodes: int
+    limit_s: float
+    attributes: dict[str, float]
+    purpose: str
+    why: str
+    planned_s: int
+    stage: Stage = Stage.PLANNED
+    job_id: int | None = None
+    reason: str = ""  #: why it failed
+    again: bool = False  #: whether the same once more may succeed
+    node_list: str = ""
+    elapsed_s: float = 0.0
+    cpus: int = 0
+    utilisation: float | None = None
+    data_bytes: int | None = None
+    network_share: float | None = None  #: of the time for each I/O, where it was measured
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.stage in (Stage.DONE, Stage.FAILED)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    application: str
+    trials: tuple[Trial, ...] = ()
+    version: int = 1
+
+
+class Journal:
+    """The file; ``trials`` are in the order in which they were planned."""
+
+    def __init__(self, path: Path, application: str) -> None:
+        self._path, self._application = path, application
+        self.trials: list[Trial] = list(self._read())
+
+    def find(self, key: str, attempt: int) -> Trial | None:
+        """Give a run that was planned before."""
+        matches = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
+        return next(matches, None)
+
+    def save(self, trial: Trial) -> Trial:
+        """Write a run down, new or changed; it is on the disk when this returns."""
+        same = (trial.key, trial.attempt)
+        places = [i for i, one in enumerate(self.trials) if (one.key, one.attempt) == same]
+        if places:
+            self.trials[places[0]] = trial
+        else:
+            self.trials.append(trial)
+        self._write()
+        return trial
+
+    def _read(self) -> tuple[Trial, ...]:
+        try:
+            saved = msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return ()
+        except (OSError, msgspec.DecodeError) as error:
+            raise FormatError(f"{self._path}: {error}; move it away to begin anew") from error
+        if saved.application != self._application:
+            raise FormatError(
+                f"{self._path}: it is of {saved.application}, not of {self._application}; name "
+                "another file with --state"
+            )
+        return saved.trials
+
+    def _write(self) -> None:
+        text = msgspec.json.format(
+            msgspec.json.encode(_File(self._application, tuple(self.trials))), indent=1
+        )
+        atomic_file.write(self._path, text)
+
+
+def alone(path: Path) -> AbstractContextManager[None]:
+    """Keep a second process away from the same journal (:mod:`sacct_ingest.files.atomic_file`)."""
+    return atomic_file.alone(path, program="'nimo learn'", fix="name another file with --state")

@@ -1,0 +1,253 @@
+"""What to run next, by NIMO's occupancies or, where only node counts differ, by the curve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Protocol
+
+from predictor.curves import from_runs as curve
+from predictor.curves.reliability import ReliabilitySettings
+from predictor.models import selection as choose
+from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
+from predictor.occupancy.active.settings import LearnerSettings
+from predictor.occupancy.active.space import Assignment, Space
+from predictor.occupancy.application_model import OccupancyFit
+from predictor.table import worse
+from predictor.types import Curve, Run, Verdict
+from slurm_plugin.experiments.learn.data_flow import sample
+from slurm_plugin.experiments.learn.journal import Trial
+
+NODES = "nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The next run: its attributes, what it is for and why it."""
+
+    attributes: dict[str, float]
+    purpose: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Run time with an interval on one assignment, and the verdict on it."""
+
+    attributes: dict[str, float]
+    time_s: float
+    low_s: float
+    high_s: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerState:
+    """Results so far; ``effects`` is the slowest over the fastest time of each attribute."""
+
+    functions: dict[str, str]
+    effects: dict[str, float]
+    error: float | None  #: percent
+    expected: tuple[Expected, ...]
+
+
+class Proposer(Protocol):
+    """Proposes runs and learns from them."""
+
+    def propose(self) -> Next | None:
+        """Give the next run; None when the predictions are good enough or no run remains."""
+
+    def observe(self, trial: Trial) -> None:
+        """Learn from the proposed run."""
+
+    def skip(self) -> None:
+        """Go on without the proposed run."""
+
+    @property
+    def good_enough(self) -> bool:
+        """Whether the predictions are as good as the settings require."""
+
+    def learned(self) -> ProposerState:
+        """Return the results so far."""
+
+
+class ByOccupancies:
+    """NIMO: learns occupancies as functions of the attributes.
+
+    space: assignments.
+    settings: of the learner.
+    data_flow: whether the accounting's bytes are taken for the data flow D; otherwise all runs
+        count as of one byte, and the occupancies are of the whole run.
+    network_share: share of the time for each I/O that is the network's, for runs where it was not
+        measured.
+    Raises ValueError: the settings cannot be followed on the space.
+    """
+
+    def __init__(
+        self, space: Space, settings: LearnerSettings, *, data_flow: bool, network_share: float
+    ) -> None:
+        self._learner = Learner(space, settings)
+        self._data_flow, self._network_share = data_flow, network_share
+        self._first: Trial | None = None
+
+    def propose(self) -> Next | None:
+        """See :class:`Proposer`."""
+        proposal = self._learner.propose()
+        return Next(proposal.assignment, proposal.purpose.value, proposal.why) if proposal else None
+
+    def observe(self, trial: Trial) -> None:
+        """See :class:`Proposer`; a run whose data flow is missing is left out."""
+        first = self._first or trial
+        made = sample(trial, first, counted=self._data_flow, network_share=self._network_share)
+        if made is None:
+            self._learner.skip()
+            return
+        self._first = first
+        self._learner.observe(made)
+
+    def skip(self) -> None:
+        """See :class:`Proposer`."""
+        self._learner.skip()
+
+    @property
+    def good_enough(self) -> bool:
+        """See :class:`Proposer`."""
+        return self._learner.good_enough
+
+    def learned(self) -> ProposerState:
+        """See :class:`Proposer`."""
+        if not self._learner.samples:
+            return ProposerState({}, {}, None, ())
+        fit, space = self._learner.fit, self._learner.space
+        error = self._learner.error
+        narrow = WIDEST * self._learner.settings.target
+        expected = tuple(_expected(fit, one, narrow) for one in space.candidates)
+        reference = self._learner.samples[0].attributes
+        effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
+        named = {
+            "compute": fit.compute,
+            "network": fit.network,
+            "disk": fit.disk,
+            "data": fit.data,
+        }
+        functions = {name: str(one) for name, one in named.items()}
+        if fit.bottleneck:
+            functions["network + disk"] = str(fit.bottleneck)
+        return ProposerState(functions, effects, error if error < float("inf") else None, expected)
+
+
+def _expected(fit: OccupancyFit, attributes: dict[str, float], narrow: float) -> Expected:
+    prediction = fit.predict(attributes)
+    verdict = worse(_verdict(interval_percent(prediction), narrow), prediction.verdict)
+    return Expected(
+        attributes=attributes,
+        time_s=prediction.time_s,
+        low_s=prediction.low_s,
+        high_s=prediction.high_s,
+        verdict=verdict,
+    )
+
+
+def _verdict(percent: float, narrow: float) -> Verdict:
+    """Judge one interval by the width that learning has to reach."""
+    if percent > 100 * (ReliabilitySettings().doubtful_factor - 1):
+        return Verdict.REFUSED
+    return Verdict.RELIABLE if percent <= narrow else Verdict.DOUBTFUL
+
+
+def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
+    times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
+    return max(times) / min(times)
+
+
+class ByCurve:
+    """ADEPT and the average over shapes: run time over node counts.
+
+    counts: node counts that may be run.
+    runs: earlier runs of the application.
+    """
+
+    def __init__(self, counts: Sequence[int], runs: Sequence[Run] = ()) -> None:
+        self._counts, self._runs = sorted(set(counts)), list(runs)
+        self._done = {run.nodes for run in runs}
+        self._next: Next | None = None
+        self._chosen: choose.Choice | None = None
+        self._sure = False
+        self._look()
+
+    def propose(self) -> Next | None:
+        """See :class:`Proposer`."""
+        return self._next
+
+    def observe(self, trial: Trial) -> None:
+        """See :class:`Proposer`."""
+        self._runs.append(Run(trial.nodes, trial.elapsed_s))
+        self._done.add(trial.nodes)
+        self._look()
+
+    def skip(self) -> None:
+        """See :class:`Proposer`."""
+        if self._next:
+            self._done.add(round(self._next.attributes[NODES]))
+        self._look()
+
+    @property
+    def good_enough(self) -> bool:
+        """See :class:`Proposer`."""
+        return self._sure
+
+    def learned(self) -> ProposerState:
+        """See :class:`Proposer`."""
+        if self._chosen is None:
+            return ProposerState({}, {}, None, ())
+        predictions = self._chosen.predict(self._counts)
+        expected = tuple(
+            Expected(
+                attributes={NODES: float(p.nodes)},
+                time_s=p.time_s,
+                low_s=p.low_s,
+                high_s=p.high_s,
+                verdict=verdict,
+            )
+            for p, verdict in zip(
+                predictions, self._chosen.judge(predictions).verdicts, strict=True
+            )
+        )
+        times = [p.time_s for p in predictions]
+        widest = max(100 * (exp(p.curve_sd) - 1) for p in predictions)
+        return ProposerState(
+            {"time": self._chosen.model}, {NODES: max(times) / min(times)}, widest, expected
+        )
+
+    def _look(self) -> None:
+        """Judge the curve so far, and choose the next count."""
+        drawn = curve.build(self._runs)
+        left = [n for n in self._counts if n not in self._done]
+        if len(drawn.points) < choose.MIN_POINTS:
+            self._next = self._spread(left) if left else None
+            return
+        self._next = self._judged(drawn, left)
+
+    def _spread(self, left: Sequence[int]) -> Next:
+        """First counts of a curve: the smallest, the largest, then the widest gap's middle."""
+        if not self._done:
+            return _at(left[0], "reference", "the first of a curve")
+        if max(self._done) < left[-1]:
+            return _at(left[-1], "training", "the other end of the curve")
+        farthest = max(left, key=lambda n: min(abs(log(n / one)) for one in self._done))
+        return _at(farthest, "training", "farthest from what was run")
+
+    def _judged(self, drawn: Curve, left: Sequence[int]) -> Next | None:
+        self._chosen = choose.choose(drawn)
+        judged = self._chosen.judge(self._chosen.predict(self._counts))
+        self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
+        if self._sure or not left:
+            return None
+        problem = next((p for p in judged.problems if p.observe), None)
+        if problem is None or problem.observe is None:
+            return self._spread(left)
+        near = problem.observe
+        return _at(min(left, key=lambda n: abs(log(n / near))), "training", problem.text)
+
+
+def _at(nodes: int, purpose: str, why: str) -> Next:
+    return Next({NODES: float(nodes)}, purpose, why)

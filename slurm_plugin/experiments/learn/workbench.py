@@ -1,0 +1,230 @@
+"""The loop: propose a run, run it, learn from it; within a budget, and it may stop at any time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.runs.usage import usage
+from slurm_plugin.experiments.learn.assignments import Assignment, Choices
+from slurm_plugin.experiments.learn.description import Description
+from slurm_plugin.experiments.learn.jobs import Jobs
+from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial
+from slurm_plugin.experiments.learn.proposers import Next, Proposer
+from slurm_plugin.slurm.commands import SubmissionRefused
+
+#: Seconds between two looks at a job: the first, the last, and how they grow.
+_FIRST_S, _LAST_S, _GROWTH = 0.5, 60.0, 1.4
+
+
+class Stop(StrEnum):
+    """Why learning ended."""
+
+    GOOD_ENOUGH = "good enough"
+    NOTHING_LEFT = "nothing left to run"
+    BUDGET = "budget"
+
+
+class _NoBudget(Exception):  # noqa: N818 - never leaves this module
+    """The next run may cost more than the rest of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSite:
+    """The workbench's surroundings: Slurm, the time, and a function that reports progress."""
+
+    jobs: Jobs
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    report: Callable[[Trial], None]
+    overrun_s: float  #: how far a job may run beyond its limit
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """Learns one application."""
+
+    description: Description
+    choices: Choices
+    proposer: Proposer
+    journal: Journal
+    site: LearningSite
+
+    def run(self) -> Stop:
+        """Run until predictions are good enough, no run remains, or the budget is spent.
+
+        What the journal holds is not run again.
+
+        Raises sacct_ingest.errors.SlurmError, sacct_ingest.errors.SacctError: Slurm does not
+            answer; another call goes on from there.
+        """
+        try:
+            while proposal := self.proposer.propose():
+                trial = self._result(proposal)
+                if trial is None:
+                    self.proposer.skip()
+                else:
+                    self.proposer.observe(trial)
+        except _NoBudget:
+            return Stop.BUDGET
+        return Stop.GOOD_ENOUGH if self.proposer.good_enough else Stop.NOTHING_LEFT
+
+    def replay(self) -> Next | None:
+        """Learn from the journal alone; return the next run."""
+        while proposal := self.proposer.propose():
+            trials = [self.journal.find(*one) for one in self._keys(proposal)]
+            done = next((one for one in trials if one and one.stage is Stage.DONE), None)
+            if done:
+                self.proposer.observe(done)
+            elif self._is_hopeless(proposal):
+                self.proposer.skip()
+            else:
+                return proposal
+        return None
+
+    def argv(self, proposal: Next) -> list[str]:
+        """Command line that a run would be submitted with."""
+        assignment = self.choices.at(proposal.attributes)[0]
+        return self.site.jobs.argv(assignment, self._trial(assignment, 0, proposal))
+
+    def reserved_node_h(self, proposal: Next) -> float:
+        """Most node-hours that a run may take."""
+        return self._cost(self._trial(self.choices.at(proposal.attributes)[0], 0, proposal))
+
+    @property
+    def spent_node_h(self) -> float:
+        """Node-hours of all runs that ended, and the most that the others may take."""
+        return sum(self._cost(one) for one in self.journal.trials)
+
+    def _result(self, proposal: Next) -> Trial | None:
+        """Run an assignment, elsewhere or again where it fails; None where it cannot be run."""
+        for assignment, attempt in self._attempts(proposal):
+            recorded = self.journal.find(assignment.key, attempt)
+            trial = recorded or self._plan(assignment, attempt, proposal)
+            if trial.stage is Stage.PLANNED:
+                trial = self._submit(trial, assignment, perhaps_there=recorded is not None)
+            if trial.stage is Stage.SUBMITTED:
+                trial = self._finish(trial)
+            if trial.stage is Stage.DONE:
+                return trial
+        return None
+
+    def _attempts(self, proposal: Next) -> Iterator[tuple[Assignment, int]]:
+        """Each assignment with the proposed attributes, then the interrupted ones again."""
+        for attempt in range(self.description.tries):
+            for assignment in self.choices.at(proposal.attributes):
+                before = self.journal.find(assignment.key, attempt - 1)
+                if attempt == 0 or (before is not None and before.again):
+                    yield assignment, attempt
+
+    def _keys(self, proposal: Next) -> Sequence[tuple[str, int]]:
+        return [(one.key, attempt) for one, attempt in self._attempts(proposal)]
+
+    def _is_hopeless(self, proposal: Next) -> bool:
+        trials = [self.journal.find(*one) for one in self._keys(proposal)]
+        return all(one is not None and one.stage is Stage.FAILED for one in trials)
+
+    def _plan(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
+        """Write a run down before it is submitted, if the budget holds it whatever happens."""
+        trial = self._trial(assignment, attempt, proposal)
+        if self.spent_node_h + self._cost(trial) > self.description.budget:
+            raise _NoBudget
+        return self.journal.save(trial)
+
+    def _trial(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
+        return Trial(
+            key=assignment.key,
+            attempt=attempt,
+            job_name=f"nimo-learn-{self.description.application}-{assignment.key}-{attempt}",
+            nodes=assignment.nodes,
+            limit_s=self.description.limit_s + self.site.overrun_s,
+            attributes=proposal.attributes,
+            purpose=proposal.purpose,
+            why=proposal.why,
+            planned_s=int(self.site.clock()),
+        )
+
+    def _cost(self, trial: Trial) -> float:
+        return trial.nodes * (trial.elapsed_s if trial.ended else trial.limit_s) / 3600
+
+    def _submit(self, trial: Trial, assignment: Assignment, *, perhaps_there: bool) -> Trial:
+        """Submit a run, or find its job where a process was stopped before it wrote that down."""
+        jobs = self.site.jobs
+        try:
+            existing = jobs.find(trial) if perhaps_there else None
+            job_id = jobs.submit(assignment, trial) if existing is None else existing
+        except SubmissionRefused as error:
+            return self._save(trial, stage=Stage.FAILED, reason=str(error))
+        return self._save(trial, stage=Stage.SUBMITTED, job_id=job_id)
+
+    def _finish(self, trial: Trial) -> Trial:
+        """Let a run start and bring it to its end."""
+        job_id = trial.job_id or 0
+        self.site.jobs.release(job_id)
+        in_time = self._wait(job_id)
+        run = self._accounted(trial)
+        self.site.jobs.tidy(trial)
+        if not in_time:
+            late = f"did not start within {self.description.patience}"
+            return self._save(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
+        share = self.site.jobs.network_share(trial)
+        return self._save(trial, **_outcome(run), network_share=share)
+
+    def _wait(self, job_id: int) -> bool:
+        """Wait until a job is over; False where it did not start in time and was cancelled."""
+        begun_s, jobs = self.site.clock(), self.site.jobs
+        in_time = True
+        for pause_s in _pauses():
+            waiting = jobs.waiting(job_id)
+            if waiting is None:
+                return in_time
+            if waiting and in_time and self.site.clock() - begun_s > self.description.patience_s:
+                jobs.cancel(job_id)
+                in_time = False
+            self.site.sleep(pause_s)
+        return in_time
+
+    def _accounted(self, trial: Trial) -> JobRun:
+        """Wait until a run's end is in the accounting, which can take seconds."""
+        for pause_s in _pauses():
+            if run := self.site.jobs.ended(trial):
+                return run
+            self.site.sleep(pause_s)
+        raise AssertionError  # the pauses never end
+
+    def _save(self, trial: Trial, **changes: object) -> Trial:
+        saved = self.journal.save(msgspec.structs.replace(trial, **changes))
+        self.site.report(saved)
+        return saved
+
+
+def _pauses() -> Iterator[float]:
+    """Ever longer pauses, so that a long wait does not load slurmctld."""
+    pause_s = _FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(_GROWTH * pause_s, _LAST_S)
+
+
+def _outcome(run: JobRun) -> dict[str, object]:
+    """Read a run's record."""
+    used = usage(run, run.steps)
+    outcome: dict[str, object] = {
+        "stage": Stage.DONE,
+        "elapsed_s": run.elapsed_s,
+        "node_list": run.node_list,
+        "cpus": run.cpus,
+        "utilisation": used.utilisation,
+        "data_bytes": used.data_bytes,
+    }
+    if run.state is JobState.COMPLETED:
+        return outcome
+    status = f", exit status {run.exit_code}" if run.exit_code else ""
+    return outcome | {
+        "stage": Stage.FAILED,
+        "reason": f"{run.state.value}{status}",
+        # The same once more may succeed.
+        "again": run.state.interrupted,
+    }

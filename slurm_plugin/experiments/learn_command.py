@@ -1,0 +1,248 @@
+"""Learn an application by running its most informative jobs, within a budget.
+
+A YAML file describes the application and its possible resources and inputs (docs/learning.md).  A
+journal beside it records each run.  After an interruption, give the same command again.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from predictor.table import decode
+from sacct_ingest.errors import ConfigError, StoreError
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.scripts.signature import owned_tag
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.numbers import positive
+from slurm_plugin.slurm.job_request import user_name
+from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.table_columns import terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from predictor.types import Run
+    from sacct_ingest.records import NodeProfile
+    from slurm_plugin.config.settings import Config
+    from slurm_plugin.experiments.learn.assignments import Assignment, Choices
+    from slurm_plugin.experiments.learn.description import AssignmentGroup, Description
+    from slurm_plugin.experiments.learn.proposers import Proposer
+    from slurm_plugin.experiments.learn.stored_curve import StoredCurve
+    from slurm_plugin.experiments.learn.workbench import Workbench
+
+EXAMPLE = """\
+  nimo learn blast.yaml --dry-run
+  nimo learn blast.yaml
+  nimo learn blast.yaml --budget 20 --json
+  nimo learn wrf.yaml --application wrf/d02"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="description of the application")
+    parser.add_argument(
+        "--application",
+        metavar="NAME",
+        help="application in the store whose curve the runs join, as 'nimo predict' lists it "
+        "(default: the one with the file's application as its tag)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
+    parser.add_argument(
+        "--budget", type=positive, metavar="NODE-HOURS", help="budget, instead of the one in FILE"
+    )
+    parser.add_argument(
+        "--state", type=Path, metavar="FILE", help="journal of the runs (default: beside the file)"
+    )
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Learn, or show the design."""
+    # Loaded here: scipy takes a second, and the help shall not.
+    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.journal import alone  # noqa: PLC0415
+
+    state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
+    with alone(state):
+        bench = _workbench(args, state)
+        if args.dry_run:
+            print(_design(bench, as_json=args.json))
+            return 0
+        ended = bench.run().value
+    learned = bench.proposer.learned()
+    runs, spent_node_h = len(bench.journal.trials), bench.spent_node_h
+    if args.json:
+        print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
+    else:
+        width = terminal_width()
+        print(words.summary(learned, runs, spent_node_h, ended, width=width))
+        if proposal := bench.proposer.propose():
+            left = bench.description.budget - spent_node_h
+            print(wrapped(words.too_dear(bench.reserved_node_h(proposal), left), width))
+    return 0
+
+
+def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
+    from slurm_plugin.experiments.learn import (
+        description,
+        jobs,  # noqa: PLC0415
+    )
+    from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.journal import Journal  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.proposers import NODES  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
+
+    config = load_config(args)
+    task = description.load(args.file)
+    if args.budget is not None:
+        task = replace(task, budget=args.budget)
+    folder = args.file.absolute().parent
+    chosen = choices(task, _profiles(config), name=str(args.file), folder=folder)
+    is_curve = chosen.space.attributes == (NODES,)
+    curve = _joined(args, task, chosen, config) if is_curve else _apart(args, task)
+    task = curve.description
+    counters = _counters(state) if task.network_share is None and not is_curve else None
+    site = LearningSite(
+        jobs=jobs.SlurmJobs(task, time.time, is_curve and curve.tagged, counters),
+        clock=time.time,
+        sleep=time.sleep,
+        report=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
+        overrun_s=jobs.overrun_s(jobs.slurm_config()),
+    )
+    proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen)
+    return Workbench(task, chosen, proposer, Journal(state, task.application), site)
+
+
+def _counters(state: Path) -> Path | None:
+    """Make the folder for what the runs' nodes count; without it nothing is counted."""
+    folder = state.absolute().with_suffix(".io")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    return folder
+
+
+def _by_occupancies(task: "Description", chosen: "Choices") -> "Proposer":
+    from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
+
+    try:
+        return ByOccupancies(
+            chosen.space,
+            task.learning.settings(),
+            data_flow=task.data_flow,
+            network_share=task.network_share or 0.0,
+        )
+    except ValueError as error:
+        raise ConfigError(f"{task.application}: learning: {error}") from error
+
+
+def _by_curve(chosen: "Choices", runs: "Sequence[Run]") -> "Proposer":
+    from slurm_plugin.experiments.learn.proposers import NODES, ByCurve  # noqa: PLC0415
+
+    return ByCurve([round(one[NODES]) for one in chosen.space.candidates], runs)
+
+
+def _apart(args: argparse.Namespace, task: "Description") -> "StoredCurve":
+    """Learn runs that differ in more than node counts: they are no part of a curve."""
+    from slurm_plugin.experiments.learn.stored_curve import StoredCurve  # noqa: PLC0415
+
+    if args.application:
+        raise ConfigError(
+            f"{args.file}: --application: the store has run times by node count only, and these "
+            "assignments differ in more; leave it out, or list nodes alone"
+        )
+    return StoredCurve(task)
+
+
+def _joined(
+    args: argparse.Namespace, task: "Description", chosen: "Choices", config: "Config"
+) -> "StoredCurve":
+    """Find the curve that the runs are to join; without --application that of the file's tag."""
+    from slurm_plugin.experiments.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
+    from slurm_plugin.store_access import (  # noqa: PLC0415
+        load_tables,
+        matching_tables,
+        own_tables,
+    )
+
+    if args.application:
+        with open_store(config) as store:
+            tables = own_tables(matching_tables(load_tables(store), args.application))
+        every = (one for place in chosen.places.values() for one in place)
+        return joined(task, tables, map(_script_key, every))
+    key = f"{task.application}/{task.problem}" if task.problem else task.application
+    try:
+        with open_store(config) as store:
+            rows = store.fits.find([(KeyLevel.TAG, owned_tag(user_name(), key))])
+    except StoreError:
+        return StoredCurve(task)
+    return joined(task, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(task)
+
+
+def _script_key(one: "Assignment") -> str:
+    """Give the key of a run by its script, as in nimod and the store."""
+    from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
+    from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
+
+    job = request([*one.options, *one.command], user="")
+    return identity_of_request(
+        user=job["user_name"],
+        name=job["name"],
+        tag=None,
+        script=job["script"],
+        argv=job["argv"],
+        work_dir=job["work_dir"],
+    ).script
+
+
+def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":
+    """Give the newest profiles of the nodes that a group may get."""
+    from slurm_plugin.experiments.benchmark_jobs import nodes  # noqa: PLC0415
+
+    def of_group(group: "AssignmentGroup") -> "Sequence[NodeProfile]":
+        features = set(group.constraint.split("&")) - {""}
+        names = {
+            node.name
+            for node in nodes(nodelist=group.nodelist, partition=group.partition)
+            if features <= set(node.features.split(","))
+        }
+        with open_store(config) as store:
+            newest = store.profiles.latest(config.cluster or None)
+        return [profile for profile in newest if profile.node in names]
+
+    return of_group
+
+
+def _design(bench: "Workbench", *, as_json: bool) -> str:
+    """Show the next run without submitting it."""
+    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
+
+    proposal = bench.replay()
+    argv = bench.argv(proposal) if proposal else []
+    left = bench.description.budget - bench.spent_node_h
+    reserved = bench.reserved_node_h(proposal) if proposal else 0.0
+    candidates = len(bench.choices.space.candidates)
+    if as_json:
+        design = asdict(proposal) if proposal else None
+        return json.dumps(
+            {
+                "next": design,
+                "argv": argv,
+                "candidates": candidates,
+                "node_hours_left": left,
+                "node_hours_reserved": reserved,
+            }
+        )
+    shown = words.design(proposal, argv, candidates, left)
+    return f"{shown}\n{words.too_dear(reserved, left)}" if reserved > left else shown

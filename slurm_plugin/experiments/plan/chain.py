@@ -1,0 +1,209 @@
+"""A plan as jobs: for each step a script and sbatch's options, chained by dependencies.  Pure."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+
+from slurm_plugin.experiments.plan.bounds import TaskBounds
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step
+from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
+
+#: The limit is what hardly any run exceeds, with a margin.
+_MARGIN, _LEAST_S = 1.2, 60.0
+#: A task is late for good when even successors this fast do not help.
+_FAST = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """One step as it is submitted."""
+
+    step: Step  #: as planned
+    options: tuple[str, ...]  #: for sbatch, without name and dependencies
+    script: str
+    cluster: str
+
+    @property
+    def name(self) -> str:
+        """Name of the step."""
+        return self.step.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Steps that have to succeed before."""
+        return self.step.needs
+
+    @property
+    def start_s(self) -> float:
+        """When it starts, as planned."""
+        return self.step.start_s
+
+    @property
+    def end_s(self) -> float:
+        """When it ends, as planned."""
+        return self.step.end_s
+
+
+def jobs(
+    flow: Workflow,
+    schedule: PlanSchedule,
+    *,
+    rooms: Mapping[tuple[str, str], TaskBounds],
+    deadline_s: float | None = None,
+    hard: bool = False,
+) -> list[PlannedJob]:
+    """Jobs of a plan, each after those that it needs.
+
+    flow: the workflow.
+    schedule: its plan.
+    rooms: what tasks may have at places; limits are no longer than they allow.
+    deadline_s: when all has to have ended.
+    hard: whether Slurm is to end jobs that can no longer be in time (``--deadline``).
+    """
+    latest = _latest(schedule, deadline_s)
+    return [
+        _job(flow, step, rooms, latest.get(step.name) if hard else None) for step in schedule.steps
+    ]
+
+
+def job_name(workflow: str, step: str, mark: str = "") -> str:
+    """Name of a step's job; with the ``mark`` of what was submitted it can be found again.
+
+    >>> job_name("brain", "raw to scratch", "3fa9c1-2")
+    'brain.raw-to-scratch.3fa9c1-2'
+    """
+    return re.sub(r"[^\w.-]", "-", ".".join(filter(None, (workflow, step, mark))))
+
+
+def command_line(job: PlannedJob, name: str, ids: Mapping[str, str]) -> list[str]:
+    """Give the arguments of sbatch, which reads the script from stdin.
+
+    job: what is submitted.
+    name: of the job.
+    ids: ids of jobs of the same cluster that it may have to wait for, by step.
+    """
+    argv = ["sbatch", "--parsable", f"--job-name={name}", *job.options]
+    if needed := [ids[name] for name in job.needs if name in ids]:
+        argv += [f"--dependency=afterok:{':'.join(needed)}", "--kill-on-invalid-dep=yes"]
+    return argv
+
+
+def path_of(file: File, storage: Storage) -> str:
+    """Where a file is on a storage."""
+    return f"{storage.path.rstrip('/')}/{file.path or file.name}"
+
+
+def _job(
+    flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], TaskBounds], latest_s: float | None
+) -> PlannedJob:
+    place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
+    task = flow.tasks[step.task]
+    options = [
+        f"--partition={place.partition}",
+        f"--nodes={step.nodes or 1}",
+        f"--time={_limit_min(step, rooms.get((step.task, place.name)), latest_s)}",
+        f"--comment={_tag(flow, task) if step.nodes else 'nimo:off'}",
+    ]
+    if place.cluster:
+        options.append(f"--clusters={place.cluster}")
+    if latest_s is not None:
+        options.append(f"--deadline=uts{ceil(latest_s)}")
+    if step.nodes:
+        options += task.options
+    return PlannedJob(
+        step=step,
+        options=tuple(options),
+        script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
+        cluster=place.cluster,
+    )
+
+
+def _place_of_copy(flow: Workflow, step: Step) -> PlanSite:
+    """Where a copy runs: near its target, or else near its source."""
+    near = [p for s in (step.target, step.source) for p in flow.places.values() if p.storage == s]
+    return near[0] if near else next(iter(flow.places.values()))
+
+
+def _limit_min(step: Step, room: TaskBounds | None, latest_s: float | None) -> int:
+    """Limit that holds the run, within what the place allows and its deadline leaves.
+
+    Slurm refuses a job whose limit ends after its deadline.
+    """
+    needed_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
+    most_s = min(room.longest_s if room else inf, (latest_s or inf) - step.start_s)
+    return needed_min if most_s == inf else max(min(needed_min, int(most_s // 60)), 1)
+
+
+def _tag(flow: Workflow, task: Task) -> str:
+    """Tag by which the run is recognised next time."""
+    name, _, problem = (task.application or f"{flow.name}/{task.name}").partition("/")
+    parts = [f"app={name}", *([f"problem={problem}"] if problem else [])]
+    return "nimo:" + ",".join(re.sub(r"[\s,;|]", "-", part) for part in parts)
+
+
+def _task_script(flow: Workflow, step: Step, task: Task) -> str:
+    storages = dict.fromkeys((*task.reads, *task.writes), step.target) | dict(step.remote)
+    paths = {
+        name: path_of(flow.files[name], flow.storages[storage])
+        for name, storage in storages.items()
+    }
+    folders = sorted({paths[name].rpartition("/")[0] for name in task.writes})
+    lines = ["#!/bin/sh", "set -e"]
+    lines += [f"mkdir -p -- {shlex.quote(folder)}" for folder in folders]
+    return "\n".join([*lines, _filled(task.command, paths), ""])
+
+
+def _copy_script(flow: Workflow, step: Step) -> str:
+    """Copy beside the target first, so that no reader finds half a file."""
+    file = flow.files[step.file]
+    source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
+    folder, part = target.rpartition("/")[0], f"{target}.part"
+    copy = flow.links[step.source, step.target].copy
+    return "\n".join([
+        "#!/bin/sh",
+        "set -e",
+        f"mkdir -p -- {shlex.quote(folder)}",
+        f"rm -rf -- {shlex.quote(part)}",
+        _filled(copy, {"source": source, "target": part}),
+        f"mv -T -- {shlex.quote(part)} {shlex.quote(target)}",
+        "",
+    ])  # fmt: skip
+
+
+def _filled(command: str, paths: Mapping[str, str]) -> str:
+    """Put paths where their names are in braces; the shell's own ``${name}`` stays.
+
+    >>> _filled("sort {raw} > ${raw}", {"raw": "/data/my raw"})
+    "sort '/data/my raw' > ${raw}"
+    """
+    return re.sub(
+        r"(?<!\$)\{([A-Za-z][\w-]*)\}",
+        lambda match: shlex.quote(paths[match[1]]) if match[1] in paths else match[0],
+        command,
+    )
+
+
+def _latest(schedule: PlanSchedule, deadline_s: float | None) -> dict[str, float]:
+    """Latest end of each step, if all steps after it are fast."""
+    if deadline_s is None:
+        return {}
+    latest = dict.fromkeys((step.name for step in schedule.steps), inf)
+    for step in reversed(schedule.steps):
+        latest[step.name] = min(latest[step.name], deadline_s)
+        before_s = latest[step.name] - step.estimate.quantile(_FAST)
+        for name in step.needs:
+            latest[name] = min(latest.get(name, inf), before_s)
+    return latest
+
+
+def dependents(chain: Iterable[PlannedJob], failed: str) -> list[str]:
+    """Name the steps that cannot run after one failed."""
+    lost = {failed}
+    names = []
+    for job in chain:
+        if not lost.isdisjoint(job.needs):
+            lost.add(job.name)
+            names.append(job.name)
+    return names

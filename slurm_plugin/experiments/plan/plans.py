@@ -1,0 +1,204 @@
+"""Ranked plans: the best one for the target, others beside it, and why they lose."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from slurm_plugin.experiments.plan import plan_search
+from slurm_plugin.experiments.plan.options import Choices, choices, restricted
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step
+from slurm_plugin.experiments.plan.spread import EndSpread, ends
+from slurm_plugin.text.formatting import time_span
+
+#: Times that the target is moved until the plan keeps the deadline with the chance asked for.
+_TRIES = 6
+#: Effort for each plan but the first: many of them are shown beside each other.
+_LESS = plan_search.EFFORT // 5
+_UNSURE = "not surely in time, at the least node-hours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A schedule with its costs and its risk; times are seconds since the epoch.
+
+    It has ended by ``low_s`` in 5 % of the cases, by ``high_s`` in ``confidence`` of them.
+    """
+
+    label: str  #: what it is, in words
+    schedule: PlanSchedule
+    end_s: float  #: median
+    low_s: float
+    high_s: float
+    confidence: float
+    chance: float | None  #: that the deadline is met; None: there is none
+    proven: bool  #: no plan does better
+    path: tuple[Step, ...]  #: critical path
+    why: str = ""  #: why it is not the first one
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        """Steps whose time is doubtful, and why."""
+        return {s.name: s.estimate.doubt for s in self.schedule.steps if s.estimate.doubt}
+
+    @property
+    def node_hours(self) -> float:
+        """Node-hours of all tasks."""
+        return self.schedule.node_s / 3600
+
+
+def plans(
+    problem: PlanningProblem, *, deadline_s: float | None = None, confidence: float = 0.95
+) -> list[Plan]:
+    """Make plans; the first is the one to take.
+
+    Without a deadline it is the one that ends first; with one it is the one of the least node-hours
+    among those that keep it in ``confidence`` of the cases, or else the one that is most likely to.
+
+    Raises LookupError: a task has no option, or there is no plan.
+    """
+    all_of = choices(problem)
+    made: dict[tuple[object, ...], Plan] = {}
+    for label, result in _candidates(problem, all_of, deadline_s, confidence):
+        key = tuple((s.name, s.pool, s.nodes, s.remote) for s in result.schedule.steps)
+        plan = judged(
+            problem,
+            label,
+            result.schedule,
+            deadline_s=deadline_s,
+            confidence=confidence,
+            proven=result.proven,
+        )
+        made.setdefault(tuple(sorted(key)), plan)
+    if not made:
+        raise LookupError("no plan is possible: look at links, at access and at room on storages")
+    first, *others = sorted(made.values(), key=lambda one: rank(one, deadline_s))
+    return [first, *(replace(one, why=drawback(one, first, deadline_s)) for one in others)]
+
+
+def judged(
+    problem: PlanningProblem,
+    label: str,
+    schedule: PlanSchedule,
+    *,
+    deadline_s: float | None,
+    confidence: float,
+    proven: bool = False,
+) -> Plan:
+    """Make a plan of a schedule: add its costs and its risk."""
+    drawn: EndSpread = ends(schedule, problem.now_s)
+    return Plan(
+        label=label,
+        schedule=schedule,
+        end_s=drawn.quantile(0.5),
+        low_s=drawn.quantile(0.05),
+        high_s=drawn.quantile(confidence),
+        confidence=confidence,
+        chance=None if deadline_s is None else drawn.chance(deadline_s),
+        proven=proven,
+        path=tuple(plan_search.critical(schedule)),
+    )
+
+
+def _candidates(
+    problem: PlanningProblem, all_of: Choices, deadline_s: float | None, confidence: float
+) -> Iterator[tuple[str, plan_search.SearchResult]]:
+    now_s = problem.now_s
+    if deadline_s is not None:
+        yield from _in_time(problem, all_of, deadline_s, confidence)
+    for label, target_s in (("fastest", now_s), ("fewest node-hours", inf)):
+        if (best := plan_search.search(problem, all_of, target_s)) is not None:
+            yield label, best
+    target_s = now_s if deadline_s is None else deadline_s
+    for label, some in _alternatives(problem, all_of):
+        schedule = plan_search.heuristic(problem, some, target_s, effort=_LESS) if some else None
+        if schedule is not None:
+            yield label, plan_search.SearchResult(schedule)
+
+
+def _alternatives(problem: PlanningProblem, all_of: Choices) -> Iterator[tuple[str, Choices]]:
+    """Plans that keep to one place or to one way with data: P1 to P3 of the NIMO papers."""
+    flow = problem.workflow
+    for name in flow.places:
+        for stage, way in ((True, "copying what is elsewhere"), (False, "reading it in place")):
+            yield f"all at {name}, {way}", restricted(all_of, place=name, stage=stage)
+        yield f"all at {name}", restricted(all_of, place=name)
+
+
+def _in_time(
+    problem: PlanningProblem, all_of: Choices, deadline_s: float, confidence: float
+) -> Iterator[tuple[str, plan_search.SearchResult]]:
+    """Plans for targets before the deadline, nearer and nearer to the latest that keeps it."""
+    late_s, early_s = deadline_s, problem.now_s
+    target_s, effort = deadline_s, plan_search.EFFORT
+    for _ in range(_TRIES):
+        result = plan_search.search(problem, all_of, target_s, effort=effort)
+        effort = _LESS
+        if result is None:
+            return
+        high_s = ends(result.schedule, problem.now_s).quantile(confidence)
+        if high_s <= deadline_s:
+            yield "in time at the least node-hours", result
+            early_s = target_s
+            if target_s == deadline_s:
+                return
+        else:
+            best = "as early as possible" if result.schedule.end_s > target_s else _UNSURE
+            yield best, result
+            late_s = target_s
+        # A plan this much shorter would be in time if its spread were the same; then halve.
+        share = (deadline_s - problem.now_s) / (high_s - problem.now_s)
+        guess_s = problem.now_s + share * (min(result.schedule.end_s, target_s) - problem.now_s)
+        target_s = guess_s if early_s < guess_s < late_s else (early_s + late_s) / 2
+
+
+def rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:
+    """Order of plans: the lowest is the one to take.
+
+    deadline_s: of those that keep it the one of the least node-hours is first; None: what ends
+        first.
+    """
+    if deadline_s is None or plan.chance is None:
+        return (plan.end_s, plan.node_hours)
+    if plan.high_s <= deadline_s:
+        return (0.0, plan.node_hours, plan.end_s)
+    return (1.0, plan.high_s, plan.node_hours)
+
+
+def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
+    """Say in words what speaks against a plan, compared with the one to take.
+
+    plan, first: the plan, and the one to take.
+    deadline_s: where both keep it, only node-hours count; None: there is none.
+    """
+    if deadline_s is not None and plan.high_s > deadline_s >= first.high_s:
+        return f"in time in {plan.chance or 0:.0%} of the cases only{_because(plan, first)}"
+    slower_s = plan.end_s - first.end_s
+    dearer = plan.node_hours - first.node_hours
+    parts = []
+    if slower_s >= 1 and (deadline_s is None or first.high_s > deadline_s):
+        parts.append(f"ends {time_span(slower_s)} later{_because(plan, first)}")
+    if dearer > 1e-9:
+        parts.append(f"takes {dearer:.2g} node-hours more")
+    return "; ".join(parts) or f"ends {time_span(max(slower_s, 0.0))} later for the same node-hours"
+
+
+def _because(plan: Plan, first: Plan) -> str:
+    """Which part of its critical path is the longer one."""
+    own, better = _made_of(plan), _made_of(first)
+    part = max(own, key=lambda name: own[name] - better[name])
+    more_s = own[part] - better[part]
+    return f": {part} {time_span(more_s)} more on its critical path" if more_s >= 1 else ""
+
+
+def _made_of(plan: Plan) -> dict[str, float]:
+    """Seconds of a critical path by what they are spent on."""
+    made = {"copies take": 0.0, "waits take": 0.0, "remote reading and runs take": 0.0}
+    made["runs take"] = 0.0
+    before_s = None
+    for step in plan.path:
+        kind = "runs take" if not step.remote else "remote reading and runs take"
+        made[kind if step.nodes else "copies take"] += step.end_s - step.start_s
+        if before_s is None or step.start_s > before_s:
+            made["waits take"] += step.wait_s if before_s is None else step.start_s - before_s
+        before_s = step.end_s
+    return made

@@ -1,0 +1,156 @@
+"""Changes submitted jobs to those of another plan: updates them, or submits them again.
+
+A job whose node count, time limit or deadline alone is another is updated in place, as Slurm lets
+its owner do while it waits (job_mgr.c, ``_update_job``); where it refuses, and where more differs,
+the job and those that wait for it are cancelled and submitted again.  What waits for other jobs
+loses no age by that.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.experiments.plan import state_file
+from slurm_plugin.experiments.plan.chain import PlannedJob
+from slurm_plugin.experiments.plan.state_file import PENDING, Submitted
+from slurm_plugin.experiments.plan.submit import Run, on
+
+#: sbatch's options that scontrol can change, by its own words.
+_NUMBERS = {"--nodes": "NumNodes", "--time": "TimeLimit", "--deadline": "Deadline"}
+
+
+def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run) -> Iterator[str]:
+    """Replace the jobs that have not begun, and say what differs.
+
+    Jobs that give way are written down as leaving; :func:`settle` cancels them.
+
+    submitted: what was submitted; it is changed, and written down.
+    new: all jobs that are to be there besides those that have begun or ended.
+    """
+    old = {job.name: job for job in submitted.jobs if submitted.pending(job.name)}
+    staying = [job for job in submitted.jobs if job.name not in old]
+    made: list[PlannedJob] = []
+    renewed: set[str] = set()
+    for job in (_limited(old.get(one.name), one) for one in new):
+        before = old.get(job.name)
+        if before is None:
+            renewed.add(job.name)
+        elif job.name in submitted.ids and (
+            not renewed.isdisjoint(job.needs) or not _updated(submitted, before, job, ask)
+        ):
+            _leave(submitted, before)
+            renewed.add(job.name)
+        if text := _change_text(before, job):
+            yield text
+        made.append(job)
+    for name in old.keys() - {job.name for job in new}:
+        if name in submitted.ids:
+            _leave(submitted, old[name])
+        yield f"{name}: not needed any more"
+    submitted.jobs = [*staying, *made]
+    state_file.save(path, submitted)
+
+
+def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
+    """Cancel the jobs that leave; name the steps whose jobs began before that and stay.
+
+    Raises SlurmError: Slurm does not answer; the next call cancels them.
+    """
+    stayed = []
+    for cluster in sorted({job.cluster for _, job in submitted.leaving}):
+        own = [(one, job) for one, job in submitted.leaving if job.cluster == cluster]
+        ask(["scancel", "--state=PENDING", *on(cluster), *(one for one, _ in own)])
+        listed = ask(["squeue", "-h", "--me", "-t", "all", "-o", "%A|%T", *on(cluster)])
+        states = dict(line.split("|") for line in listed.splitlines() if "|" in line)
+        for job_id, job in own:
+            state = states.get(job_id, "CANCELLED")
+            if state == PENDING:
+                continue
+            submitted.leaving.remove((job_id, job))
+            if state != "CANCELLED":
+                _stay(submitted, job_id, job)
+                stayed.append(job.name)
+    if stayed:
+        submitted.astray = f"{', '.join(stayed)} began meanwhile"
+    state_file.save(path, submitted)
+    return stayed
+
+
+def _limited(before: PlannedJob | None, job: PlannedJob) -> PlannedJob:
+    """Leave a limit that holds the run as it is: it would be changed with each plan."""
+    wants = _numbers(job)
+    if before is None or "--deadline" in wants or _numbers(before)["--nodes"] != wants["--nodes"]:
+        return job
+    had, target = int(_numbers(before)["--time"]), int(wants["--time"])
+    options = (f"--time={max(had, target)}" if o.startswith("--time=") else o for o in job.options)
+    return replace(job, options=tuple(options))
+
+
+def _updated(submitted: Submitted, before: PlannedJob, job: PlannedJob, ask: Run) -> bool:
+    """Update a job to the new plan; False: that takes a new job."""
+    had, target = _numbers(before), _numbers(job)
+    if not _alike(submitted, before, job) or had.keys() != target.keys():
+        return False
+    words = {_NUMBERS[option]: value for option, value in target.items() if had[option] != value}
+    if "NumNodes" in words:
+        words["NumNodes"] = f"{words['NumNodes']}-{words['NumNodes']}"
+    if words:
+        pairs = [f"{word}={value}" for word, value in words.items()]
+        where, job_id = on(job.cluster), submitted.ids[job.name]
+        try:
+            ask(["scontrol", *where, "update", f"JobId={job_id}", *pairs])
+        except SlurmError:
+            return False
+    return True
+
+
+def _alike(submitted: Submitted, before: PlannedJob, job: PlannedJob) -> bool:
+    """Whether two jobs differ in nothing but numbers."""
+    waits = [
+        {name for name in one.needs if submitted.state(name) != state_file.COMPLETED}
+        for one in (before, job)
+    ]
+    return (
+        waits[0] == waits[1]
+        and (before.cluster, before.script) == (job.cluster, job.script)
+        and _others(before) == _others(job)
+    )
+
+
+def _leave(submitted: Submitted, job: PlannedJob) -> None:
+    submitted.leaving.append((submitted.ids.pop(job.name), job))
+    submitted.states.pop(job.name, None)
+
+
+def _stay(submitted: Submitted, job_id: str, job: PlannedJob) -> None:
+    """Take a job back that had begun before it was cancelled."""
+    submitted.ids[job.name] = job_id
+    others = [one for one in submitted.jobs if one.name != job.name]
+    first = next((i for i, one in enumerate(others) if job.name in one.needs), len(others))
+    submitted.jobs = [*others[:first], job, *others[first:]]
+
+
+def _numbers(job: PlannedJob) -> dict[str, str]:
+    pairs = (option.partition("=") for option in job.options)
+    return {name: value for name, _, value in pairs if name in _NUMBERS}
+
+
+def _others(job: PlannedJob) -> list[str]:
+    return [option for option in job.options if option.partition("=")[0] not in _NUMBERS]
+
+
+def _change_text(before: PlannedJob | None, job: PlannedJob) -> str:
+    """Say what changes about a step; empty: nothing worth a message."""
+    now = _where(job)
+    if before is None:
+        return f"{job.name}: new, {now}"
+    return f"{job.name}: {now} instead of {_where(before)}" if now != _where(before) else ""
+
+
+def _where(job: PlannedJob) -> str:
+    step = job.step
+    if not step.nodes:
+        return step.pool
+    nodes = f"{step.nodes} node{'s' if step.nodes > 1 else ''} at {step.pool}"
+    return nodes + (", reading in place" if step.remote else "")

@@ -1,0 +1,347 @@
+"""Steps in time: each task of a workflow, in some order, where and on how many nodes was chosen.
+
+Serial schedule generation: one task after the other takes the first gap after what it needs.  The
+orders of all tasks together give all active schedules, with the best one among them (Kolisch,
+*European Journal of Operational Research* 90, 1996).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from slurm_plugin.experiments.plan.bounds import TaskBounds
+from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, TransferPath, Transfers
+from slurm_plugin.experiments.plan.timeline import Timeline
+from slurm_plugin.experiments.plan.workflow import (
+    DataAccess,
+    File,
+    NetworkLink,
+    PlanSite,
+    Task,
+    Workflow,
+)
+from slurm_plugin.slurm.availability import NodeAvailability
+
+_ANY = TaskBounds()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskOption:
+    """Where a task may run: inputs that lie elsewhere are copied first, or else read in place."""
+
+    place: str
+    nodes: int
+    stage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One task, or one copy of a file, in time."""
+
+    name: str
+    start_s: float
+    end_s: float
+    ready_s: float  #: when all that it needs is there
+    estimate: TaskEstimate
+    needs: tuple[str, ...]  #: steps that have to end before
+    pool: str  #: place or link that it runs on
+    nodes: int = 0  #: 0: a copy
+    file: str = ""  #: what is copied ...
+    source: str = ""  #: ... from which storage ...
+    target: str = ""  #: ... to which
+    remote: tuple[tuple[str, str], ...] = ()  #: inputs read in place, with their storages
+    task: str = ""  #: task that it is, or that the copy is made for
+
+    @property
+    def wait_s(self) -> float:
+        """Time that it waits for nodes or for the link."""
+        return self.start_s - self.ready_s
+
+    @property
+    def node_s(self) -> float:
+        """Node-seconds."""
+        return self.nodes * self.estimate.time_s
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSchedule:
+    """All steps of a plan in the order in which they were placed."""
+
+    steps: tuple[Step, ...]
+    choices: Mapping[str, TaskOption]
+    end_s: float
+    node_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningProblem:
+    """The workflow, the run times and the site that a plan is made for.
+
+    ``free`` are the nodes of each place over time, ``rooms`` what a task may have at a place where
+    that is limited.  ``done`` are steps that have begun or ended
+    already: they stay as they are.
+    """
+
+    workflow: Workflow
+    runs: RunTimes
+    transfers: Transfers
+    free: Mapping[str, NodeAvailability]
+    now_s: float
+    rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
+    done: tuple[Step, ...] = ()
+    memo: dict[object, TaskEstimate | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def run(
+        self, task: Task, place: PlanSite, nodes: int, remote: tuple[tuple[str, str], ...] = ()
+    ) -> TaskEstimate | None:
+        """Run time of a task that reads ``remote`` (files and storages) in place."""
+        key = (task.name, place.name, nodes, remote)
+        if key not in self.memo:
+            paths = [self._path(file, source, place.storage) for file, source in remote]
+            self.memo[key] = self.runs.run(task, place, nodes, paths)
+        return self.memo[key]
+
+    def room(self, task: Task, place: PlanSite) -> TaskBounds:
+        """Give the bounds of a task at a place."""
+        return self.rooms.get((task.name, place.name), _ANY)
+
+    def copy(self, file: str, source: str, target: str) -> TaskEstimate | None:
+        """Time of a copy; None where there is no way."""
+        key = (file, source, target)
+        if key not in self.memo:
+            size = self.workflow.files[file].size_bytes
+            linked = self.workflow.link(source, target) is not None
+            self.memo[key] = self.transfers.copy(size, source, target) if linked else None
+        return self.memo[key]
+
+    def _path(self, file: str, source: str, target: str) -> TransferPath:
+        size = self.workflow.files[file].size_bytes
+        link = self.workflow.links[source, target]
+        bandwidth = link.bandwidth_bytes_per_s
+        if bandwidth is None:
+            took = self.copy(file, source, target)
+            bandwidth = size / took.time_s if took and took.time_s else inf
+        return TransferPath(size, bandwidth, link.latency_s)
+
+
+class Board:
+    """A schedule under construction."""
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        flow = problem.workflow
+        self.problem = problem
+        self.steps: list[Step] = []
+        self.choices: dict[str, TaskOption] = {}
+        self.ends: dict[str, float] = {}
+        self.end_s = problem.now_s
+        self.node_s = 0.0
+        self._lines = {name: Timeline.of(line) for name, line in problem.free.items()}
+        #: Where each file is from when on, and by which step.
+        self._at: dict[str, dict[str, tuple[float, str]]] = {
+            file.name: {file.at: (problem.now_s, "")} if file.at is not None else {}
+            for file in flow.files.values()
+        }
+        self._used: dict[str, float] = {}
+        for step in problem.done:
+            # Nodes of what runs are not free in the profiles already; links have none.
+            self._add(step, take=not step.nodes)
+
+    def copy(self) -> "Board":
+        """Copy the board, so that another schedule can go on from here."""
+        made = Board.__new__(Board)
+        made.problem = self.problem
+        made.steps, made.choices = self.steps.copy(), self.choices.copy()
+        made.ends, made.end_s, made.node_s = self.ends.copy(), self.end_s, self.node_s
+        made._lines = {name: line.copy() for name, line in self._lines.items()}
+        made._at = {name: places.copy() for name, places in self._at.items()}
+        made._used = self._used.copy()
+        return made
+
+    def draft(self, task: Task, option: TaskOption) -> list[Step] | None:
+        """List the steps of a task if this is chosen for it; None: that is not possible."""
+        flow = self.problem.workflow
+        place = flow.places[option.place]
+        drafted: list[Step] = []
+        needs = [(self.ends[one], one) for one in flow.before[task.name]]
+        remote: list[tuple[str, str]] = []
+        for name in task.reads:
+            there = self._at[name].get(place.storage)
+            if there is None and self._in_place(flow.files[name], option):
+                there, source = self._nearest(name, place.storage)
+                remote.append((name, source))
+            elif there is None:
+                copied = self._stage(name, place.storage, task.name, drafted)
+                if copied is None:
+                    return None
+                there = (copied.end_s, copied.name)
+            if there is None:
+                return None
+            needs.append(there)
+        run = self._run(task, option, needs, tuple(remote))
+        if run is None:
+            return None
+        drafted.append(run)
+        return drafted if self._deliver(task, place, drafted) and self._fits(drafted) else None
+
+    def commit(self, task: Task, option: TaskOption, drafted: Iterable[Step]) -> None:
+        """Take a draft."""
+        self.choices[task.name] = option
+        for step in drafted:
+            self._add(step)
+
+    def schedule(self) -> PlanSchedule:
+        """Give the schedule as it is by now."""
+        return PlanSchedule(tuple(self.steps), dict(self.choices), self.end_s, self.node_s)
+
+    def _in_place(self, file: File, option: TaskOption) -> bool:
+        return file.access is DataAccess.REMOTE or (
+            file.access is DataAccess.ANY and not option.stage
+        )
+
+    def _nearest(self, file: str, target: str) -> tuple[tuple[float, str] | None, str]:
+        """Copy of a file that can be opened from ``target``, with its storage."""
+        flow = self.problem.workflow
+        copies = [
+            (at, source)
+            for source, at in self._at[file].items()
+            if (link := flow.link(source, target)) is not None and link.remote
+        ]
+        return min(copies) if copies else (None, "")
+
+    def _stage(self, file: str, target: str, task: str, drafted: list[Step]) -> Step | None:
+        """Draft the copy of a file that arrives first."""
+        made = [
+            step
+            for source, at in self._at[file].items()
+            if (step := self._copy(file, source, target, at, task, drafted)) is not None
+        ]
+        first = min(made, key=lambda step: step.end_s, default=None)
+        if first is not None:
+            drafted.append(first)
+        return first
+
+    def _copy(
+        self,
+        file: str,
+        source: str,
+        target: str,
+        at: tuple[float, str],
+        task: str,
+        drafted: Sequence[Step],
+    ) -> Step | None:
+        link = self.problem.workflow.link(source, target)
+        estimate = self.problem.copy(file, source, target)
+        if link is None or estimate is None or estimate.time_s == inf:
+            return None
+        pool = f"{source} to {target}"
+        # Drafts are not on the lines yet: another copy of this task on the same link comes after.
+        before = max((one.end_s for one in drafted if one.pool == pool), default=0.0)
+        ready_s, needed = at
+        start_s = self._line(pool, link).earliest(1, estimate.time_s, max(ready_s, before))
+        return Step(
+            name=f"{file} to {target}",
+            start_s=start_s,
+            end_s=start_s + estimate.time_s,
+            ready_s=ready_s,
+            estimate=estimate,
+            needs=(needed,) if needed else (),
+            pool=pool,
+            file=file,
+            source=source,
+            target=target,
+            task=task,
+        )
+
+    def _run(
+        self,
+        task: Task,
+        option: TaskOption,
+        needs: Sequence[tuple[float, str]],
+        remote: tuple[tuple[str, str], ...],
+    ) -> Step | None:
+        place = self.problem.workflow.places[option.place]
+        estimate = self.problem.run(task, place, option.nodes, remote)
+        if estimate is None:
+            return None
+        ready_s = max((end for end, _ in needs), default=self.problem.now_s)
+        ready_s = max(ready_s, self.problem.now_s)
+        start_s = self._lines[place.name].earliest(option.nodes, estimate.time_s, ready_s)
+        if start_s == inf:
+            return None
+        return Step(
+            name=task.name,
+            start_s=start_s,
+            end_s=start_s + estimate.time_s,
+            ready_s=ready_s,
+            estimate=estimate,
+            needs=tuple(dict.fromkeys(step for _, step in needs if step)),
+            pool=place.name,
+            nodes=option.nodes,
+            target=place.storage,
+            remote=remote,
+            task=task.name,
+        )
+
+    def _deliver(self, task: Task, place: PlanSite, drafted: list[Step]) -> bool:
+        """Draft the copies that bring results to where they have to be."""
+        run = drafted[-1]
+        for name in task.writes:
+            target = self.problem.workflow.files[name].deliver
+            if target is None or target == place.storage:
+                continue
+            at = (run.end_s, run.name)
+            step = self._copy(name, place.storage, target, at, task.name, drafted)
+            if step is None:
+                return False
+            drafted.append(step)
+        return True
+
+    def _fits(self, drafted: Iterable[Step]) -> bool:
+        """Whether the storages have room for what the steps leave there."""
+        more: dict[str, float] = {}
+        for storage, size in (pair for step in drafted for pair in self._leaves(step)):
+            more[storage] = more.get(storage, self._used.get(storage, 0.0)) + size
+        storages = self.problem.workflow.storages
+        return all(size <= storages[storage].free_bytes for storage, size in more.items())
+
+    def _leaves(self, step: Step) -> list[tuple[str, float]]:
+        files = self.problem.workflow.files
+        return [(step.target, files[name].size_bytes) for name in self._left(step)]
+
+    def _left(self, step: Step) -> tuple[str, ...]:
+        """Files that a step leaves at its target."""
+        return self.problem.workflow.tasks[step.name].writes if step.nodes else (step.file,)
+
+    def _line(self, pool: str, link: NetworkLink) -> Timeline:
+        if pool not in self._lines:
+            self._lines[pool] = Timeline([self.problem.now_s], [link.streams])
+        return self._lines[pool]
+
+    def _add(self, step: Step, *, take: bool = True) -> None:
+        for storage, size in self._leaves(step):
+            self._used[storage] = self._used.get(storage, 0.0) + size
+        for name in self._left(step):
+            self._at[name][step.target] = (step.end_s, step.name)
+        if take and step.nodes:
+            self._lines[step.pool].take(step.nodes, step.start_s, step.end_s)
+        elif take:
+            link = self.problem.workflow.links[step.source, step.target]
+            self._line(step.pool, link).take(1, step.start_s, step.end_s)
+        self.steps.append(step)
+        self.ends[step.name] = step.end_s
+        self.end_s = max(self.end_s, step.end_s)
+        self.node_s += step.node_s
+
+
+def build(
+    problem: PlanningProblem, order: Iterable[str], choices: Mapping[str, TaskOption]
+) -> PlanSchedule | None:
+    """Place all tasks in this order; None where a choice is not possible."""
+    board = Board(problem)
+    tasks = problem.workflow.tasks
+    for name in order:
+        drafted = board.draft(tasks[name], choices[name])
+        if drafted is None:
+            return None
+        board.commit(tasks[name], choices[name], drafted)
+    return board.schedule()

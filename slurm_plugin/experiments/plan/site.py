@@ -1,0 +1,309 @@
+"""A plan's data of the site: nodes and limits from Slurm, run times from the store."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from predictor.forecasts.transfer_time import transfer_time
+from predictor.occupancy.application_model import OccupancyFit, Sample
+from predictor.occupancy.samples_of_runs import history_samples
+from predictor.types import PredictionTable
+from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
+from sacct_ingest.probes.agreement import MEASURES
+from sacct_ingest.records import KeyLevel, NodeProfile, Probe
+from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Config, Snapshot
+from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
+from slurm_plugin.experiments.plan.expected_nodes import expected_nodes, with_outlooks
+from slurm_plugin.experiments.plan.replan import steps_begun
+from slurm_plugin.experiments.plan.run_times import (
+    BANDWIDTH,
+    HISTORY,
+    LATENCY,
+    Copies,
+    LearnedRunTimes,
+    fit_history,
+    fit_samples,
+)
+from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.state_file import Submitted
+from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.availability import NodeAvailability, profile
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.commands import run as run_slurm
+from slurm_plugin.slurm.job_request import make_job, user_name
+from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.slurm.raw_state import RawJob, RawState
+from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
+
+_MONTH_S = 30 * 86400.0
+#: Of a place and its own storage, for occupancy models that depend on the way to the data.
+_NEAR = {LATENCY: 1e-5, BANDWIDTH: 1e9}
+#: Figure of a node profile that run times are taken to go with.
+_SPEED = "cpu_all_events_per_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slurm:
+    """What Slurm says of the places."""
+
+    free: Mapping[str, NodeAvailability]
+    rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
+    nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Store:
+    """What the store says."""
+
+    tables: Mapping[str, PredictionTable]
+    series: Sequence[Probe]
+    profiles: Sequence[NodeProfile]
+    fits: Mapping[str, OccupancyFit] = field(default_factory=dict)
+
+
+def problem(
+    flow: Workflow,
+    config: Config,
+    folder: Path,
+    *,
+    empty: bool = False,
+    submitted: Submitted | None = None,
+) -> PlanningProblem:
+    """Problem of a workflow on the site as it is now.
+
+    flow: the workflow.
+    config: the site's settings: its store, and how Slurm is asked.
+    folder: where files of samples are.
+    empty: whether to plan for idle clusters, without asking Slurm.
+    submitted: jobs of the plan that are there already: their nodes are free once they have ended,
+        and those that wait keep none.
+    Raises sacct_ingest.errors.NimoError: Slurm or the store do not answer, or lack what the
+        workflow names.
+    """
+    now_s = time.time()
+    slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
+    stored = _stored(flow, config, now_s)
+    flow = _with_figures(flow, slurm, stored.profiles)
+    runs = LearnedRunTimes(
+        tables=stored.tables,
+        fits={**fit_samples(flow, folder), **stored.fits},
+        near=_NEAR,
+        speeds=_speeds(flow),
+        types=_types(slurm, stored.profiles),
+    )
+    return PlanningProblem(
+        workflow=flow,
+        runs=runs,
+        transfers=Copies(flow=flow, measured=partial(transfer_time, stored.series, now_s=now_s)),
+        free=slurm.free,
+        rooms=slurm.rooms,
+        now_s=now_s,
+    )
+
+
+def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
+    """Read what the workflow does not say itself; without a store there are no node profiles."""
+    labels = {
+        task.name: task.application or f"{flow.name}/{task.name}"
+        for task in flow.tasks.values()
+        if task.samples == HISTORY or not (task.run_times_s or task.samples)
+    }
+    measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
+    try:
+        opened = open_store(config)
+    except StoreError:
+        if labels or measured:
+            raise
+        return _Store(tables={}, series=(), profiles=())
+    with opened as store:
+        all_tables = load_tables(store)
+        tables = {task: _table(all_tables, task, label) for task, label in labels.items()}
+        profiles = store.profiles.latest()
+        return _Store(
+            tables=tables,
+            series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
+            profiles=profiles,
+            fits={
+                name: fit_history(name, _runs_of(store, table, config.sharing.tags, profiles))
+                for name, table in tables.items()
+                if flow.tasks[name].samples == HISTORY
+            },
+        )
+
+
+def _runs_of(
+    store: Store,
+    table: PredictionTable,
+    shared: Sequence[SharedTag],
+    profiles: Sequence[NodeProfile],
+) -> Sequence[Sample]:
+    """Give the ingested runs that a table was made of, as samples."""
+    rows = store.runs.of_key(KeyLevel(table.level), table.key)
+    for tags in () if rows else shared:
+        rows = rows or dict(store.runs.shared(tags)).get(table.key, [])
+    steps = store.runs.steps_of(row.run_id for row in rows)
+    return history_samples(rows, steps, profiles)
+
+
+def _table(all_tables: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
+    """Find the prediction table of a task by its application."""
+    try:
+        return own_tables(matching_tables(all_tables, label))[0]
+    except NoHistory as error:
+        raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
+
+
+def _empty(flow: Workflow, now_s: float) -> _Slurm:
+    """Nodes of places as the workflow has them, all free."""
+    missing = [place.name for place in flow.places.values() if place.high is None]
+    if missing:
+        raise ConfigError(
+            f"places.{missing[0]}: --empty does not ask Slurm: say how many nodes it has"
+        )
+    return _Slurm(free={p.name: profile([(now_s, p.high or 0)]) for p in flow.places.values()})
+
+
+def _from_slurm(
+    flow: Workflow, config: Config, now_s: float, submitted: Submitted | None
+) -> _Slurm:
+    """Free nodes of all places over time, and the limits of all tasks there, as Slurm has them."""
+    free: dict[str, NodeAvailability] = {}
+    rooms: dict[tuple[str, str], TaskBounds] = {}
+    nodes: dict[str, frozenset[tuple[str, str]]] = {}
+    for name in sorted({place.cluster for place in flow.places.values()}):
+        poller = ClusterPoller(
+            time.time,
+            cluster=name,
+            how=_how(config, name),
+            run=partial(_run_on, name),
+            adapt=partial(_without_own, _own_ends(submitted, name, now_s)),
+        )
+        look = poller.look()
+        look = with_outlooks(look, poller.raw, poller.settings, config)
+        for place in (one for one in flow.places.values() if one.cluster == name):
+            requests = {task.name: _request(task, place, now_s) for task in flow.tasks.values()}
+            free[place.name] = _nodes_over_time(look, place, requests.values(), now_s)
+            nodes[place.name] = _nodes(look, place)
+            for task, request in requests.items():
+                rooms[task, place.name] = room_for(look, request)
+    return _Slurm(free=free, rooms=rooms, nodes=nodes)
+
+
+def _how(config: Config, cluster: str) -> Snapshot:
+    """Choose the source of a cluster's state: PySlurm can only read the local cluster."""
+    near = not cluster or config.snapshot.source not in (Source.AUTO, Source.PYSLURM)
+    return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
+
+
+def _nodes_over_time(
+    look: Cluster, place: PlanSite, requests: Iterable[Job], now_s: float
+) -> NodeAvailability:
+    """Nodes as jobs with the longest time limit of the tasks could have them."""
+    partition = look.partition(place.partition)
+    if partition is None:
+        names = ", ".join(look.partitions)
+        raise ConfigError(
+            f"places.{place.name}: no partition {place.partition!r}; there are {names}"
+        )
+    minutes = [request.time_limit for request in requests]
+    limit_s = None if None in minutes else 60.0 * max(one for one in minutes if one is not None)
+    free = expected_nodes(partition, limit_s, now_s=now_s)
+    return replace(free, times_s=(now_s, *free.times_s[1:]))
+
+
+def _nodes(look: Cluster, place: PlanSite) -> frozenset[tuple[str, str]]:
+    partition = look.partition(place.partition)
+    pool = partition.pool if partition else None
+    return frozenset((look.name, node) for node in (pool.names(NodeShare()) if pool else ()))
+
+
+def _request(task: Task, place: PlanSite, now_s: float) -> Job:
+    """Job request that a task makes at a place."""
+    argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
+    try:
+        return make_job(
+            parse_command_line(argv),
+            "",
+            user=user_name(),
+            uid=os.getuid(),
+            work_dir="",
+            now_s=now_s,
+        )
+    except ScriptError as error:
+        raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
+
+
+def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[int, float | None]:
+    """When jobs of the plan are expected to end, by id; None: they have not begun."""
+    if submitted is None:
+        return {}
+    begun = {step.name: step.end_s for step in steps_begun(submitted, now_s)}
+    return {
+        int(submitted.ids[job.name]): begun.get(job.name) if submitted.begun(job.name) else None
+        for job in submitted.jobs
+        if job.cluster == cluster and job.name in submitted.ids
+    }
+
+
+def _without_own(ends: Mapping[int, float | None], state: RawState) -> RawState:
+    """Take the plan's own jobs out of the queue, and those that run as long as they will."""
+
+    def as_planned(jobs: Iterable[RawJob]) -> Iterable[RawJob]:
+        for job in jobs:
+            end_s = ends.get(-1 if job.job_id is None else job.job_id, job.end_s)
+            if end_s is not None:
+                yield replace(job, end_s=end_s)
+            elif job.state != "PENDING":
+                yield job
+
+    return replace(state, jobs=list(as_planned(state.jobs)))
+
+
+def _run_on(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
+    """Run a command of Slurm's for a cluster; empty: the one that is near."""
+    # sacctmgr asks about all clusters.
+    where = [f"--clusters={cluster}"] if cluster and argv[0] != "sacctmgr" else []
+    return run_slurm([argv[0], *where, *argv[1:]], timeout_s=timeout_s)
+
+
+def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> list[NodeProfile]:
+    nodes = slurm.nodes.get(place, frozenset())
+    return [one for one in profiles if (one.cluster, one.node) in nodes]
+
+
+def _with_figures(flow: Workflow, slurm: _Slurm, profiles: Sequence[NodeProfile]) -> Workflow:
+    """Workflow whose places have the medians of what was measured of their nodes."""
+    places = {}
+    for place in flow.places.values():
+        own = _of_place(slurm, place.name, profiles)
+        measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
+        figures = {name: float(median(values)) for name, values in measured.items() if values}
+        places[place.name] = replace(place, attributes={**figures, **place.attributes})
+    return replace(flow, places=places)
+
+
+def _speeds(flow: Workflow) -> dict[str, float]:
+    """Speeds of places for which the workflow gives none: against the first one."""
+    figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
+    first = next(iter(figures.values()), None)
+    return {name: own / first for name, own in figures.items() if own and first}
+
+
+def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
+    """Node type of each place whose nodes are all of one."""
+    types = {
+        place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
+    }
+    return {place: node_types.pop() for place, node_types in types.items() if len(node_types) == 1}

@@ -1,0 +1,172 @@
+"""A workflow and the sites it may run on: tasks, files, places, storages and the links between.
+
+A workflow is a directed acyclic graph of tasks; a plan assigns to each of them a compute resource,
+and the storage and the network that its data is reached by (NIMO, VLDB 2006, section 2.1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+from math import inf
+
+
+class DataAccess(StrEnum):
+    """How a task may reach a file that lies on another storage."""
+
+    ANY = "any"
+    STAGE = "stage"  #: only after it was copied
+    REMOTE = "remote"  #: only in place, over the network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where files lie: a folder that the nodes of one or more places see as their own."""
+
+    name: str
+    path: str = ""
+    free_bytes: float = inf  #: room for copies and for what tasks write
+    host: str = ""  #: name of the machine in the series of probes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLink:
+    """Way from one storage to another; None: what was measured between their hosts counts."""
+
+    source: str
+    target: str
+    bandwidth_bytes_per_s: float | None = None
+    latency_s: float = 0.0
+    remote: bool = True  #: files at the source can be opened from the target's nodes
+    streams: int = 1  #: copies at a time at this bandwidth each
+    copy: str = "cp -a -- {source} {target}"  #: command of a copy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSite:
+    """A partition of a cluster, with the storage that is near to it."""
+
+    name: str
+    partition: str
+    storage: str
+    cluster: str = ""  #: empty: the one that sbatch submits to
+    low: int = 1
+    high: int | None = None  #: most nodes for one task
+    #: of its nodes, relative to where run times were learned; None: what was measured counts
+    speed: float | None = None
+    attributes: Mapping[str, float] = field(default_factory=dict)  #: resource profile ρ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file or folder; ``at`` where it lies before, None if a task writes it."""
+
+    name: str
+    size_bytes: float = 0.0
+    at: str | None = None
+    path: str = ""  #: below its storage's path; empty: its name
+    deliver: str | None = None  #: storage where it has to be in the end
+    access: DataAccess = DataAccess.ANY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One job of the workflow."""
+
+    name: str
+    command: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()  #: tasks that come before although no file says so
+    low: int = 1
+    high: int | None = None
+    places: tuple[str, ...] = ()  #: where it may run; empty: everywhere
+    application: str = ""  #: label of its prediction table
+    run_times_s: Mapping[int, float] = field(default_factory=dict)  #: by node count
+    samples: str = ""  #: file of runs that an occupancy model is learned from
+    options: tuple[str, ...] = ()  #: more options for sbatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """Tasks in an order in which each comes after those that it needs."""
+
+    name: str
+    storages: Mapping[str, Storage]
+    links: Mapping[tuple[str, str], NetworkLink]
+    places: Mapping[str, PlanSite]
+    files: Mapping[str, File]
+    tasks: Mapping[str, Task]
+    deadline: str = ""  #: as sbatch takes it
+    writers: Mapping[str, str] = field(default_factory=dict)  #: file to the task that makes it
+    before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct predecessors
+    behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct successors
+
+    def link(self, source: str, target: str) -> NetworkLink | None:
+        """Way between two storages, None where there is none."""
+        return self.links.get((source, target))
+
+
+def workflow(
+    name: str,
+    *,
+    storages: Mapping[str, Storage],
+    links: Mapping[tuple[str, str], NetworkLink],
+    places: Mapping[str, PlanSite],
+    files: Mapping[str, File],
+    tasks: Mapping[str, Task],
+    deadline: str = "",
+) -> Workflow:
+    """Put a workflow together.
+
+    Raises ValueError: tasks wait for each other in a circle, two tasks write one file, or a file
+        comes from nowhere.
+    """
+    writers = _writers(files, tasks)
+    before = {
+        task.name: tuple(
+            dict.fromkeys([*task.after, *(writers[f] for f in task.reads if f in writers)])
+        )
+        for task in tasks.values()
+    }
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        circle = " -> ".join(map(str, error.args[1]))
+        raise ValueError(f"tasks wait for each other in a circle: {circle}") from error
+    behind: dict[str, list[str]] = {task: [] for task in tasks}
+    for task, needed in before.items():
+        for one in needed:
+            behind[one].append(task)
+    return Workflow(
+        name=name,
+        storages=storages,
+        links=links,
+        places=places,
+        files=files,
+        tasks={task: tasks[task] for task in order},
+        deadline=deadline,
+        writers=writers,
+        before=before,
+        behind={task: tuple(followers) for task, followers in behind.items()},
+    )
+
+
+def _writers(files: Mapping[str, File], tasks: Mapping[str, Task]) -> dict[str, str]:
+    writers: dict[str, str] = {}
+    for task in tasks.values():
+        for file in task.writes:
+            if file in writers:
+                raise ValueError(f"{file} is written by two tasks, {writers[file]} and {task.name}")
+            if files[file].at is not None:
+                raise ValueError(
+                    f"{file} is there already, and {task.name} writes it: leave out at"
+                )
+            writers[file] = task.name
+    for task in tasks.values():
+        for file in task.reads:
+            if file not in writers and files[file].at is None:
+                raise ValueError(
+                    f"{task.name} reads {file}, which no task writes: say at which storage it is"
+                )
+    return writers

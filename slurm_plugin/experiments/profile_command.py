@@ -1,0 +1,224 @@
+"""Benchmark nodes with sysbench, fio and iperf3 in Slurm jobs: one profile for each node type.
+
+It compares nodes of one type.  The exit status is 1 if some differ or could not be measured.
+"""
+
+import argparse
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
+from sacct_ingest.probes.agreement import TypeProfile, type_profiles
+from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
+from sacct_ingest.probes.probe_settings import member
+from sacct_ingest.records import NodeProfile
+from slurm_plugin.cli.command_context import (
+    add_table_of_store,
+    load_config,
+    table_options,
+)
+from slurm_plugin.cli.numbers import whole
+from slurm_plugin.cli.progress import progress
+from slurm_plugin.config.setting_types import TypeColumn
+from slurm_plugin.config.settings import Benchmarks, Config
+from slurm_plugin.experiments.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
+from slurm_plugin.experiments.profile_text import describe, parsable
+from slurm_plugin.slurm.commands import run as run_slurm
+from slurm_plugin.store_access import open_store
+from slurm_plugin.text.table_columns import terminal_width
+
+EXAMPLE = """\
+  nimo profile -p batch
+  nimo profile -w n[1-4] --only cpu,memory
+  nimo profile --show
+  nimo profile --show --json"""
+_IPERF_PORT = 5201
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("-w", "--nodelist", default="", help="nodes to measure, such as n[1-4]")
+    parser.add_argument("-p", "--partition", default="", help="all nodes of this partition")
+    parser.add_argument("-A", "--account", default="", help="account of the jobs")
+    parser.add_argument("-q", "--qos", default="", help="QOS of the jobs")
+    parser.add_argument("--reservation", default="", help="reservation of the jobs")
+    parser.add_argument(
+        "--show", action="store_true", help="print stored profiles, measure nothing"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="PARTS",
+        type=_parts,
+        default=PARTS,
+        help=f"of {','.join(PARTS)}: these only",
+    )
+    parser.add_argument(
+        "--at-once", metavar="N", type=whole, default=1, help="number of jobs at a time"
+    )
+    parser.add_argument(
+        "--immediate",
+        metavar="S",
+        type=whole,
+        default=0,
+        help="leave out nodes not free within S s",
+    )
+    parser.add_argument(
+        "--network-host",
+        metavar="HOST:PORT",
+        default="",
+        help="iperf3 server to measure against (default: one is started here)",
+    )
+    add_table_of_store(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure or show profiles, and name the outliers."""
+    config = load_config(args)
+    if args.show:
+        with open_store(config) as store:
+            profiles = store.profiles.latest(cluster_name(config) if config.cluster else None)
+    else:
+        profiles = _measure(args, config)
+    if not profiles:
+        raise NoHistory("no node was measured yet: 'nimo profile -p PARTITION' measures them")
+    types = type_profiles(profiles, tolerance=config.benchmarks.tolerance)
+    if args.json:
+        print(_json(profiles, types))
+    elif args.parsable2:
+        print("\n".join(parsable(profiles, table_options(args))))
+    else:
+        print(describe(profiles, types, table_options(args), width=terminal_width()))
+    wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
+    return 1 if wrong else 0
+
+
+def cluster_name(config: Config) -> str:
+    """Name of the cluster: the configuration's, or what scontrol says."""
+    if config.cluster:
+        return config.cluster
+    for line in run_slurm(["scontrol", "show", "config"], timeout_s=30.0).splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "ClusterName":
+            return value.strip()
+    return ""
+
+
+def node_type(node: Node, cpu_model: str, columns: Sequence[TypeColumn]) -> str:
+    """Name of a node's type: what its columns say, with commas between them."""
+    texts = {
+        TypeColumn.CPU_MODEL: cpu_model,
+        TypeColumn.CPUS: f"{node.cpus} CPUs",
+        TypeColumn.MEMORY: f"{round(node.memory_mib / 1024)} GiB",
+        TypeColumn.FEATURES: node.features,
+    }
+    return ", ".join(texts[column] for column in columns if texts[column]) or "unknown"
+
+
+def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
+    if not (args.nodelist or args.partition):
+        raise ConfigError("which nodes? name them with -w, or their partition with -p")
+    chosen = nodes(nodelist=args.nodelist, partition=args.partition)
+    usable = [node for node in chosen if node.usable]
+    cluster = cluster_name(config)
+    with (
+        open_store(config, create=True) as store,
+        _network(args, config) as (host, port),
+        progress("measuring") as report,
+    ):
+        text = script(_plan(args, config.benchmarks, host, port))
+        options = _options(args, config.benchmarks)
+        profiles: list[NodeProfile] = []
+        outputs = run_each(
+            usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
+        )
+        for node, output in outputs:
+            findings = read(output, cluster=cluster, node=node.name, at_s=time.time())
+            kind = node_type(node, findings.cpu_model, config.benchmarks.type_by)
+            profiles.append(replace(findings.profile, node_type=kind))
+            store.profiles.add(profiles[-1:])
+            report(1, node.name, len(profiles) / len(usable))
+    return profiles + [_left_out(node, cluster, config) for node in chosen if not node.usable]
+
+
+def _left_out(node: Node, cluster: str, config: Config) -> NodeProfile:
+    """Give a profile that says why a node was not measured; it is not stored."""
+    kind = node_type(node, "", config.benchmarks.type_by)
+    error = f"not measured: it is {node.state}"
+    return NodeProfile(
+        cluster=cluster, node=node.name, node_type=kind, at_s=time.time(), error=error
+    )
+
+
+def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) -> BenchmarkPlan:
+    return BenchmarkPlan(
+        parts=args.only,
+        seconds=settings.seconds,
+        repeats=settings.repeats,
+        disk_folder=settings.disk_folder,
+        disk_bytes=settings.disk_bytes,
+        network_host=host,
+        network_port=port,
+    )
+
+
+def _options(args: argparse.Namespace, settings: Benchmarks) -> JobOptions:
+    return JobOptions(
+        partition=args.partition,
+        account=args.account,
+        qos=args.qos,
+        reservation=args.reservation,
+        nice=settings.nice,
+        limit_min=settings.limit_min,
+        patience_s=args.immediate,
+    )
+
+
+@contextmanager
+def _network(args: argparse.Namespace, config: Config) -> Iterator[tuple[str, int]]:
+    """Give the iperf3 server to measure against; one of our own lives as long as we measure."""
+    named = args.network_host or config.benchmarks.network_host
+    if "network" not in args.only:
+        yield "", 0
+    elif named:
+        server = member(named)
+        yield server.host, server.port if ":" in named else _IPERF_PORT
+    else:
+        if shutil.which("iperf3") is None:
+            raise ProbeError(
+                "iperf3 is not installed here: install it, name a server with --network-host, or "
+                "leave the "
+                "network out with --only cpu,memory,disk"
+            )
+        with _own_server() as port:
+            yield socket.gethostname(), port
+
+
+@contextmanager
+def _own_server() -> Iterator[int]:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = int(free.getsockname()[1])
+    argv = ["iperf3", "--server", "--port", str(port)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server:
+        try:
+            yield port
+        finally:
+            server.terminate()
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in text.split(","))
+    for part in chosen:
+        if part not in PARTS:
+            raise argparse.ArgumentTypeError(f"{part!r} is not one of {', '.join(PARTS)}")
+    return chosen
+
+
+def _json(profiles: Sequence[NodeProfile], types: Sequence[TypeProfile]) -> str:
+    return json.dumps({"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]})

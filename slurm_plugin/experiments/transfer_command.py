@@ -1,0 +1,113 @@
+"""Predict how long a transfer between two hosts takes, from probes and past transfers.
+
+A staging script can record each of its transfers with --took.  "nimo probe --transfer" makes a
+transfer to measure.
+"""
+
+import argparse
+import time
+
+from predictor.forecasts.transfer_time import transfer_time
+from predictor.types import Verdict
+from sacct_ingest.errors import NoHistory
+from sacct_ingest.records import Probe, Resource
+from sacct_ingest.text.slurm_text import parse_size
+from slurm_plugin.cli.command_context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_since,
+    add_store,
+    load_config,
+    moment,
+)
+from slurm_plugin.cli.numbers import positive
+from slurm_plugin.config.settings import Config
+from slurm_plugin.experiments import forecast_text as words
+from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
+
+EXAMPLE = """\
+  nimo transfer 16M n1 n2
+  nimo transfer 500G archive n1 --json
+  nimo transfer 500G archive n1 --took 3720
+  nimo transfer 16M n1 n2 --took 2.5 --at 2026-11-20T08:00:00"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "size", metavar="SIZE", type=size, help="size in bytes, or as 16M, 500G, 2T"
+    )
+    parser.add_argument("source", metavar="FROM", help="host that sends, as the probes name it")
+    parser.add_argument("target", metavar="TO", help="host that receives")
+    parser.add_argument(
+        "--took",
+        metavar="SECONDS",
+        type=positive,
+        help="record a real transfer and the seconds that it took",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        type=moment,
+        help="with --took: when the transfer began (default: SECONDS ago)",
+    )
+    add_since(parser)
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def size(text: str) -> int:
+    """Read a size; what is none is a usage error."""
+    try:
+        size_bytes = parse_size(text)
+    except ValueError:
+        size_bytes = None
+    if not size_bytes:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1048576, 16M, 500G or 2T")
+    return size_bytes
+
+
+def run(args: argparse.Namespace) -> int:
+    """Predict, or record."""
+    config = load_config(args)
+    return _predict(args, config) if args.took is None else _record(args, config)
+
+
+def _predict(args: argparse.Namespace, config: Config) -> int:
+    path = (args.source, args.target)
+    with open_store(config) as store:
+        kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
+        series = [
+            each for kind in kinds for each in store.probes.series(kind, *path, since_s=args.since)
+        ]
+    made = transfer_time(series, args.size, *path, now_s=time.time())
+    if made.verdict is Verdict.REFUSED:
+        raise NoHistory(made.problems[0].text)
+    if args.json:
+        print(json_text(made))
+    elif args.parsable2:
+        print("\n".join(words.parsable_transfer(made)))
+    else:
+        print(wrapped("\n".join(words.transfer(made)), terminal_width()))
+    return 0
+
+
+def _record(args: argparse.Namespace, config: Config) -> int:
+    made = Probe(
+        resource=Resource.TRANSFER,
+        source=args.source,
+        target=args.target,
+        at_s=time.time() - args.took if args.at is None else float(args.at),
+        value=args.size / args.took,
+        size_bytes=args.size,
+        took_s=args.took,
+    )
+    with open_store(config, create=True) as store:
+        store.probes.add([made])
+    return 0

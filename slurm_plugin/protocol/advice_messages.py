@@ -1,0 +1,183 @@
+"""What nimod answers to ``nimo-advise``: one row for each node count.
+
+Dataclasses, apart from the other messages: to load msgspec takes three times as long as to start
+Python, and ``nimo-advise`` needs no more than these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar
+
+from sacct_ingest.runs.layout import Unit
+
+VERSION = 1  #: of all messages
+#: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
+ESTIMATE_COMMENT = "nimo:estimate"
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One node count of an advice."""
+
+    nodes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    speedup: float | None  #: against the fewest nodes of the table's observations; None: a guess
+    efficiency: float | None
+    node_hours: float
+    wait_s: float | None = None  #: median
+    slurm_wait_s: float | None = None  #: what ``sbatch --test-only`` says
+    observed: bool = False
+    recommended: bool = False
+    meets_deadline: bool | None = None
+    limit_s: float | None = None  #: time limit to ask for, whole minutes; None: keep one's own
+    time_min_s: float | None = None  #: ``--time-min`` to go with it
+    wait_low_s: float | None = None  #: nine in ten wait so long at least ...
+    wait_high_s: float | None = None  #: ... and at most; None: it follows from time limits
+    end_s: float | None = None  #: seconds from now on, as for the wait
+    end_low_s: float | None = None
+    end_high_s: float | None = None
+    chance: float | None = None  #: of making the deadline
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionRow:
+    """What would come of a job in one partition, on the node count that is best there."""
+
+    partition: str  #: empty: no partition has nodes of this type alone
+    node_type: str = ""
+    nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
+    time_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    wait_s: float | None = None
+    verdict: str = ""
+    runs: int = 0  #: finished on nodes of this type
+    recommended: bool = False
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class LayoutRow:
+    """The job laid out in one way, on a size that all of them have."""
+
+    layout: str  #: in words: ``4 tasks on each node``
+    options: str  #: of sbatch
+    size: int  #: in the advice's unit
+    time_s: float
+    low_s: float
+    high_s: float
+    size_hours: float  #: node-hours, CPU-hours or GPU-hours
+    verdict: str
+    own: bool = False  #: it is the job's
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPoint:
+    """One observation of an advice, as `predictor.types.Point`, which takes long to load."""
+
+    nodes: int
+    time_s: float
+    repeats: int = 1
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitShares:
+    """How near one kind of predicted waits came."""
+
+    jobs: int
+    #: most by which the wait of four in five of them differed, within half a percent
+    within_s: float
+    later: float  #: share that started more than a minute later than predicted
+
+
+@dataclass(slots=True, kw_only=True)
+class Advice:
+    """Nimod's answer to ``advise``."""
+
+    v: int = VERSION
+    ok: bool = True
+    application: str = ""
+    unit: Unit = Unit.NODES  #: what the rows' ``nodes`` and ``node_hours`` count
+    key_level: str = ""
+    verdict: str = ""  #: reliable, doubtful, refused, or unknown
+    verdict_text: str = ""  #: in plain words, with what would improve it
+    largest: int | None = None  #: most nodes that such a job can get; None: unknown
+    guess: bool = False  #: made of the user's jobs, whatever they ran
+    confidence: float = 0.0
+    runs: int = 0
+    rows: list[Row] = field(default_factory=list)
+    nodes: int | None = None  #: the recommended count
+    directive: str = ""  #: ``#SBATCH --nodes=4``
+    memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
+    size_text: str = ""  #: what the recommended size is made of, in plain words
+    script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
+    time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
+    reason: str = ""
+    observe: int | None = None  #: node count where one more run would help most
+    points: list[ObservedPoint] = field(default_factory=list)  #: what was observed
+    knee: int | None = None  #: processor working set, argmax S²/n
+    deadline_s: float | None = None
+    meets_deadline: bool | None = None
+    deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
+    sure: float = 0.0  #: required chance to make a deadline
+    cheapest_sure: int | None = None  #: node count that has it with the fewest node-hours
+    waits: WaitShares | None = None  #: how near waits like the recommended one came
+    partition: str = ""  #: that all this is about, where nodes differ in type
+    node_type: str = ""
+    partitions: list[PartitionRow] = field(
+        default_factory=list
+    )  #: side by side, where the job may use several
+    layouts: list[LayoutRow] = field(default_factory=list)  #: laid out otherwise, side by side
+    error: str = ""
+
+
+def read_advice(given: object) -> Advice:
+    """Make an advice of nimod's decoded answer.  Fields that are new to this release are left out.
+
+    Raises ValueError: it is no advice.
+    """
+    return _message(Advice, given)
+
+
+_Message = TypeVar("_Message")
+_MESSAGES = {one.__name__: one for one in (Row, PartitionRow, LayoutRow, ObservedPoint, WaitShares)}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "bool": bool,
+    "float": (int, float),
+    "int": int,
+    "None": type(None),
+    "str": str,
+}
+
+
+def _message(kind: type[_Message], given: object) -> _Message:
+    if not isinstance(given, dict):
+        raise ValueError(f"{given!r} is no {kind.__name__}")  # noqa: TRY004 - of the data, not a call
+    values = {}
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name in given:
+            values[one.name] = _value(str(one.type), given[one.name])
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{kind.__name__} has no {one.name}")
+    return kind(**values)
+
+
+def _value(kind: str, given: object) -> Any:
+    """Value of a field whose annotation is ``kind``."""
+    if kind.startswith("list["):
+        if not isinstance(given, list):
+            raise ValueError(f"{given!r} is no list")
+        return [_message(_MESSAGES[kind[5:-1]], one) for one in given]
+    for word in kind.split(" | "):
+        if word == "Unit":
+            return Unit(str(given))
+        if word in _MESSAGES:
+            if given is not None:
+                return _message(_MESSAGES[word], given)
+        elif isinstance(given, _KINDS[word]):
+            return given
+    raise ValueError(f"{given!r} is no {kind}")

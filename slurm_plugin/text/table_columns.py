@@ -1,0 +1,226 @@
+"""Tables in the manner of squeue and sacct: chosen columns, an order, what fits the terminal.
+
+``-o nodes,wait%12`` chooses columns by name, with a width where one is given.  Widths are those of
+sacct's ``--format``: ``%-12`` aligns to the left; squeue's ``wait:.12`` and ``wait:12`` work, too.
+Without ``-o`` the table fits the terminal: texts over 32 characters are cut, with a ``+`` at their
+end, then the least important columns are left out, then texts are cut further.  Imports nothing
+heavy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.text import formatting
+
+WIDTH = 80  #: of output that goes to no terminal
+ALWAYS = 9  #: worth of a column that is never left out
+ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
+_SHORTEST = 8  #: texts are not cut to fewer characters
+_READABLE = 32  #: longer texts are cut to this before a column is left out
+_FORM = re.compile(r"(?P<name>[A-Za-z_0-9]+)(?:[%:](?P<side>[-.]?)(?P<width>\d+))?")
+
+Value = str | int | float | bool | None
+
+
+class NoColumn(NimoError):  # noqa: N818 - a noun of the user's
+    """``-o`` or ``--sort`` names no column of the table, or a width that is none."""
+
+    exit_status = 2
+
+
+class OutputColumn(NamedTuple):
+    """One column: what ``-o`` and ``--sort`` call it, its title, raw value and text of a row."""
+
+    name: str
+    title: str
+    value: Callable[[Any], Value]
+    show: Callable[[Any], str] | None = None  #: text of a row; None: that of the value
+    order: Callable[[Any], Any] | None = None  #: what rows are sorted by; None: the value
+    left: bool = False
+    worth: int = ALWAYS  #: columns of the lowest worth are left out first
+    cuts: bool = False  #: long texts may be cut
+    derived: bool = (
+        False  #: made of other columns, so that ``-P`` has it only where ``-o`` names it
+    )
+    width: int = 0  #: asked for; 0: as wide as the texts
+
+    def text(self, row: Any) -> str:
+        """Text of a row for people."""
+        return self.show(row) if self.show else formatting.printable(_plain(self.value(row)))
+
+
+class TableOptions(NamedTuple):
+    """What ``-o``, ``--sort`` and ``--noheader`` ask for; lists as they were typed."""
+
+    form: str = ""
+    sort: str = ""
+    header: bool = True
+
+
+def text(
+    columns: Sequence[OutputColumn],
+    rows: Sequence[Any],
+    options: TableOptions | None = None,
+    *,
+    width: int = WIDTH,
+) -> str:
+    """Lay out a table for people.
+
+    columns: all that there are, in their usual order.
+    rows: what the columns look into.
+    width: columns of the terminal, which a table without ``-o`` fits into.
+    Raises NoColumn: the options name a column that there is not.
+
+    >>> columns = [OutputColumn(name="nodes", title="nodes", value=lambda row: row)]
+    >>> print(text(columns, [4, 16], TableOptions(sort="-nodes", form="nodes%4")))
+    node
+      16
+       4
+    """
+    asked = options or TableOptions()
+    ordered = arranged(columns, rows, asked.sort)
+    if asked.form:
+        made = _laid_out(chosen(columns, asked.form), ordered)
+    else:
+        made = _fitted([one for one in columns if one.worth != ON_REQUEST], ordered, width)
+    return made if asked.header else made.partition("\n")[2]
+
+
+def parsable(
+    columns: Sequence[OutputColumn], rows: Sequence[Any], options: TableOptions | None = None
+) -> Iterator[str]:
+    """Lines of raw values with ``|`` between them, as ``sacct -P``.
+
+    Raises NoColumn: the options name a column that there is not.
+    """
+    asked = options or TableOptions()
+    usual = [one for one in columns if not one.derived]
+    shown = chosen(columns, asked.form) if asked.form else usual
+    ordered = arranged(columns, rows, asked.sort)
+    lines = formatting.parsable(
+        (one.name for one in shown), ([one.value(row) for one in shown] for row in ordered)
+    )
+    if not asked.header:
+        next(lines)
+    yield from lines
+
+
+def chosen(columns: Sequence[OutputColumn], form: str) -> list[OutputColumn]:
+    """Choose columns as ``-o`` lists them.
+
+    Raises NoColumn: there is no such column.
+    """
+    return [_of_form(columns, one.strip()) for one in form.split(",")]
+
+
+def arranged(columns: Sequence[OutputColumn], rows: Sequence[Any], sort: str) -> list[Any]:
+    """Sort rows as ``--sort`` lists columns, a minus before what is to fall; rows without last.
+
+    Raises NoColumn: there is no such column.
+    """
+    made = list(rows)
+    for one in reversed([word.strip() for word in sort.split(",") if word.strip()]):
+        order = _of_name(columns, one.lstrip("+-"))
+        get: Callable[[Any], Any] = order.order or order.value
+        filled = [row for row in made if get(row) is not None]
+        filled.sort(key=get, reverse=one.startswith("-"))
+        made = filled + [row for row in made if get(row) is None]
+    return made
+
+
+def terminal_width() -> int:
+    """Columns of the terminal on standard output; `WIDTH` where it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
+    match = _FORM.fullmatch(form)
+    if match is None:
+        raise NoColumn(f"{form!r} is not a column; write NAME, NAME%20 or NAME%-20")
+    column = _of_name(columns, match["name"])
+    if not match["width"]:
+        return column
+    # A bare width: squeue's ``:`` aligns to the left, sacct's ``%`` to the right.
+    left = match["side"] == "-" or (not match["side"] and ":" in form)
+    return column._replace(width=int(match["width"]), left=left)
+
+
+def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
+    plain = _bare(name)
+    for one in columns:
+        if plain in (_bare(one.name), _bare(one.name.removesuffix("_s"))):
+            return one
+    begins = [one for one in columns if plain and _bare(one.name).startswith(plain)]
+    if len(begins) == 1:
+        return begins[0]
+    names = ", ".join(one.name.removesuffix("_s") for one in columns)
+    raise NoColumn(f"there is no column {name!r}; there are: {names}")
+
+
+def _bare(name: str) -> str:
+    """Name as it is compared: ``-P`` writes ``TimeS`` for ``time_s``, and people ``time``."""
+    return name.replace("_", "").lower()
+
+
+def _plain(value: Value) -> str:
+    return "-" if value is None else formatting.plain(value)
+
+
+def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) -> str:
+    """Lay out what fits: long texts are cut, columns left out by their worth, texts cut further."""
+    shown = list(columns)
+    while True:
+        least = min(shown, key=lambda one: one.worth)
+        last = least.worth == ALWAYS
+        excess = _width(_laid_out(shown, rows)) - width
+        cut = _cut(shown, rows, excess, shortest=_SHORTEST if last else _READABLE)
+        made = _laid_out(cut, rows)
+        if last or _width(made) <= width:
+            return made
+        shown.remove(least)
+
+
+def _width(table: str) -> int:
+    return max(map(formatting.screen_width, table.splitlines()))
+
+
+def _cut(
+    columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int, *, shortest: int
+) -> list[OutputColumn]:
+    """Narrow the columns whose texts may be cut, the widest first."""
+    widths = {
+        one.name: max(len(one.title), *(formatting.screen_width(one.text(row)) for row in rows))
+        for one in columns
+        if one.cuts and rows
+    }
+    while excess > 0 and widths and max(widths.values()) > shortest:
+        widest = max(widths, key=lambda name: widths[name])
+        widths[widest] -= 1
+        excess -= 1
+    return [one._replace(width=widths.get(one.name, 0)) for one in columns]
+
+
+def _laid_out(columns: Sequence[OutputColumn], rows: Sequence[Any]) -> str:
+    titles = [_sized(one, one.title, "") for one in columns]
+    lines = [[_sized(one, one.text(row), "+" * one.cuts) for one in columns] for row in rows]
+    left = frozenset(i for i, one in enumerate(columns) if one.left)
+    return formatting.table(titles, lines, left=left)
+
+
+def _sized(column: OutputColumn, cell: str, mark: str) -> str:
+    """Text in a column's own width; what is cut ends in a mark."""
+    width = column.width
+    if not width:
+        return cell
+    if formatting.screen_width(cell) > width:
+        cell = formatting.cut(cell, width - len(mark)) + mark
+    return formatting.padded(cell, width, left=column.left)

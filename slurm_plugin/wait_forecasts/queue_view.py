@@ -1,0 +1,296 @@
+"""The queues of a cluster as the predictor runs them forward: pure.
+
+Partitions that have the same nodes share a queue.  Where they share some nodes only, each has a
+queue of its own, in which the others' jobs count with the part that they may take of its nodes.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from math import ceil, inf
+from typing import overload
+
+from predictor.waits.easy import Closing, JobShape
+from predictor.waits.simulation import Arrivals, QueuedJob, QueueState
+from predictor.waits.workload import ArrivalDemand, PastArrivals
+from slurm_plugin.slurm.outlook import NodeUnits
+from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawState
+from slurm_plugin.slurm.snapshot import UNUSABLE, WAITS, waits_for_nodes
+
+#: What is predicted of a job's run time: log quantiles, and a number for its application.
+RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
+
+#: Limit of jobs that have none.
+_FOREVER_S = 365 * 86_400.0
+_GOLDEN = 0.618034  #: its multiples are spread evenly between whole numbers
+_LATER = frozenset({"BeginTime"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionQueue:
+    """A queue, the partitions that it is for, and who waits in it."""
+
+    partitions: tuple[str, ...]
+    units: NodeUnits
+    state: QueueState
+    waiting: int  #: jobs that wait for nodes
+    demand: ArrivalDemand  #: of jobs to come, as shares of all units
+
+
+def queues(
+    raw: RawState,
+    run_times: RunTimes,
+    *,
+    now_s: float,
+    whole_nodes: bool = False,
+    counts_memory: bool = True,
+    arrivals: Mapping[str, PastArrivals] | None = None,
+) -> list[PartitionQueue]:
+    """Make the queues of a cluster.
+
+    raw: what Slurm said.
+    run_times: gives what is predicted of a job.
+    now_s: time of the look, seconds since the epoch.
+    whole_nodes: whether jobs get whole nodes only.
+    counts_memory: whether jobs get a share of the memory.
+    arrivals: how jobs came to each partition.
+    """
+    nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
+    members: dict[str, frozenset[str]] = {}
+    for one in raw.partitions:
+        own = frozenset(name for name, node in nodes.items() if one.name in node.partitions)
+        if own and one.up:
+            members[one.name] = own
+    together: dict[frozenset[str], list[str]] = defaultdict(list)
+    for name, own in members.items():
+        together[own].append(name)
+    exclusive = {one.name for one in raw.partitions if one.exclusive or whole_nodes}
+    tiers = {one.name: one.tier for one in raw.partitions}
+    alone = {job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs}
+    scene = _Scene(raw, nodes, members, tiers, alone, run_times, now_s, counts_memory)
+    past = arrivals or {}
+    return [
+        scene.queue(tuple(names), own, [one for name, one in past.items() if name in names])
+        for own, names in together.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What the queues of one look have in common."""
+
+    raw: RawState
+    nodes: Mapping[str, RawNode]
+    members: Mapping[str, frozenset[str]]
+    tiers: Mapping[str, int]
+    alone: Mapping[int | None, bool]
+    run_times: RunTimes
+    now_s: float
+    counts_memory: bool
+
+    def queue(
+        self, names: tuple[str, ...], own: frozenset[str], arrivals: Sequence[PastArrivals]
+    ) -> PartitionQueue:
+        overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
+        units = self._units(own, overlap)
+        running = [*self._running(own, units), *self._unseen(own, units)]
+        waiting = sorted(self._waiting(names, overlap), key=lambda one: one.place)
+        return PartitionQueue(
+            partitions=names,
+            units=units,
+            state=QueueState(
+                units=units.units,
+                nodes=units.nodes,
+                running=running,
+                waiting=_Tasks(waiting, partial(self._task, units)),
+                closings=self._closings(own, units),
+                arrivals=_arrivals(arrivals, units),
+            ),
+            waiting=sum(one.job.jobs for one in waiting if one.begin_s == 0.0),
+            demand=_demand(arrivals, units),
+        )
+
+    def _units(self, own: frozenset[str], overlap: Mapping[str, float]) -> NodeUnits:
+        """Count in nodes where jobs have whole ones, and in CPUs elsewhere."""
+        nodes = [self.nodes[name] for name in own]
+        gres: dict[str, float] = defaultdict(float)
+        for node in nodes:
+            for name, count in node.gres.items():
+                gres[name] += count / len(nodes)
+        cpus = sum(node.cpus for node in nodes)
+        jobs = [job for job in self.raw.jobs if any(overlap.get(p) for p in job.partitions)]
+        whole = all(self.alone[job.job_id] for job in jobs)
+        return NodeUnits(
+            nodes=len(nodes),
+            units=len(nodes) if whole and jobs else cpus,
+            cpus=cpus / len(nodes),
+            mem_mib=sum(n.mem_mib for n in nodes) / len(nodes) if self.counts_memory else 0.0,
+            gres=dict(gres),
+        )
+
+    def _running(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
+        for job in self.raw.jobs:
+            if job.state in WAITS or not job.node_names:
+                continue
+            inside = sum(name in own for name in job.node_names)
+            if inside:
+                limit_s = job.end_s - job.start_s if job.end_s < inf else _FOREVER_S
+                log_run_s, application = self.run_times(job)
+                yield QueuedJob(
+                    units=self._size(job, inside, units),
+                    limit_s=max(limit_s, 1.0),
+                    log_run_s=log_run_s,
+                    application=application,
+                    ran_s=max(self.now_s - job.start_s, 0.0) if job.start_s < inf else 0.0,
+                    owner=job.user,
+                    account=job.account,
+                )
+
+    def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
+        """Nodes in use by jobs that we may not see: unknown for how long."""
+        used = {name for job in self.raw.jobs for name in job.node_names}
+        hidden = sum(self.nodes[name].cpus_used > 0 for name in own - used)
+        if hidden:
+            taken = max(hidden * units.units // units.nodes, 1)
+            yield QueuedJob(units=taken, limit_s=_FOREVER_S)
+
+    def _waiting(self, names: Sequence[str], overlap: Mapping[str, float]) -> "Iterator[_Waiting]":
+        places: dict[Sequence[str], tuple[float, int, bool]] = {}
+        for job in self.raw.jobs:
+            if job.state not in WAITS or job.reservation:
+                continue
+            if (where := places.get(job.partitions)) is None:
+                where = places[job.partitions] = self._where(job.partitions, names, overlap)
+            part, tier, own = where
+            if not part:
+                continue
+            later = job.reason in _LATER and job.start_s < inf
+            # Of others' small jobs so many count in full as have their nodes here.
+            if not own and (job.job_id or 0) * _GOLDEN % 1.0 >= part * job.nodes:
+                continue
+            if waits_for_nodes(job.reason) or later:
+                place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
+                begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
+                yield _Waiting(place, job, part, begin_s, own)
+
+    def _where(
+        self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
+    ) -> tuple[float, int, bool]:
+        """Part of this queue's nodes for jobs of these partitions, their tier, if it is theirs."""
+        part = max((overlap.get(name, 0.0) for name in partitions), default=0.0)
+        tier = max((self.tiers.get(name, 1) for name in partitions), default=1)
+        return part, tier, not frozenset(names).isdisjoint(partitions)
+
+    def _task(self, units: NodeUnits, one: "_Waiting") -> QueuedJob:
+        log_run_s, application = self.run_times(one.job)
+        share = 1.0 if one.own else max(one.part, 1 / max(one.job.nodes, 1))
+        return QueuedJob(
+            units=max(ceil(self._size(one.job, max(one.job.nodes, 1), units) * share), 1),
+            limit_s=one.job.limit_s or _FOREVER_S,
+            log_run_s=log_run_s,
+            application=application,
+            begin_s=one.begin_s,
+            owner=one.job.user,
+            account=one.job.account,
+            number=one.job.job_id if one.own and one.job.job_id is not None else -1,
+        )
+
+    def _size(self, job: RawJob, nodes: int, units: NodeUnits) -> int:
+        return size_of(job, nodes, units, alone=self.alone[job.job_id])
+
+    def _closings(self, own: frozenset[str], units: NodeUnits) -> Sequence[Closing]:
+        """Reservations, less what their own jobs have of them already."""
+        made = []
+        for one in self.raw.reservations:
+            nodes = sum(name in own for name in one.node_names)
+            inside = frozenset(one.node_names) & own
+            theirs = sum(
+                sum(name in inside for name in job.node_names)
+                for job in self.raw.jobs
+                if job.reservation == one.name
+            )
+            left = max(nodes - theirs, 0) * units.units // units.nodes
+            if left and one.end_s > self.now_s:
+                made.append((max(one.start_s - self.now_s, 0.0), one.end_s - self.now_s, left))
+        return made
+
+
+def size_of(job: RawJob, nodes: int, units: NodeUnits, *, alone: bool) -> int:
+    """Units that a job takes on so many of its nodes."""
+    each = units.units / units.nodes
+    if alone:
+        return max(ceil(nodes * each), 1)
+    count = max(len(job.node_names) or job.nodes, 1)
+    gres = {
+        name.removeprefix("gres/"): amount / count
+        for name, amount in job.tres.items()
+        if name.startswith("gres/") and ":" not in name
+    }
+    cpus, memory = job.tres.get("cpu", 1.0) / count, job.tres.get("mem", 0.0) / count
+    return max(ceil(nodes * units.part(cpus, memory, gres) * each - 1e-9), 1)
+
+
+def _arrivals(past: Sequence[PastArrivals], units: NodeUnits) -> Arrivals:
+    """Jobs to come in all partitions of a queue, in its units."""
+    per_s = sum(one.per_s for one in past)
+    if not per_s:
+        return Arrivals()
+    whole = units.units == units.nodes
+    return Arrivals(
+        per_s=per_s,
+        ahead=sum(one.per_s * one.ahead for one in past) / per_s,
+        shapes=[
+            JobShape(
+                min(max(shape.nodes if whole else shape.cpus, 1), units.units),
+                max(shape.limit_s, 1.0),
+                shape.run_s,
+            )
+            for one in past
+            for shape in one.shapes
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A record of squeue that stands for one job that waits, or for several tasks."""
+
+    place: tuple[float, ...]  #: in the order of priority, the first first
+    job: RawJob
+    part: float  #: part of its nodes that it may take of this queue's
+    begin_s: float  #: it does not start earlier, seconds from now
+    own: bool  #: it may run in a partition of this queue
+
+
+class _Tasks(Sequence[QueuedJob]):
+    """Jobs that wait, those of an array one by one; each is made when it is looked at."""
+
+    def __init__(self, waiting: Sequence[_Waiting], make: Callable[[_Waiting], QueuedJob]) -> None:
+        self._waiting, self._make = waiting, make
+        self._ends = list(accumulate(one.job.jobs for one in waiting))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, place: int) -> QueuedJob: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[QueuedJob]: ...
+    def __getitem__(self, place: int | slice) -> QueuedJob | Sequence[QueuedJob]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self._make(self._waiting[bisect_right(self._ends, place)])
+
+
+def _demand(past: Sequence[PastArrivals], units: NodeUnits) -> ArrivalDemand:
+    """Give what jobs to come want of a queue; of its busiest partition where it has several."""
+    whole = units.units == units.nodes
+    busiest = max(past, key=lambda one: one.per_s, default=None)
+    if busiest is None:
+        return ArrivalDemand()
+    return (busiest.node_demand if whole else busiest.cpu_demand).scaled(1 / units.units)

@@ -1,0 +1,458 @@
+"""Records, intervals and verdicts on generated sites: good applications and bad ones."""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from predictor.level import backtest as walk
+from predictor.level.backtest import NextRun, replay
+from predictor.level.calibration import JudgedPrediction, RecordJudge, WalkSettings
+from predictor.level.experts import MIXED, CurveAt, Guesses
+from predictor.level.record import (
+    POOLED,
+    Record,
+    RecordEntry,
+    Site,
+    decode,
+    encode,
+    pooled,
+    site_of,
+)
+from predictor.tables.verdicts import mixed
+from predictor.types import Run
+
+SETTINGS = WalkSettings()
+COUNTS = (1, 2, 4, 8)
+SEEDS = range(12)
+RUNS = 48
+Times = Callable[[random.Random, int, int], float]
+
+
+def steady(rng: random.Random, nodes: int, _: int) -> float:
+    """One problem with 2 % of noise."""
+    return (600 / nodes + 40) * rng.lognormvariate(0, 0.02)
+
+
+def hung(rng: random.Random, nodes: int, number: int) -> float:
+    """The same, but one run in a hundred hangs."""
+    return steady(rng, nodes, number) * (20 if rng.random() < 0.01 else 1)
+
+
+def inputs(rng: random.Random, nodes: int, number: int) -> float:
+    """Two users with one script, whose inputs differ."""
+    return steady(rng, nodes, number) * (1 if rng.random() < 0.6 else 5)
+
+
+def alternating(rng: random.Random, nodes: int, number: int) -> float:
+    """One input after the other, a few runs each."""
+    return steady(rng, nodes, number) * (1 if number // 3 % 2 else 3)
+
+
+def changing(rng: random.Random, nodes: int, number: int) -> float:
+    """The problem changes every nine runs."""
+    return steady(rng, nodes, number) * 1.6 ** (number // 9 % 3)
+
+
+def heavy(rng: random.Random, nodes: int, number: int) -> float:
+    """Heavy tails."""
+    return steady(rng, nodes, number) * math.exp(0.4 * rng.gauss(0, 1) / rng.uniform(0.2, 1))
+
+
+GOOD: tuple[Times, ...] = (steady, hung)
+BAD: tuple[Times, ...] = (inputs, alternating, changing, heavy)
+
+
+def history(times: Times, seed: int, runs: int = RUNS) -> list[Run]:
+    """Runs one after the other, so that each knows all that came before."""
+    rng, at_s, made = random.Random(f"{times.__name__} {seed}"), 1e9, []
+    for number in range(runs):
+        nodes = rng.choice(COUNTS)
+        elapsed = times(rng, nodes, number)
+        made.append(Run(nodes, elapsed, at_s + elapsed, submit_s=at_s, limit_s=1e6))
+        at_s += elapsed + 60
+    return made
+
+
+def of(runs: list[Run], site: Site = Site()) -> Record:  # noqa: B008 - frozen
+    return replay(runs, Record(), site, SETTINGS, same=True)
+
+
+@cache
+def site() -> Site:
+    """Record of a site with applications of all kinds."""
+    recorded = Site()
+    for first in (1000, 2000):
+        entries: list[RecordEntry] = []
+        for times in (*GOOD, *BAD):
+            for seed in SEEDS:
+                entries += of(history(times, first + seed), recorded).entries
+        recorded = site_of(pooled((), entries))
+    return recorded
+
+
+def next_of(times: Times, seed: int, recorded: Site) -> tuple[NextRun, JudgedPrediction, float]:
+    """What is said of the last run, from those before, and what came."""
+    *past, last = history(times, seed)
+    now = NextRun(past, of(past, recorded), recorded, SETTINGS, same=True, curve=curve(past))
+    return now, now.judge(last.nodes), math.log(last.elapsed_s)
+
+
+def curve(runs: list[Run]) -> CurveAt | None:
+    return walk.curve_of(runs, COUNTS, SETTINGS)
+
+
+@pytest.mark.parametrize("times", GOOD)
+def test_a_good_application_is_reliable(times: Times) -> None:
+    said = [next_of(times, seed, site()) for seed in SEEDS]
+    assert sum(now.voice.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
+
+
+@pytest.mark.parametrize("times", BAD)
+@pytest.mark.parametrize("recorded", ["a site", "nothing"])
+def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
+    for seed in SEEDS:
+        now, judged, _ = next_of(times, seed, site() if recorded == "a site" else Site())
+        assert not now.voice.reliable(judged)
+
+
+def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
+    held: dict[str, list[bool]] = {}
+    for times in (*GOOD, *BAD):
+        for seed in SEEDS:
+            entries = of(history(times, seed), site()).entries
+            held.setdefault(times.__name__, []).extend(e.inside for e in entries)
+    shares = {name: sum(one) / len(one) for name, one in held.items()}
+    every = [one for some in held.values() for one in some]
+    assert 0.85 <= sum(every) / len(every) <= 0.97
+    assert min(shares.values()) >= 0.75, shares
+
+
+def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> None:
+    """What the others did is known before an application has a record of its own."""
+    entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
+    bad = site_of(pooled((), entries))
+    first = history(steady, 1, runs=9)
+    fresh, recorded = (
+        NextRun(first, Record(), one, SETTINGS, same=True, curve=curve(first))
+        for one in (Site(), bad)
+    )
+    for nodes in {run.nodes for run in first}:
+        wide, narrow = recorded.judge(nodes), fresh.judge(nodes)
+        assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_a_record_goes_on_where_it_was_left() -> None:
+    runs = history(steady, 3)
+    early = of(runs[:40])
+    later = replay(runs, early, Site(), SETTINGS, same=True)
+    assert later.entries[: len(early.entries)] == early.entries
+    assert [e.end_s for e in later.entries[len(early.entries) :]] == [r.end_s for r in runs[40:]]
+    assert replay(runs, later, Site(), SETTINGS, same=True) is later
+
+
+def test_nothing_is_learned_from_runs_that_had_not_ended() -> None:
+    """Tasks of an array are submitted together: each is predicted from what came before all."""
+    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    together = [Run(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]
+    last = of([*before, *together]).entries[-6:]
+    assert all(entry.error == pytest.approx(math.log(5), abs=0.01) for entry in last)
+
+
+def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already() -> None:
+    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    early = Run(1, 50.0, 9050.0, censored=True, submit_s=9000.0)
+    late = Run(1, 400.0, 9400.0, censored=True, submit_s=9000.0)
+    assert of([*before, early]).entries == of(before).entries
+    assert of([*before, late]).entries[-1].error == pytest.approx(math.log(4), abs=0.01)
+
+
+def test_who_has_the_better_record_is_believed() -> None:
+    """Of two inputs in long turns the last run says most, though the curve is smooth."""
+
+    def turns(rng: random.Random, nodes: int, number: int) -> float:
+        return steady(rng, nodes, number) * (1 if number // 12 % 2 else 4)
+
+    errors: list[tuple[float, float]] = []
+    for seed in SEEDS:
+        for entry in of(history(turns, seed)).entries[8:]:
+            assert entry.errors[0] is not None
+            errors.append((abs(entry.error), abs(entry.errors[0])))
+    own, usual = (sum(math.exp(-e) for e in one) for one in zip(*errors, strict=True))
+    assert own > usual
+
+
+def mixed_of(entries: list[RecordEntry], times_s: tuple[float, ...]) -> float:
+    """Run time that is said where experts on several problems say these."""
+    logs = (*map(math.log, times_s), None, None, None)
+    voice = RecordJudge(entries, Site(), SETTINGS, same=False)
+    return math.exp(voice.judge(Guesses(logs, 3, None)).log_s)
+
+
+def test_of_several_problems_all_experts_have_a_say() -> None:
+    """Nobody has a record: what is between them is believed, and later who was right."""
+    assert mixed_of([], (100.0, 110.0, 121.0, 110.0)) == pytest.approx(110.0)
+    wrong = replace(next(entries_with(1.0, 1)), same=False)
+    right = [replace(wrong, errors=(1.0, 1.0, 0.0, 1.0, None, None, None, 1.0), chosen=7)] * 30
+    assert mixed_of(right[:1], (100.0, 100.0, 200.0, 100.0)) == pytest.approx(100.0)
+    assert mixed_of(right, (100.0, 100.0, 200.0, 100.0)) == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize("times", [inputs, alternating, changing, heavy])
+def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> None:
+    accuracies: dict[int, list[float]] = {}
+    for seed in SEEDS:
+        record = replay(history(times, seed), Record(), Site(), SETTINGS, same=False)
+        for entry in record.entries:
+            for expert, error in enumerate(entry.errors):
+                if error is not None:
+                    accuracies.setdefault(expert, []).append(math.exp(-abs(error)))
+    means = {expert: sum(one) / len(one) for expert, one in accuracies.items()}
+    mixed = means.pop(MIXED)
+    assert set(means) == {0, 1, 2, 3}
+    assert mixed >= max(means.values()) - 0.05
+
+
+def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
+    older = [replace(one, same=False) for one in entries_with(0.4, 30)]
+    newer = [replace(one, errors=(*one.errors, 0.2), chosen=MIXED) for one in older]
+    table = site_of([*older, *newer])
+    (accuracies,) = table.accuracies.values()
+    assert accuracies[0] == pytest.approx(math.exp(-0.4))
+    assert accuracies[MIXED] == pytest.approx(math.exp(-0.2))
+    judged = RecordJudge(older, Site(), SETTINGS, same=False).judge(
+        Guesses((*[math.log(100.0)] * 4, None, None, None), 3, None)
+    )
+    assert judged.half == pytest.approx(0.4, rel=0.3)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_only_what_changes_jobs_is_judged_without_others(*, same: bool) -> None:
+    record = replay(history(inputs, 1), Record(), Site(), SETTINGS, same=same)
+    assert record.entries
+    assert all((entry.acting is not None) is same for entry in record.entries)
+
+
+def test_judges_that_share_a_record_say_what_each_says_alone() -> None:
+    entries = [*entries_with(0.2, 12), *entries_with(-0.7, 9)]
+    site = site_of([*entries_with(0.4, 40), *entries_with(-0.3, 40)])
+    asked = [
+        Guesses((*map(math.log, (90.0, 95.0, 100.0, 105.0)), None, None, None), 3, None),
+        Guesses((None, None, None, None, 4.5, 4.4, None), 0, (4.5, 0.3)),
+    ]
+    first = RecordJudge(entries, Site(), SETTINGS, same=True)
+    second = first.on_site(site)
+    for guesses in [*asked, *asked]:
+        assert first.judge(guesses) == RecordJudge(entries, Site(), SETTINGS, same=True).judge(
+            guesses
+        )
+        assert second.judge(guesses) == RecordJudge(entries, site, SETTINGS, same=True).judge(
+            guesses
+        )
+    assert first.judge(asked[0]) != second.judge(asked[0])
+
+
+def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_else() -> None:
+    """Runs that wait for each other, overlap, and were cut short; each is left to its own past."""
+    rng = random.Random(4)
+    runs = []
+    for number in range(30):
+        submit_s, took = 900.0 * rng.randrange(20), rng.uniform(100.0, 4000.0)
+        cut = number % 7 == 3
+        runs.append(
+            Run(rng.choice((1, 2, 4)), took, submit_s + took, censored=cut, submit_s=submit_s)
+        )
+    record = replay(runs, Record(), Site(), WalkSettings(replayed=30), same=False)
+    judged = {(entry.end_s, entry.repeats) for entry in record.entries}
+    expected = set()
+    for run in runs:
+        past = [one for one in runs if one.end_s <= run.submit_s and not one.censored]
+        if past and not run.censored:
+            expected.add((run.end_s, sum(one.nodes == run.nodes for one in past)))
+    assert expected
+    assert expected <= judged
+    assert {end_s for end_s, _ in judged - expected} <= {run.end_s for run in runs if run.censored}
+
+
+def test_no_interval_is_wider_than_numbers_are() -> None:
+    """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
+    wild = site_of([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
+    runs = history(inputs, 1)
+    now = NextRun(runs, of(runs, wild), wild, SETTINGS, same=True)
+    for nodes in COUNTS:
+        judged = now.judge(nodes)
+        assert judged.log_s - 8.0 <= judged.low <= judged.log_s <= judged.high
+        assert judged.high <= judged.log_s + 8.0
+
+
+def test_of_a_users_first_runs_the_long_ones_have_not_ended() -> None:
+    """In the first hour only short runs have ended: intervals reach to the limit."""
+
+    def short(count: int, every_s: float) -> list[Run]:
+        times = ((i * every_s, 20.0 + i % 3) for i in range(count))
+        return [Run(4, t, at + t, submit_s=at + 1.0, limit_s=9000) for at, t in times]
+
+    def high_s(runs: list[Run], limit_s: float, *, same: bool) -> float:
+        record = replay(runs, Record(), Site(), SETTINGS, same=same)
+        now = NextRun(runs, record, Site(), SETTINGS, same=same)
+        return math.exp(now.judge(4, limit_s).high)
+
+    first = short(40, 30.0)
+    assert high_s(first, 9000, same=False) == pytest.approx(9000)
+    assert high_s(first, 900, same=False) < 300, "so long a run would have ended"
+    assert high_s(first, 9000, same=True) < 300, "one application is as its runs were"
+    assert high_s(short(40, 3000.0), 9000, same=False) < 300, "they had time to end"
+    assert high_s(short(300, 10.0), 9000, same=False) < 300, "they were many"
+
+
+@pytest.mark.parametrize(
+    ("errors", "several"),
+    [
+        ([0.3] * 6 + [0.01] * 4, True),
+        ([0.3] * 4 + [0.01] * 6, False),
+        ([0.5] * 3 + [0.01] * 7, True),
+        ([0.5] * 2 + [0.01] * 8, False),
+        ([0.5] * 4, False),
+    ],
+)
+def test_runs_are_not_one_problem_where_they_differ_too_much(
+    errors: list[float], *, several: bool
+) -> None:
+    """Half are off by more than a fifth, or one in four by more than half; of five or more."""
+    entries = (one for error in errors for one in entries_with(error, 1))
+    problems = mixed(Record(tuple(entries)), "my job")
+    assert bool(problems) is several
+    assert all("'#SBATCH --comment=nimo:app=my-job,problem=INPUT'" in p.text for p in problems)
+    new = (replace(one, repeats=0) for error in errors for one in entries_with(error, 1))
+    assert mixed(Record(tuple(new)), "my job") == ()
+
+
+@pytest.mark.parametrize("times", [*GOOD, inputs, alternating])
+def test_several_inputs_under_one_name_are_not_one_problem(times: Times) -> None:
+    problems = [bool(mixed(of(history(times, seed)), "solve")) for seed in SEEDS]
+    several = times in BAD
+    assert sum(problem is several for problem in problems) >= 0.8 * len(SEEDS)
+
+
+def test_records_round_trip() -> None:
+    record = of(history(steady, 1))
+    assert decode(encode(record)) == record
+    assert decode("[[[1]]]") == decode(None) == Record()
+
+
+def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
+    for number in range(count):
+        yield RecordEntry(
+            end_s=float(number),
+            same=True,
+            repeats=3,
+            curve=True,
+            size=5.0,
+            errors=(error,) * 7,
+            chosen=0,
+            scale=0.02,
+            excess=error / 0.05,
+            width=0.05,
+            inside=error < 0.05,
+            informed=True,
+        )
+
+
+def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
+    assert site_of(list(entries_with(0.01, 60))).reliable == Site().reliable
+    failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
+    assert site_of(failed).reliable < 0.06 < Site().reliable
+    assert site_of(failed).reaches["same seen"][1] > 5
+
+
+def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones() -> None:
+    """All are within a fifth: what is wrong is that less than half are within a twentieth."""
+
+    def of_width(error: float) -> list[RecordEntry]:
+        return [replace(one, width=0.12) for one in entries_with(error, 60)]
+
+    assert site_of(of_width(0.04)).reliable == Site().reliable
+    assert site_of(of_width(0.08)).reliable < 0.12
+    assert site_of([*of_width(0.08), *of_width(0.04)]).reliable == Site().reliable
+
+
+def judged_by(entries: list[RecordEntry], recorded: Site) -> tuple[RecordJudge, JudgedPrediction]:
+    """What is said where all experts say 100 s, on a count that was run three times."""
+    voice = RecordJudge(entries, recorded, SETTINGS, same=True)
+    return voice, voice.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
+
+
+def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
+    fine = site_of(list(entries_with(0.01, 400)))
+    good = list(entries_with(0.01, 8))
+    missed = [*good[:7], replace(good[7], errors=(0.5,) * 7)]
+    for entries, reliable in ((good, True), (missed, False)):
+        voice, judged = judged_by(entries, fine)
+        assert voice.reliable(judged) is reliable
+
+
+def test_intervals_are_wider_by_what_the_sites_missed() -> None:
+    entries = list(entries_with(0.05, 8))
+    _, plain = judged_by(entries, Site())
+    _, wider = judged_by(entries, Site(reaches={"same seen": (2.0, 3.0)}))
+    assert wider.high - wider.log_s == pytest.approx(3 * (plain.high - plain.log_s))
+    assert wider.log_s - wider.low == pytest.approx(2 * (plain.log_s - plain.low))
+
+
+def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -> None:
+    """Nor is it for long: many such beginnings that turned out well earn it."""
+
+    def beginnings(count: int) -> list[RecordEntry]:
+        return [replace(one, size=2.0) for one in entries_with(0.01, count)]
+
+    hard = [replace(one, width=0.8) for one in entries_with(0.7, 60)]
+    fine = [replace(one, width=0.1) for one in entries_with(0.02, 60)]
+    assert site_of(fine).fresh == Site().fresh
+    assert site_of([*hard, *beginnings(5)]).fresh == 0.0
+    assert site_of([*hard, *beginnings(300)]).fresh == Site().fresh
+    runs = history(steady, 2, runs=4)
+    record = of(runs)
+    for entries, reliable in ((fine, True), (hard, False)):
+        recorded = replace_fresh(site_of(entries))
+        now = NextRun(runs, record, recorded, SETTINGS, same=True, curve=curve(runs))
+        judged = now.judge(runs[-1].nodes)
+        assert judged.size < 5
+        assert now.voice.reliable(judged) is reliable
+
+
+def replace_fresh(of_site: Site) -> Site:
+    """Site that says nothing but how far such beginnings are believed."""
+    return Site(fresh=of_site.fresh)
+
+
+def test_intervals_that_missed_of_late_become_wider() -> None:
+    excess = [0.02 * number for number in range(60)]
+    entries = [
+        replace(one, excess=off) for one, off in zip(entries_with(0.01, 60), excess, strict=True)
+    ]
+    held = site_of([replace(one, inside=True) for one in entries])
+    missed = site_of([replace(one, inside=one.end_s < 50) for one in entries])
+    assert missed.reaches["same seen"][1] > held.reaches["same seen"][1]
+
+
+def test_the_pool_keeps_the_newest_of_each_class() -> None:
+    old, new = list(entries_with(0.5, 300)), list(entries_with(0.1, 300))
+    remaining = pooled(old, new)
+    assert len(remaining) == 400
+    assert min(e.end_s for e in remaining) == 100.0
+
+
+def test_no_user_crowds_out_the_others_in_a_sites_record() -> None:
+    few = [replace(one, owner="ada") for one in entries_with(0.01, 150)]
+    many = [replace(one, owner="mallory", end_s=1e6 + one.end_s) for one in entries_with(2.0, 5000)]
+    remaining = pooled(few, many)
+    assert len(remaining) == POOLED
+    assert [one for one in remaining if one.owner == "ada"] == few
+    assert remaining == sorted(remaining, key=lambda one: one.end_s)
+    assert pooled(pooled(few, many[:2000]), many[2000:]) == remaining
+    # Where nobody else is, one user's fill it.
+    assert len(pooled([], many)) == POOLED

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+
+from predictor.models.averaged.residual import Floats, Residuals, residuals
+
+PLACES = np.log([1.0, 2.0, 4.0])
+VALUES = np.array([[0.3, 0.1, 0.2], [1.0, 1.0, 1.0]])
+
+
+def process(tau: float, sd: float) -> Residuals:
+    return residuals(
+        PLACES, np.full((1, 3), sd**2), tau=np.array([tau]), noise=np.array([sd]), reach=2.0
+    )
+
+
+def expected(part: Residuals, values: Floats, targets: Floats) -> Floats:
+    return np.asarray(values @ part.gain(targets)[0].T)
+
+
+def test_a_residual_without_noise_passes_through_its_observations() -> None:
+    part = process(0.3, 1e-6)
+    assert np.allclose(expected(part, VALUES, PLACES), VALUES, atol=1e-6)
+    assert np.all(part.covariance(PLACES, PLACES) < 1e-6)
+
+
+def test_the_evidence_is_that_of_a_normal_distribution_with_a_flat_scale() -> None:
+    # A proper but very wide prior of the scale must rank rows alike.
+    part = process(0.1, 0.02)
+    near = np.exp(-np.abs(PLACES[:, None] - PLACES) / 2.0)
+    wide = 0.1**2 * near + 0.02**2 * np.eye(3) + 1e6
+    likely = [-0.5 * row @ np.linalg.solve(wide, row) for row in VALUES]
+    ((first, second),) = part.evidence(VALUES)
+    assert first - second == pytest.approx(likely[0] - likely[1], abs=1e-3)
+
+
+def test_a_shift_of_all_values_shifts_the_expectation() -> None:
+    part, targets = process(0.1, 0.01), np.log([3.0, 64.0])
+    moved = expected(part, VALUES + 7.0, targets)
+    assert np.allclose(moved, expected(part, VALUES, targets) + 7.0)
+
+
+def test_covariance_is_what_an_observation_there_would_explain() -> None:
+    near, far = np.log([8.0]), np.log([16.0])
+    part = process(0.1, 0.01)
+    more = residuals(
+        np.append(PLACES, near),
+        np.full((1, 4), 0.01**2),
+        tau=np.array([0.1]),
+        noise=np.array([0.01]),
+        reach=2.0,
+    )
+    explained = part.covariance(near, far) ** 2 / (part.covariance(near, near) + 0.01**2)
+    left = part.covariance(far, far) - explained
+    assert more.covariance(far, far) == pytest.approx(left)
+
+
+TAU, NOISE, REACH = np.array([0.1, 0.5]), np.array([0.02, 0.3]), 1.3
+VARIANCES = np.array([[0.0004, 0.0002, 0.001], [0.09, 0.03, 0.2]])
+
+
+def bordered(tau: float, variances: Floats) -> Floats:
+    """Covariance of the observations with a row of ones: the flat prior of the scale."""
+    made = np.ones((4, 4))
+    made[:3, :3] = tau**2 * np.exp(-np.abs(PLACES[:, None] - PLACES) / REACH) + np.diag(variances)
+    made[3, 3] = 0.0
+    return made
+
+
+def test_processes_weigh_by_the_restricted_likelihood() -> None:
+    part = residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=REACH)
+    likely = []
+    for tau, variances in zip(TAU, VARIANCES, strict=True):
+        border = bordered(tau, variances)
+        inner = np.linalg.inv(border)[:3, :3]
+        volume = np.log(-np.linalg.det(border))
+        likely.append([-0.5 * (row @ inner @ row + volume) for row in VALUES])
+    assert np.allclose(part.evidence(VALUES), likely)
+
+
+def test_expectation_and_covariance_are_those_of_kriging() -> None:
+    part = residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=REACH)
+    one, other = np.log([0.5, 3.0, 4.0]), np.log([20.0, 0.25])
+    together = part.covariance(one[:, None], other[None, :])
+    gains = part.gain(one)
+    for i, (tau, variances) in enumerate(zip(TAU, VARIANCES, strict=True)):
+        inverse = np.linalg.inv(bordered(tau, variances))
+        first, second = (
+            np.vstack([tau**2 * np.exp(-np.abs(PLACES[:, None] - at) / REACH), np.ones(len(at))])
+            for at in (one, other)
+        )
+        before = tau**2 * np.exp(-np.abs(one[:, None] - other) / REACH)
+        assert np.allclose(together[i], before - first.T @ inverse @ second)
+        assert np.allclose(gains[i], (first.T @ inverse)[:, :3])
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_each_number_of_a_process_is_finite(at: int) -> None:
+    places, variances, tau, noise = (one.copy() for one in (PLACES, VARIANCES, TAU, NOISE))
+    (places, variances, tau, noise)[at].flat[0] = np.inf
+    with pytest.raises(ValueError, match="all must be finite"):
+        residuals(places, variances, tau=tau, noise=noise, reach=REACH)
+
+
+@pytest.mark.parametrize("variances", [VARIANCES[:1], VARIANCES[:, :2], VARIANCES[0]])
+def test_each_process_has_a_row_of_variances(variances: Floats) -> None:
+    with pytest.raises(ValueError, match="a row for each process"):
+        residuals(PLACES, variances, tau=TAU, noise=NOISE, reach=REACH)
+
+
+def test_a_process_has_a_reach() -> None:
+    with pytest.raises(ValueError, match="reach"):
+        residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=0.0)
+
+
+def test_processes_are_hashed_and_compared_as_objects() -> None:
+    """Arrays have no one answer to whether they are equal."""
+    assert len({process(0.1, 0.01), process(0.1, 0.01)}) == 2

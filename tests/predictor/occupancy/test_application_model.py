@@ -1,0 +1,255 @@
+"""NIMO's application profiles: occupancies, predictor functions, execution time."""
+
+from itertools import product
+from math import log
+from statistics import fmean
+
+import msgspec
+import numpy as np
+import pytest
+
+from predictor.occupancy.application_model import (
+    Occupancies,
+    OccupancyFit,
+    OccupancyModel,
+    Sample,
+    occupancies,
+)
+from predictor.occupancy.error_measures import percentage_errors
+from predictor.occupancy.functions import Shape, Term
+from predictor.occupancy.regression import learn
+
+#: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
+MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)
+DELAYS_MS = tuple(0.2 + 2 * step for step in range(10))
+Grid = dict[tuple[float, float], Sample]
+
+
+def fmri(mhz: float, latency: float) -> Occupancies:
+    """Follow the functions that the paper gives (section V), the reference 930 MHz and 8.2 ms."""
+    cpu, net = mhz / 930.0, latency / 8.2
+    parts = 4.40 / cpu - 0.2, 4.46 * net + 0.7, 0.32
+    return Occupancies(*(part * 1e-6 for part in parts), 0.1064e9)
+
+
+def prefetching(mhz: float, latency: float) -> Occupancies:
+    """Read sequentially: three blocks ahead, so that computing hides the network (V.B.4)."""
+    compute = 2.0 * 930 / mhz
+    stall = max(0.0, latency / 3 - compute) + 0.1
+    return Occupancies(compute * 1e-8, (stall - 0.1) * 1e-8, 1e-9, 1e9)
+
+
+def grid(of, noise: float = 0.0, seed: int = 1) -> Grid:
+    rng = np.random.default_rng(seed)
+
+    def measured(true: Occupancies) -> Occupancies:
+        off = rng.lognormal(0, noise)
+        parts = (true.compute_s, true.network_s, true.disk_s)
+        return Occupancies(*(part * off for part in parts), true.data_bytes)
+
+    return {
+        (mhz, ms): Sample({"cpu": mhz, "latency": ms}, measured(of(mhz, ms)))
+        for mhz, ms in product(MHZ, DELAYS_MS)
+    }
+
+
+def errors(samples: Grid, reference: tuple[float, float], **model) -> list[float]:
+    """Learn from assignments with at most one resource other than the reference; PE of the rest."""
+    same = [(mhz == reference[0] or ms == reference[1]) for mhz, ms in samples]
+    train = [s for s, near in zip(samples.values(), same, strict=True) if near]
+    test = [s for s, near in zip(samples.values(), same, strict=True) if not near]
+    assert len(train) == 14
+    fit = OccupancyModel(**model).fit(train, samples[reference].attributes)
+    predicted = [fit.predict(s.attributes).time_s for s in test]
+    return percentage_errors(predicted, [s.measured.time_s for s in test]).tolist()
+
+
+def test_occupancies_of_a_run() -> None:
+    made = occupancies(0.6, 200.0, 1e9, network_share=0.75)
+    assert made.compute_s == pytest.approx(0.6 * 200e-9)
+    assert made.network_s == pytest.approx(0.3 * 200e-9)
+    assert made.time_s == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(1.1, 1.0, 1.0, 0.0), (0.5, 0.0, 1.0, 0.0), (0.5, 1.0, 0.0, 0.0), (0.5, 1.0, 1.0, 2.0)],
+)
+def test_measurements_out_of_range_are_errors(given: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="have to be"):
+        occupancies(*given[:3], network_share=given[3])
+
+
+def test_the_functions_of_the_paper_are_recovered() -> None:
+    """Section V: f_a = 4.40/cpu - 0.2, f_n = 4.46 latency + 0.7, f_d = 0.32."""
+    samples = grid(fmri)
+    fit = OccupancyModel().fit(list(samples.values()), {"cpu": 930.0, "latency": 8.2})
+    assert [(t.attribute, t.shape) for t in fit.compute.terms] == [("cpu", Shape.INVERSE)]
+    assert [(t.attribute, t.shape) for t in fit.network.terms] == [("latency", Shape.LINEAR)]
+    assert fit.disk.terms == fit.data.terms == ()
+    assert fit.compute.scale * fit.compute.coefficients[0] == pytest.approx(4.40e-6)
+    assert fit.network.scale * fit.network.constant == pytest.approx(0.7e-6)
+
+
+def test_new_assignments_are_within_five_per_cent() -> None:
+    result = [
+        e
+        for ref in ((451.0, 0.2), (996.0, 18.2), (930.0, 8.2))
+        for e in errors(grid(fmri, 0.02), ref)
+    ]
+    assert fmean(result) < 3.0
+    assert max(result) < 15.0
+
+
+def test_latency_hiding_bends() -> None:
+    """A line is off by half where prefetching hides the network; terms that bend are not."""
+    samples = grid(prefetching, 0.01)
+    references = [(mhz, ms) for mhz in (797.0, 996.0) for ms in (4.2, 8.2, 14.2)]
+    bent = [e for ref in references for e in errors(samples, ref)]
+    straight = [e for ref in references for e in errors(samples, ref, latency_hiding=False)]
+    assert fmean(bent) < min(5.0, fmean(straight) / 2)
+    assert np.quantile(bent, 0.9) < 10.0
+
+
+def test_a_single_sample_gives_constants_and_a_wide_interval() -> None:
+    sample = grid(fmri)[930.0, 8.2]
+    fit = OccupancyModel().fit([sample])
+    made = fit.predict({"cpu": 1396.0, "latency": 0.2})
+    assert made.time_s == pytest.approx(sample.measured.time_s)
+    assert made.high_s / made.low_s > 2.0
+
+
+def test_intervals_hold_about_nine_of_ten() -> None:
+    inside = []
+    for seed in range(10):
+        samples = grid(fmri, 0.05, seed)
+        rng = np.random.default_rng(seed)
+        chosen = rng.permutation(50)
+        every = list(samples.values())
+        fit = OccupancyModel().fit([every[i] for i in chosen[:20]])
+        for i in chosen[20:]:
+            made = fit.predict(every[i].attributes)
+            inside.append(made.low_s <= every[i].measured.time_s <= made.high_s)
+    assert 0.85 < fmean(inside) <= 1.0
+
+
+def test_data_size_is_an_attribute_like_others() -> None:
+    samples = [
+        Sample({"input_bytes": size, "cpu": cpu}, Occupancies(1e-9 / cpu, 0.0, 1e-10, 2.5 * size))
+        for size, cpu in product((1e9, 2e9, 4e9, 8e9), (1.0, 2.0))
+    ]
+    made = OccupancyModel().fit(samples).predict({"input_bytes": 6e9, "cpu": 1.0})
+    assert made.made_of.data_bytes == pytest.approx(15e9, rel=1e-3)
+    assert made.time_s == pytest.approx(15e9 * 1.1e-9, rel=1e-3)
+
+
+def test_domain_knowledge_keeps_attributes_out() -> None:
+    fit = OccupancyModel(compute=("cpu",)).fit(list(grid(prefetching, 0.1).values()))
+    assert {term.attribute for term in fit.compute.terms} <= {"cpu"}
+
+
+def test_fits_travel_as_json() -> None:
+    fit = OccupancyModel().fit(list(grid(prefetching).values()))
+    back = msgspec.json.decode(msgspec.json.encode(fit), type=OccupancyFit)
+    assert back == fit
+
+
+def test_noise_alone_needs_no_terms() -> None:
+    rng = np.random.default_rng(8)
+    samples = [{"a": a, "b": b} for a, b in product((1.0, 2.0, 3.0, 4.0, 5.0), repeat=2)]
+    values = rng.lognormal(0, 0.1, len(samples))
+    function, left_out = learn(samples, list(values), reference=samples[0], attributes=["a", "b"])
+    assert function.terms == ()
+    assert np.abs(np.log(left_out)).max() < log(1.1)
+
+
+def test_terms_say_what_they_are() -> None:
+    amounts = {"x": 4.0, "c": 2.0}
+    assert Term("x", Shape.INVERSE)(amounts) == 0.25
+    assert Term("x", Shape.ABOVE, 3.0)(amounts) == 1.0
+    assert Term("x", Shape.EXCEEDING, 1.5, "c")(amounts) == 1.0
+    assert Term("x", Shape.EXCEEDING, 3.0, "c")(amounts) == 0.0
+    assert str(Term("x", Shape.EXCEEDING, 1.5, "c")) == "(x - 1.5 c)+"
+
+
+def test_what_is_missing_is_named() -> None:
+    sample = Sample({"cpu": 0.0}, Occupancies(1.0, 0.0, 0.0, 1.0))
+    with pytest.raises(ValueError, match="attribute cpu is 0"):
+        OccupancyModel().fit([sample, sample])
+    with pytest.raises(ValueError, match="no sample"):
+        OccupancyModel().fit([])
+
+
+def test_whatever_takes_longest_decides() -> None:
+    """A saturated disk: the processor's work hides behind it, one for one."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 2e-6 * 930 / mhz, (1.5 + 0.1 * latency) * 1e-6
+        stall = 0.02e-6 + max(0.0, demand - busy)
+        result = Occupancies(busy, 0.3 * stall, 0.7 * stall, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
+
+    # One attribute at a time: how both work together follows from the bottleneck alone.
+    train = [run(930, n) for n in (1, 4, 6, 8, 12, 16)] + [run(n, 8) for n in (450, 600, 800, 1400)]
+    fit = OccupancyModel().fit(train)
+    assert fit.bottleneck is not None
+    for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
+        actual = run(mhz, latency)
+        assert fit.predict(actual.attributes).time_s == pytest.approx(
+            actual.measured.time_s, rel=0.05
+        )
+
+
+@pytest.mark.parametrize("shape", ["constant", "latency"])
+def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(shape: str) -> None:
+    """Slow processors hide all, and fast ones were only run with the longest latency."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 3e-6 * 930 / mhz, 3e-6 * (1.0 if shape == "constant" else latency / 18)
+        result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
+
+    train = [run(450, ms) for ms in (1, 5, 9, 13, 18)] + [run(n, 18) for n in (1000, 1200, 1400)]
+    fit = OccupancyModel().fit(train)
+    for mhz, latency in product((1000, 1200, 1400), (2, 6, 10)):
+        actual = run(mhz, latency)
+        made = fit.predict(actual.attributes)
+        assert made.low_s <= actual.measured.time_s <= made.high_s
+        assert made.low_s <= made.time_s <= made.high_s
+
+
+def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
+    """Two demands at once, of which the runs show one: the other is at most what was hidden."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 3e-6 * 930 / mhz, 1e-6 * max(1.5, latency / 3)
+        result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
+
+    train = [run(450, ms) for ms in (0.1, 4, 8, 12, 16)]
+    train += [run(n, ms) for n in (900, 1400, 2800) for ms in (12, 16)]
+    actual = run(2800, 0.1)
+    made = OccupancyModel().fit(train).predict(actual.attributes)
+    assert made.time_s < 0.9 * actual.measured.time_s  # no run showed it
+    assert made.high_s >= actual.measured.time_s
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(
+    hidden: bool,
+) -> None:
+    """One attribute at a time: long latencies were run with the fastest processor alone."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, least, demand = 29e-6 / mhz, 29e-6 / 1400, 5.2e-9 * (latency - 0.1)
+        begun = 3e-9 if mhz == 1400 else 0.0
+        stall = max(0.0, least + 3e-9 + demand - busy) if hidden else demand + begun
+        return Sample({"mhz": mhz, "latency": latency}, Occupancies(busy, stall, 0.0, 1e9))
+
+    train = [run(1400, 0.1 + 2 * step) for step in range(10)]
+    train += [run(mhz, 0.1) for mhz in (450, 800, 930, 1000)]
+    fit = OccupancyModel().fit(train)
+    for mhz, latency in product((450, 800), (4.1, 8.1, 12.1)):
+        actual = run(mhz, latency)
+        made = fit.predict(actual.attributes)
+        assert made.low_s <= actual.measured.time_s <= made.high_s

@@ -1,0 +1,105 @@
+"""Samples out of ingested runs."""
+
+from pathlib import Path
+
+import pytest
+
+from predictor.occupancy.application_model import OccupancyModel
+from predictor.occupancy.samples_of_runs import MOST, history_samples
+from sacct_ingest.records import JobState, KeyLevel, NodeProfile
+from sacct_ingest.store import Store
+from tests.sacct_ingest.records import SUBMIT_S, run, step
+
+
+class Row:
+    """A stored run with only what is looked at."""
+
+    def __init__(self, run_id: int, **given: object) -> None:
+        self.run_id = run_id
+        fields = {"state": JobState.COMPLETED, "nodes": 1, "cpus": 4, "elapsed_s": 100.0}
+        for name, value in {**fields, "node_type": "", **given}.items():
+            setattr(self, name, value)
+
+
+def profile(node_type: str, **figures: float) -> NodeProfile:
+    return NodeProfile(cluster="pine", node=node_type, node_type=node_type, at_s=1.0, **figures)
+
+
+def steps(rows: list[Row], **given: object) -> dict[int, list]:
+    return {one.run_id: [step(nodes=one.nodes, tasks=one.cpus, **given)] for one in rows}
+
+
+def test_a_run_becomes_its_occupancies() -> None:
+    rows = [Row(1, nodes=2, cpus=8), Row(2, nodes=4, cpus=16, elapsed_s=50.0)]
+    own = steps(rows, cpu_s=400.0, disk_read_bytes=600, disk_write_bytes=400)
+    first, second = history_samples(rows, own)
+    assert dict(first.attributes) == {"nodes": 2.0}
+    assert first.measured.data_bytes == 1000.0
+    assert first.measured.compute_s == pytest.approx(0.5 * 100 / 1000)
+    assert first.measured.disk_s == pytest.approx(0.5 * 100 / 1000)
+    assert second.measured.time_s == pytest.approx(50.0)
+
+
+def test_what_differs_is_an_attribute_and_the_node_count_always() -> None:
+    rows = [Row(1, cpus=4, node_type="old"), Row(2, cpus=8, node_type="new")]
+    profiles = [
+        profile("old", cpu_events_per_s=100.0, mem_bandwidth_bytes_per_s=5e9),
+        profile("new", cpu_events_per_s=200.0, mem_bandwidth_bytes_per_s=5e9),
+    ]
+    made = history_samples(rows, steps(rows), profiles)
+    assert [dict(one.attributes) for one in made] == [
+        {"nodes": 1.0, "cpus": 4.0, "cpu_events_per_s": 100.0},
+        {"nodes": 1.0, "cpus": 8.0, "cpu_events_per_s": 200.0},
+    ]
+    unknown = [*rows, Row(3, cpus=8)]
+    made = history_samples(unknown, steps(unknown), profiles)
+    assert [set(one.attributes) for one in made] == [{"nodes", "cpus"}] * 3
+
+
+def test_runs_that_failed_or_took_no_time_are_none() -> None:
+    rows = [
+        Row(1), Row(2, state=JobState.FAILED), Row(3, elapsed_s=0.0), Row(4, nodes=0),
+        Row(5, cpus=0),
+    ]  # fmt: skip
+    assert len(history_samples(rows, steps(rows))) == 1
+    assert history_samples([], {}) == []
+
+
+def test_the_newest_are_learned_from() -> None:
+    rows = [Row(n, nodes=n) for n in range(1, MOST + 11)]
+    made = history_samples(rows, steps(rows))
+    assert len(made) == MOST
+    assert made[0].attributes["nodes"] == 11.0
+
+
+@pytest.mark.parametrize("what", ["cpu_s", "disk_read_bytes"])
+def test_runs_without_what_most_have_are_left_out(what: str) -> None:
+    rows = [Row(1), Row(2), Row(3)]
+    own = steps(rows, cpu_s=40.0, disk_read_bytes=5, disk_write_bytes=None)
+    own[3] = [step(**{"cpu_s": 40.0, "disk_read_bytes": 5, "disk_write_bytes": None, what: None})]
+    assert len(history_samples(rows, own)) == 2
+    own[2] = own[3]
+    made = history_samples(rows, own)
+    assert len(made) == 3
+    if what == "cpu_s":
+        assert all(one.measured.disk_s == 0.0 for one in made)
+    else:
+        assert all(one.measured.data_bytes == 1.0 for one in made)
+
+
+def test_history_on_a_real_store_is_learned(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path / 'nimo.db'}") as store:
+        store.runs.add(
+            run(
+                job_id=n, submit_s=SUBMIT_S + n, nodes=n, cpus=4 * n, elapsed_s=20 + 400.0 / n,
+                comment="nimo:app=solve",
+                steps=(step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6),),
+            )
+            for n in (1, 2, 3, 4, 6, 8)
+        )  # fmt: skip
+        rows = store.runs.of_key(KeyLevel.TAG, "ada/solve")
+        assert [one.nodes for one in rows] == [1, 2, 3, 4, 6, 8]
+        assert store.runs.of_key(KeyLevel.TAG, "other") == []
+        made = history_samples(rows, store.runs.steps_of(one.run_id for one in rows))
+    fit = OccupancyModel().fit(made)
+    assert fit.predict({"nodes": 5.0}).time_s == pytest.approx(100.0, rel=0.05)

@@ -1,0 +1,89 @@
+"""How runs ended and where they worked, and what that says of a prediction."""
+
+from dataclasses import replace
+
+import pytest
+
+from predictor.tables.inputs import digest, for_inputs
+from predictor.tables.parts import tables_of
+from predictor.tables.settings import TableSettings
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import JobState, KeyLevel
+from tests.predictor.tables.test_build import row
+
+START = 1_790_000_000
+
+
+def table_of(rows, level: KeyLevel = KeyLevel.LINE) -> PredictionTable:
+    (table,) = tables(rows, level)
+    return table
+
+
+def tables(rows, level: KeyLevel = KeyLevel.LINE) -> list[PredictionTable]:
+    made = tables_of(level, "key", rows, now_s=START, settings=TableSettings())
+    return [one.table for one in made if one.table is not None]
+
+
+def ended(state: JobState, number: int, elapsed_s: float = 600.0):
+    return [row(4, elapsed_s + i, state) for i in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (JobState.TIMEOUT, "all 10 runs of this command reached their time limit"),
+        (JobState.FAILED, "all 10 runs of this command failed"),
+        (JobState.OUT_OF_MEMORY, "all 10 runs of this command ran out of memory"),
+    ],
+)
+def test_a_command_that_never_finished_has_a_table_that_says_so(state, words) -> None:
+    table = table_of(ended(state, 10))
+    assert (table.verdict, table.nodes, table.runs) == (Verdict.REFUSED, (), 0)
+    assert [problem.text for problem in table.problems] == [words]
+
+
+def test_what_the_cluster_or_a_person_ended_says_nothing() -> None:
+    rows = ended(JobState.CANCELLED, 5) + ended(JobState.NODE_FAIL, 5)
+    assert tables(rows) == []
+
+
+def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
+    rows = [row(n, 600.0 / n) for n in (1, 2, 4)]
+    mixed = table_of(ended(JobState.FAILED, 2) + ended(JobState.TIMEOUT, 1, 9.0) + rows)
+    assert "unfinished" in {problem.name for problem in mixed.problems}
+    (text,) = (p.text for p in mixed.problems if p.name == "unfinished")
+    assert text == "of the last 6 runs of this command 2 failed, 1 reached its time limit"
+    few = table_of(ended(JobState.FAILED, 2) + rows)
+    assert "unfinished" not in {problem.name for problem in few.problems}
+
+
+def test_a_new_work_dir_lowers_the_verdict() -> None:
+    recorded = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
+    assert recorded.work_dirs == (digest("/data/a"),)
+    assert for_inputs(recorded, "/data/a/", None) is recorded
+    assert for_inputs(recorded, "", None) is recorded
+    elsewhere = for_inputs(recorded, "/data/b", None)
+    assert elsewhere.verdict is not Verdict.RELIABLE
+    assert Verdict.RELIABLE not in elsewhere.verdicts
+    assert elsewhere.problems[0].name == "new_work_dir"
+
+
+def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing() -> None:
+    rows = [replace(row(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
+    recorded = table_of(rows)
+    assert for_inputs(recorded, "/data/b", None) is recorded
+
+
+def test_a_tag_names_the_problem_wherever_it_runs() -> None:
+    rows = [replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
+    recorded = table_of(rows, KeyLevel.TAG)
+    assert for_inputs(recorded, "/data/b", recorded.last_s + 1) is recorded
+
+
+def test_an_input_that_changed_since_the_last_run_lowers_the_verdict() -> None:
+    recorded = table_of([replace(row(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
+    assert recorded.last_s == START - 75
+    assert for_inputs(recorded, "", recorded.last_s - 1) is recorded
+    changed = for_inputs(recorded, "", recorded.last_s + 1)
+    assert changed.verdict is not Verdict.RELIABLE
+    assert changed.problems[0].name == "new_input"

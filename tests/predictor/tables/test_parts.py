@@ -1,0 +1,105 @@
+from dataclasses import replace
+
+from predictor.table import for_layout, part_for
+from predictor.tables.parts import tables_of
+from predictor.tables.settings import TableSettings
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.layout import Layout
+from sacct_ingest.store import RunRow
+
+SETTINGS = TableSettings()
+
+
+def row(number: int, nodes: int, elapsed_s: float, *, tasks_node: int = 4) -> RunRow:
+    end_s = 1_790_000_000 + 5000 * number
+    return RunRow(
+        run_id=number,
+        cluster="pine",
+        job_id=number,
+        submit_s=end_s - 4000,
+        state=JobState.COMPLETED,
+        user="ann",
+        name="solve",
+        partition="main",
+        nodes=nodes,
+        cpus=tasks_node * nodes,
+        tasks=tasks_node * nodes,
+        elapsed_s=elapsed_s,
+        limit_s=3600,
+        eligible_s=0,
+        start_s=end_s - int(elapsed_s),
+        end_s=end_s,
+        mem_bytes=None,
+        array_task_id=None,
+        tag="",
+        script="s",
+        line="l",
+    )
+
+
+def rows(tasks_node: int, scale: float, *, first: int = 0) -> list[RunRow]:
+    counts = (1, 2, 4, 8) * 2
+    return [
+        row(first + i, n, scale / n + 20 + i, tasks_node=tasks_node) for i, n in enumerate(counts)
+    ]
+
+
+def made(given: list[RunRow]) -> list[PredictionTable]:
+    made = tables_of(KeyLevel.LINE, "l", given, now_s=9.0, settings=SETTINGS)
+    return [one.table for one in made if one.table is not None]
+
+
+def test_one_layout_is_one_curve_that_names_it() -> None:
+    (table,) = made(rows(4, 600.0))
+    assert (table.layout, table.parts) == (Layout(4, 4), ())
+    assert table.verdict is Verdict.RELIABLE
+
+
+def test_a_request_with_another_layout_is_refused_with_the_reason() -> None:
+    (table,) = made(rows(4, 600.0))
+    same = for_layout(table, (Layout(4, 4),))
+    assert same is table
+    other = for_layout(table, (Layout(1, 1),))
+    assert {other.verdict, *other.verdicts} == {Verdict.REFUSED}
+    assert "4 tasks" in other.problems[0].text
+    assert "1 task and" in other.problems[0].text
+
+
+def test_a_curve_never_mixes_layouts() -> None:
+    both = sorted([*rows(4, 600.0), *rows(1, 900.0, first=20)], key=lambda one: one.submit_s)
+    whole, *parts = made(both)
+    assert whole.model == "history"
+    assert whole.verdict is not Verdict.RELIABLE
+    assert all(table.runs == 8 and table.model != "history" for table in parts)
+    for tasks, scale in ((4, 600.0), (1, 900.0)):
+        part = part_for(whole, (Layout(tasks, tasks),))
+        assert part is not None
+        own = next(table for table in parts if table.key == part.key)
+        assert own.layout == part.layout == Layout(tasks, tasks)
+        assert abs(own.median_s[0] / (scale + 23) - 1) < 0.05
+    assert part_for(whole, (Layout(),)) is None
+    assert for_layout(whole, (Layout(),)) is whole
+    assert part_for(whole, (Layout(2, 2),)) is None
+    assert for_layout(whole, (Layout(2, 2),)).verdict is Verdict.REFUSED
+
+
+def test_a_failed_run_makes_no_part() -> None:
+    failed = replace(row(50, 1, 3.0, tasks_node=1), state=JobState.FAILED)
+    (table,) = made([*rows(4, 600.0), failed])
+    assert table.layout == Layout(4, 4)
+
+
+def test_runs_with_other_gpus_have_tables_of_their_own() -> None:
+    two = [replace(one, gpus=2 * one.nodes) for one in rows(4, 600.0)]
+    none = rows(4, 2400.0, first=20)
+    whole, *parts = made([*two, *none])
+    assert (whole.model, len(parts)) == ("history", 2)
+    for gpus, scale in ((2, 600.0), (0, 2400.0)):
+        own = part_for(whole, (Layout(4, 4, gpus=gpus),))
+        assert own is not None
+        table = next(table for table in parts if table.key == own.key)
+        assert abs(table.median_s[0] / (scale + 23) - 1) < 0.05
+    other = for_layout(whole, (Layout(4, 4, gpus=1),))
+    assert other.verdict is Verdict.REFUSED
+    assert "this job has 4 tasks, 4 CPUs and 1 GPU on each node" in other.problems[0].text

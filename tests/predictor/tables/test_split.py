@@ -1,0 +1,182 @@
+"""Which attributes tell problems apart: those that explain run times, and no others."""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from predictor.level.record import decode, encode
+from predictor.table import part_for
+from predictor.tables.parts import Fitted, tables_of
+from predictor.tables.run_facts import attributes_of_run
+from predictor.tables.settings import TableSettings
+from predictor.tables.split import Example, choose
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import RunRow
+from tests.predictor.tables.test_parts import row
+
+SEEDS = range(12)
+
+
+def example(number: int, log_s: float, values: Mapping[str, str], *, nodes: int = 4) -> Example:
+    at_s = 1e6 * number
+    return Example(nodes, nodes, log_s, at_s, at_s + math.exp(log_s), partial(dict, values))
+
+
+def mixed(seed: int, runs: int = 40) -> list[Example]:
+    """Input b takes five times as long as input a; nothing else matters."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(runs):
+        given, nodes = rng.choice("ab"), rng.choice((1, 2, 4))
+        log_s = math.log((500 if given == "b" else 100) / nodes) + rng.gauss(0, 0.05)
+        values = {"in": given, "seed": str(number), "debug": rng.choice("01"), "same": "x"}
+        made.append(example(number, log_s, values, nodes=nodes))
+    return made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_explains_run_times_is_chosen_and_nothing_else(seed: int) -> None:
+    assert choose(mixed(seed)) == ("in",)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_attribute_that_explains_nothing_is_not_chosen(seed: int) -> None:
+    """Neither one that is new in each run, nor one of chance, however wild the run times."""
+    rng = random.Random(seed)
+    wild = []
+    for i in range(40):
+        values = {"seed": str(i), "debug": rng.choice("01"), "x": rng.choice("abcd")}
+        wild.append(example(i, rng.gauss(5, 1), values))
+    assert choose(wild) == ()
+
+
+@pytest.mark.parametrize("off", [0.03, 0.09])
+def test_one_problem_is_not_split(off: float) -> None:
+    """A few percent that an argument explains are no other problem."""
+    rng = random.Random(1)
+    runs = []
+    for i in range(60):
+        given = rng.choice("ab")
+        runs.append(example(i, 5 + off * (given == "b") + rng.gauss(0, 0.005), {"in": given}))
+    assert choose(runs) == ()
+
+
+def test_two_attributes_that_both_matter_are_chosen() -> None:
+    rng = random.Random(3)
+    runs = []
+    for i in range(80):
+        a, b = rng.choice("12"), rng.choice("xy")
+        log_s = 4 + 1.5 * (a == "2") + 0.8 * (b == "y") + rng.gauss(0, 0.05)
+        runs.append(example(i, log_s, {"a": a, "b": b, "c": rng.choice("pq")}))
+    assert choose(runs) == ("a", "b")
+
+
+def test_a_split_stays_where_another_is_as_good() -> None:
+    """Two attributes that say the same: the one of the last fit goes on."""
+    runs = [
+        replace(one, read=partial(dict, {"alias": one.read()["in"], "in": one.read()["in"]}))
+        for one in mixed(1)
+    ]
+    assert choose(runs) == ("alias",)
+    assert choose(runs, before=("in",)) == ("in",)
+
+
+def test_a_split_that_explains_nothing_any_more_goes() -> None:
+    rng = random.Random(5)
+    same = [example(i, 5 + rng.gauss(0, 0.02), {"in": rng.choice("ab")}) for i in range(40)]
+    assert choose(same, before=("in",)) == ()
+
+
+def test_only_what_had_ended_explains() -> None:
+    """Jobs that were submitted together tell nothing of each other."""
+    together = [replace(one, submit_s=0.0, end_s=1e9) for one in mixed(1)]
+    assert choose(together) == ()
+
+
+def rows(seed: int, *, named: bool = True, runs: int = 48) -> list[RunRow]:
+    """One script that alternates between two inputs, which its command line names or does not."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(runs):
+        given, nodes = "ab"[number // 3 % 2], rng.choice((1, 2, 4, 8))
+        time_s = (600 / nodes + 40) * (3 if given == "b" else 1) * rng.lognormvariate(0, 0.01)
+        one = row(number, nodes, round(time_s, 3))
+        line = f"sbatch -N {nodes} run.sh IN={given}" if named else f"sbatch -N {nodes} run.sh"
+        made.append(replace(one, tag="ann/solve", submit_line=line))
+    return made
+
+
+def fitted(given: list[RunRow], level: KeyLevel = KeyLevel.TAG) -> list[Fitted]:
+    return tables_of(level, "ann/solve", given, now_s=9.0, settings=TableSettings())
+
+
+def made_of(made: list[Fitted], job: RunRow) -> PredictionTable:
+    """Table that a job like this one finds."""
+    whole = made[0].table
+    assert whole is not None
+    part = part_for(whole, None, partial(attributes_of_run, job))
+    return next((one.table for one in made if part and one.key == part.key and one.table), whole)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_finds_the_runs_with_its_own_input(seed: int) -> None:
+    """Each input is a problem of its own, and a good one."""
+    given = rows(seed)
+    made = fitted(given)
+    for one, scale in ((given[0], 1), (given[3], 3)):
+        table = made_of(made, one)
+        assert table.is_curve
+        assert table.verdict is Verdict.RELIABLE
+        assert f"with IN={'ab'[scale // 3]}" in table.label
+        actual = (600 / 2 + 40) * scale
+        assert table.median_s[table.nodes.index(2)] == pytest.approx(actual, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_nothing_names_the_input_no_prediction_is_reliable(seed: int) -> None:
+    (only,) = fitted(rows(seed, named=False))
+    assert only.table is not None
+    assert Verdict.RELIABLE not in {only.table.verdict, *only.table.verdicts}
+    assert any("nimo:app=" in problem.text for problem in only.table.problems)
+
+
+def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
+    given = rows(1)
+    other = replace(given[0], submit_line="sbatch -N 1 run.sh IN=c")
+    table = made_of(fitted(given), other)
+    assert Verdict.RELIABLE not in {table.verdict, *table.verdicts}
+    assert table.problems[0].text == (
+        "not one problem: run times differ by IN (runs with IN=a; IN=b)"
+    )
+
+
+def test_the_next_fit_goes_on_with_the_split_and_its_records() -> None:
+    given = rows(2)
+    first = fitted(given[:40])
+    assert first[0].record.split == ("IN",)
+    records = {one.key: decode(encode(one.record)) for one in first}
+    second = tables_of(
+        KeyLevel.TAG, "ann/solve", given, now_s=9.0, settings=TableSettings(), records=records
+    )
+    assert [one.key for one in second] == [one.key for one in first]
+    for before, after in zip(first[1:], second[1:], strict=True):
+        assert after.record.entries[0] == before.record.entries[0]
+        assert after.new > 0
+
+
+def test_runs_of_one_name_are_split_by_arguments_too() -> None:
+    given = [replace(one, tag="") for one in rows(4)]
+    table = made_of(fitted(given, KeyLevel.NAME), given[3])
+    assert "with IN=b" in table.label
+    assert table.median_s[table.nodes.index(2)] == pytest.approx((600 / 2 + 40) * 3, rel=0.05)
+
+
+def test_runs_of_several_users_and_of_a_user_alone_are_not_split() -> None:
+    shared = [replace(one, user="bob" if i % 2 else "ann") for i, one in enumerate(rows(4))]
+    assert len(fitted(shared)) == 1
+    assert len(fitted(rows(4), KeyLevel.USER)) == 1

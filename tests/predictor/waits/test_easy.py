@@ -1,0 +1,184 @@
+"""The scheduler of the replay, against a plain one that looks at every job at every moment."""
+
+import lzma
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
+
+NODES = 8
+SHARED = Path(__file__).parents[5] / "shared"
+KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
+REFERENCE = SHARED / "reference" / "easy_sim.py"
+
+
+def plain_easy(submits: list[int], shapes: list[JobShape], order: Order) -> list[float]:
+    """EASY as its definition says it, with nothing remembered from one moment to the next."""
+    starts: dict[int, float] = {}
+    queue: list[int] = []
+    moments = sorted(set(map(float, submits)))
+    while moments:
+        now = moments.pop(0)
+        queue += [j for j, t in enumerate(submits) if t == now]
+        for job in _startable(now, queue, starts, shapes, order):
+            queue.remove(job)
+            end = now + min(shapes[job].run_s, shapes[job].limit_s)
+            moments = sorted({*moments, end})
+    return [starts[j] for j in range(len(submits))]
+
+
+def _startable(now, queue, starts, shapes, order):
+    def running():
+        return [j for j, t in starts.items() if t + min(shapes[j].run_s, shapes[j].limit_s) > now]
+
+    def free(at):
+        used = [j for j in running() if starts[j] + shapes[j].limit_s > at]
+        return NODES - sum(shapes[j].nodes for j in used)
+
+    left = list(queue)
+    while left and shapes[left[0]].nodes <= free(now):
+        starts[left[0]] = now
+        yield left.pop(0)
+    if not left:
+        return
+    head = shapes[left[0]].nodes
+    shadow = min(t for j in running() if free(t := starts[j] + shapes[j].limit_s) >= head)
+    extra = free(shadow) - head
+    rest = left[1:]
+    if order is Order.SHORTEST:
+        rest.sort(key=lambda j: shapes[j].limit_s)
+    for job in rest:
+        shape = shapes[job]
+        in_time = now + shape.limit_s <= shadow
+        if shape.nodes <= free(now) and (in_time or shape.nodes <= extra):
+            extra -= 0 if in_time else shape.nodes
+            starts[job] = now
+            yield job
+
+
+jobs = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, NODES), st.integers(1, 30), st.integers(1, 40)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("order", Order)
+@given(jobs=jobs)
+def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]]) -> None:
+    jobs = sorted(jobs, key=lambda job: job[0])
+    submits, shapes = [job[0] for job in jobs], [JobShape(*job[1:]) for job in jobs]
+    made = Engine(NODES, order).run(submits, lambda job, now_s: shapes[job])
+    assert made.start_s.tolist() == plain_easy(submits, shapes, order)
+
+
+@given(jobs=jobs)
+def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
+    jobs = sorted(jobs, key=lambda job: job[0])
+    shapes = [JobShape(*job[1:]) for job in jobs]
+    made = Engine(NODES).run([job[0] for job in jobs], lambda job, now_s: shapes[job])
+    for moment in made.start_s:
+        running = (made.start_s <= moment) & (moment < made.end_s)
+        assert made.nodes[running].sum() <= NODES
+
+
+def test_a_job_ends_at_its_limit() -> None:
+    made = Engine(1).run([0.0, 0.0], lambda job, now_s: JobShape(1, 10.0, 25.0))
+    assert made.end_s.tolist() == [10.0, 20.0]
+
+
+def test_a_long_queue_keeps_its_order() -> None:
+    count = 500
+    made = Engine(1).run([0.0] * count, lambda job, now_s: JobShape(1, 10.0, 5.0))
+    assert made.start_s.tolist() == [5.0 * job for job in range(count)]
+
+
+def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
+    observed = {}
+    engine = Engine(4)
+
+    def shape_of(job: int, now_s: float) -> JobShape:
+        observed[job] = engine.free, engine.depth, engine.releases(), engine.waiting
+        return JobShape(3, 10.0, 7.0)
+
+    engine.run([0.0, 1.0, 2.0], shape_of)
+    assert observed[0] == (4, 0, [], [])
+    assert observed[1] == (1, 0, [(10.0, 3)], [])
+    assert observed[2] == (1, 1, [(10.0, 3)], [JobShape(3, 10.0, 7.0)])
+
+
+def test_a_job_that_fits_nowhere_is_an_error() -> None:
+    with pytest.raises(ValueError, match="job 0 wants 5 of 4 nodes"):
+        Engine(4).run([0.0], lambda job, now_s: JobShape(5, 1.0, 1.0))
+
+
+needs_log = pytest.mark.skipif(
+    not KTH.exists(), reason="needs the KTH-SP2 log of the Parallel Workloads Archive"
+)
+
+
+class Log(NamedTuple):
+    """Jobs with a run time and nodes, of 100 nodes."""
+
+    submit_s: np.ndarray
+    nodes: np.ndarray
+    run_s: np.ndarray
+    asked_s: np.ndarray
+
+    def replayed(self, order: Order, limit_s: np.ndarray) -> ReplaySchedule:
+        rows = zip(self.nodes.tolist(), limit_s.tolist(), self.run_s.tolist(), strict=True)
+        shapes = [JobShape(*row) for row in rows]
+        return Engine(100, order).run(self.submit_s.tolist(), lambda job, now_s: shapes[job])
+
+
+@pytest.fixture(scope="module")
+def kth() -> Log:
+    with lzma.open(KTH, "rt") as log:
+        rows = np.loadtxt(log, comments=";")
+    rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
+    submit_s, run_s, given_nodes, expected, asked_s = rows[:, (1, 3, 4, 7, 8)].T
+    return Log(submit_s, np.where(expected > 0, expected, given_nodes).astype(int), run_s, asked_s)
+
+
+@needs_log
+@pytest.mark.parametrize(
+    ("order", "clairvoyant", "slowdown"),
+    [
+        (Order.SUBMITTED, False, 92.6),
+        (Order.SHORTEST, False, 69.4),
+        (Order.SHORTEST, True, 49.85),
+    ],
+)
+def test_published_bounded_slowdowns(
+    kth: Log, order: Order, clairvoyant: bool, slowdown: float
+) -> None:
+    """Tsafrir, Etsion, Feitelson 2007, on KTH-SP2; jobs without run time or nodes left out."""
+    limit_s = np.minimum(kth.run_s, kth.asked_s) if clairvoyant else np.maximum(kth.asked_s, 1.0)
+    made = kth.replayed(order, limit_s)
+    response_s = made.end_s - kth.submit_s
+    result = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
+    assert result == pytest.approx(slowdown, abs=0.2)
+
+
+@needs_log
+@pytest.mark.skipif(not REFERENCE.exists(), reason="needs the scheduler to compare with")
+@pytest.mark.parametrize("order", list(Order))
+def test_every_start_is_that_of_another_scheduler(kth: Log, order: Order) -> None:
+    spec = spec_from_file_location("easy_sim", REFERENCE)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(reference := module_from_spec(spec))
+    limit_s, ones = np.maximum(kth.asked_s, 1.0), np.ones(len(kth.run_s))
+    zeros = 0.0 * ones
+    starts_s, *_ = reference.simulate(
+        100, kth.submit_s, kth.nodes, kth.run_s, limit_s, kth.run_s, ones, zeros, ones, zeros,
+        zeros.astype(bool), kth.nodes, kth.nodes, reference.USER, np.zeros(8), 0, False, 1.0, 0,
+        order is Order.SHORTEST,
+    )  # fmt: skip
+    assert kth.replayed(order, limit_s).start_s.tolist() == starts_s.tolist()

@@ -1,0 +1,104 @@
+"""Politeness: smaller windows and longer pauses while slurmdbd is slow."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isclose
+
+import pytest
+
+from sacct_ingest.errors import SacctOverload
+from sacct_ingest.ingest.into_store import IngestSettings, ingest
+from sacct_ingest.ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSettings
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.store import Store
+
+DAY_S = 86_400
+SETTINGS = PaceSettings(window_s=DAY_S, slow_s=20, share=0.25)
+
+
+@dataclass
+class Time:
+    """A clock that only moves when somebody waits."""
+
+    now_s: float = 1000.0
+    paused_s: float = 0.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.paused_s += seconds
+
+
+@dataclass
+class SlowAccounting:
+    """Takes its time, in proportion to what it is asked for, and refuses too much."""
+
+    time: Time
+    seconds_a_day: float
+    refuses_above_s: int = 2**60
+    asked: list[int] = field(default_factory=list)
+    name: str = "sacct:pine"
+    windowed: bool = True
+
+    def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+        self.asked.append(end_s - begin_s)
+        took_s = self.seconds_a_day * (end_s - begin_s) / DAY_S
+        self.time.now_s += took_s
+        tally.waited_s += took_s
+        if end_s - begin_s > self.refuses_above_s:
+            raise SacctOverload("Too wide of a date range in query")
+        yield from ()
+
+
+def load(store: Store, source: SlowAccounting, days: int) -> None:
+    pace = Pace(SETTINGS, clock=source.time.clock, pause=source.time.pause)
+    span = SpanSettings(first_s=days * DAY_S)
+    ingest(store, source, now_s=400 * DAY_S, settings=IngestSettings(span=span), pace=pace)
+
+
+def test_slurmdbd_works_for_us_a_quarter_of_the_time_at_most(sqlite_store: Store) -> None:
+    source = SlowAccounting(Time(), seconds_a_day=4)
+    load(sqlite_store, source, days=10)
+    assert source.asked == [DAY_S] * 10
+    worked_s = 40
+    # Nobody waits after the last window.
+    assert isclose(source.time.now_s - 1000 + 12, worked_s / SETTINGS.share)
+
+
+def test_our_own_work_counts_as_a_pause() -> None:
+    time = Time()
+    pace = Pace(SETTINGS, clock=time.clock, pause=time.pause)
+    pace.ask()
+    time.now_s += 5 + 100
+    pace.rest(5)
+    assert time.paused_s == 0
+
+
+def test_windows_narrow_while_answers_are_slow_and_widen_again(sqlite_store: Store) -> None:
+    source = SlowAccounting(Time(), seconds_a_day=90)
+    load(sqlite_store, source, days=3)
+    assert source.asked[:4] == [DAY_S, DAY_S // 2, DAY_S // 4, DAY_S // 8]
+    assert sum(source.asked) == 3 * DAY_S
+    narrow = Pace(SETTINGS)
+    for waited_s, width_s in [(50, DAY_S // 2), (10, DAY_S // 2), (1, DAY_S), (1, DAY_S)]:
+        narrow.answered(waited_s)
+        assert narrow.width_s == width_s
+
+
+def test_what_is_refused_is_asked_for_in_parts(sqlite_store: Store) -> None:
+    source = SlowAccounting(Time(), seconds_a_day=1, refuses_above_s=DAY_S // 3)
+    load(sqlite_store, source, days=2)
+    assert source.asked[:3] == [DAY_S, DAY_S // 2, DAY_S // 4]
+    answered = [width for width in source.asked if width <= source.refuses_above_s]
+    assert sum(answered) == 2 * DAY_S
+
+
+def test_what_is_refused_however_little_is_an_error(sqlite_store: Store) -> None:
+    source = SlowAccounting(Time(), seconds_a_day=1, refuses_above_s=0)
+    with pytest.raises(SacctOverload):
+        load(sqlite_store, source, days=2)
+    assert min(source.asked) >= NARROWEST_S
+    assert sqlite_store.watermarks.get(source.name) is None

@@ -1,0 +1,16 @@
+"""Long texts are not remembered."""
+
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+
+
+def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
+    calls = []
+
+    @bounded_cache(entries=2, characters=4)
+    def length(*texts: str) -> int:
+        calls.append(texts)
+        return sum(map(len, texts))
+
+    assert [length("ab", "cd"), length("ab", "cd")] == [4, 4]
+    assert [length("ab", "cde"), length("ab", "cde")] == [5, 5]
+    assert calls == [("ab", "cd"), ("ab", "cde"), ("ab", "cde")]

@@ -1,0 +1,94 @@
+"""Compressed lists of nodes and array tasks."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sacct_ingest.text.hostlist import count_indexes, expand, named_nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("(null)", ()),
+        ("n1", ("n1",)),
+        ("n[1-3]", ("n1", "n2", "n3")),
+        ("n[08-10,12]", ("n08", "n09", "n10", "n12")),
+        ("n[1,3],gpu1,x[5-6]-ib", ("n1", "n3", "gpu1", "x5-ib", "x6-ib")),
+        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+    ],
+)
+def test_lists_as_slurm_writes_them(text, names):
+    assert expand(text) == names
+
+
+@given(st.integers(0, 500), st.integers(0, 30), st.integers(1, 5))
+def test_a_range_has_all_its_names_at_their_width(low, span, width):
+    names = expand(f"n[{low:0{width}}-{low + span:0{width}}]")
+    assert names == tuple(f"n{number:0{width}}" for number in range(low, low + span + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("7", 1), ("0-9", 10), ("1-9,20%2", 10), ("1-9:2", 5), ("0,4-5%1", 3)]
+)
+def test_array_tasks_are_counted(text, count):
+    assert count_indexes(text) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["n[1-3", "n1]", "n[1-[2]]", "n[a-b]", "n[1-]", "n[-1]", "[1-2]" * 40, "n[1-65537]"]
+)
+def test_what_is_no_node_list_is_refused(text):
+    with pytest.raises(ValueError, match=r"node list|number of a list|pieces"):
+        expand(text)
+    assert named_nodes(text, ["other"]) == frozenset()
+
+
+@pytest.mark.parametrize("text", ["0-1x", "a", "", "1-2:0", "0-99999999999999999999"])
+def test_what_is_no_array_is_refused(text):
+    with pytest.raises(ValueError):
+        count_indexes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("n[1-1000000000]", {"n1"}),
+        ("n[01-99]", {"n07"}),
+        ("n1,gpu1,x", {"n1", "gpu1"}),
+        ("r[1-900000000]n[1-2]", {"r1n2"}),
+        ("", set()),
+    ],
+)
+def test_a_list_is_compared_with_the_nodes_there_are(text, named):
+    assert named_nodes(text, ["n1", "n07", "gpu1", "r1n2"]) == named
+
+
+def test_a_billion_nodes_take_no_memory():
+    """In a process that may have 256 MiB, as a list of a billion names would take a hundred GB."""
+    program = """
+from sacct_ingest.text.hostlist import count_indexes, expand, named_nodes
+texts = ["n[1-1000000000]", "r[1-40000]n[1-40000]", "n[1-1000000000]," * 20_000]
+for text in texts:
+    assert named_nodes(text, ["gpu1"]) <= {"gpu1"}
+    try:
+        expand(text)
+    except ValueError:
+        continue
+    raise SystemExit("expanded")
+assert count_indexes("0-999999999999") == 10**12
+"""
+    limit = 256 * 2**20
+
+    def cap() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], preexec_fn=cap, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,89 @@
+"""Time of I/O in network and at disks, from the kernel's counters."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.text.io_times import CAPTURE, network_share, parse
+
+MOUNTS = """\
+device proc mounted on /proc with fstype proc
+device io1:/data mounted on /data with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.2
+\tbytes:\t1000 0 0 0 1000 0 1 0
+\tper-op statistics
+\t        NULL: 1 1 0 44 24 0 0 0 0
+\t     GETATTR: {light} {light} 0 4400 2400 0 {light_ms} {light_ms} 0
+\t        READ: {reads} {reads} 0 44 1000 {queue} {trips} {trips} 0
+device tmpfs mounted on /tmp with fstype tmpfs
+"""
+DISKS = """\
+= diskstats
+   8       0 sda {ios} 5 900 {ms} 0 0 0 0 0 50 60
+   8       1 sda1 7 0 0 7 0 0 0 0 0 0 0
+= io.stat
+8:0 rbytes=1 wbytes=2 rios={own} wios=0 dbytes=0 dios=0
+"""
+NONE = {"light": 0, "light_ms": 0, "reads": 0, "queue": 0, "trips": 0, "ios": 0, "ms": 0, "own": 0}
+
+
+def share(mounts: bool = True, disks: bool = True, **after: int) -> float | None:
+    shape = (MOUNTS if mounts else "") + (DISKS if disks else "= diskstats\n= io.stat\n")
+    return network_share(parse(shape.format(**NONE)), parse(shape.format(**NONE | after)))
+
+
+def test_reading_beyond_the_round_trip_of_light_operations_is_the_server_s() -> None:
+    """Ten looks took 20 ms: 2 ms each; 50 reads took 400 ms: 100 ms of them on the way."""
+    result = share(disks=False, light=10, light_ms=20, reads=50, trips=400)
+    assert result == pytest.approx((20 + 100) / 420)
+
+
+def test_waiting_for_the_network_is_the_network_s() -> None:
+    result = share(disks=False, light=10, light_ms=20, reads=50, queue=80, trips=400)
+    assert result == pytest.approx((20 + 100 + 80) / 500)
+
+
+def test_reads_no_slower_than_light_operations_are_all_on_the_way() -> None:
+    assert share(disks=False, light=10, light_ms=100, reads=50, trips=400) == 1.0
+
+
+def test_without_light_operations_the_fastest_kind_is_the_way() -> None:
+    assert share(disks=False, reads=50, trips=400) == 1.0
+
+
+def test_local_disks_count_in_the_job_s_share_of_what_they_did() -> None:
+    """The disk took 90 ms for 30 operations, 10 of them the job's."""
+    assert share(mounts=False, ios=30, ms=90, own=10) == 0.0
+    result = share(light=10, light_ms=20, reads=10, trips=20, ios=30, ms=90, own=10)
+    assert result == pytest.approx(40 / 70)
+
+
+def test_where_nothing_was_counted_nothing_is_available() -> None:
+    assert share() is None
+    assert network_share(parse(""), parse("")) is None
+    assert share(mounts=False, ios=30, ms=90) is None  # others' I/O
+
+
+def test_what_was_counted_before_the_run_is_not_its_own() -> None:
+    before = parse((MOUNTS + DISKS).format(**NONE | {"light": 5, "light_ms": 500, "reads": 3}))
+    after = parse(
+        (MOUNTS + DISKS).format(**NONE | {"light": 15, "light_ms": 520, "reads": 53, "trips": 400})
+    )
+    assert network_share(before, after) == pytest.approx(120 / 420)
+
+
+@pytest.mark.parametrize("line", ["device", "per-op statistics\n READ: x y", "8:0 rios=a", "= "])
+def test_lines_that_are_not_understood_are_left_out(line: str) -> None:
+    assert (
+        network_share(parse(""), parse(f"{line}\n= diskstats\n{line}\n= io.stat\n{line}")) is None
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountstats").exists(), reason="not Linux")
+def test_this_machine_s_counters_can_be_read() -> None:
+    argv = ["sh", "-c", CAPTURE]
+    text = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
+    made = parse(text)
+    assert "= diskstats" in text
+    assert network_share(made, made) is None

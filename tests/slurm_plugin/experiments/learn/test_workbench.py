@@ -1,0 +1,338 @@
+"""The loop of ``nimo learn`` where Slurm misbehaves: failures, budgets, a kill at every moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from predictor.types import Verdict
+from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
+from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
+from slurm_plugin.experiments import learning_text as words
+from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
+from slurm_plugin.experiments.learn.description import Description, parse
+from slurm_plugin.experiments.learn.jobs import overrun_s
+from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial, alone
+from slurm_plugin.experiments.learn.proposers import ByCurve, ByOccupancies, Proposer
+from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
+from slurm_plugin.slurm.commands import SubmissionRefused
+
+TEXT = """\
+application: blast
+command: blast -t {share}
+limit: "60"
+budget: 100
+assignments:
+  - {constraint: old, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 1}}
+  - {constraint: new, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
+  - {constraint: newer, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
+learning: {target: 5, fewest: 4, in_a_row: 1, error: cross-validation}
+"""
+COUNTS = """\
+application: wave
+command: wave
+limit: "60"
+budget: 1000
+assignments: [{nodes: [1, 2, 3, 4, 6, 8, 12, 16]}]
+"""
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+@dataclass
+class FakeSlurm:
+    """Slurm's side of it: jobs by name, with time that passes while one sleeps."""
+
+    time_of: Callable[[dict[str, float]], float]
+    fails: Callable[[Assignment, int], JobState | None] = lambda _one, _attempt: None
+    refuses: frozenset[str] = frozenset()
+    now_s: float = 1e9
+    jobs: dict[int, Trial] = field(default_factory=dict)
+    states: dict[int, JobState] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    kill_at: int = -1  #: which of the calls is the last
+    calls: int = 0
+    never_start: bool = False
+
+    def _called(self) -> None:
+        self.calls += 1
+        if self.calls == self.kill_at:
+            raise Killed
+
+    def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
+        return ["sbatch", *assignment.options, *assignment.command]
+
+    def submit(self, assignment: Assignment, trial: Trial) -> int:
+        if any(f"--constraint={one}" in assignment.options for one in self.refuses):
+            raise SubmissionRefused("sbatch: error: Invalid feature specification")
+        job_id = len(self.jobs) + 1
+        self.jobs[job_id] = trial
+        self.states[job_id] = self.fails(assignment, trial.attempt) or JobState.COMPLETED
+        self._called()  # submitted, and killed before anybody heard of it
+        return job_id
+
+    def find(self, trial: Trial) -> int | None:
+        self._called()
+        named = [i for i, one in self.jobs.items() if one.job_name == trial.job_name]
+        return named[0] if named else None
+
+    def release(self, job_id: int) -> None:
+        self._called()
+        self.released.add(job_id)
+
+    def cancel(self, job_id: int) -> None:
+        self.states[job_id] = JobState.CANCELLED
+
+    def tidy(self, trial: Trial) -> None:
+        self._called()
+
+    def waiting(self, job_id: int) -> bool | None:
+        self._called()
+        if self.never_start and self.states[job_id] is not JobState.CANCELLED:
+            return True
+        return None
+
+    def ended(self, trial: Trial) -> JobRun | None:
+        self._called()
+        state = self.states[trial.job_id or 0]
+        elapsed_s = self.time_of(trial.attributes)
+        step = StepRun(
+            step="batch", state=state, cpu_s=0.5 * elapsed_s, disk_read_bytes=10**6,
+            disk_write_bytes=0,
+        )  # fmt: skip
+        return JobRun(
+            cluster="pine", job_id=trial.job_id or 0, submit_s=trial.planned_s, state=state,
+            elapsed_s=elapsed_s, cpus=1, end_s=1, partition="batch", steps=(step,), exit_code=3,
+        )  # fmt: skip
+
+    def network_share(self, trial: Trial) -> float | None:
+        return 0.25
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def speed(attributes: dict[str, float]) -> float:
+    return 100.0 * 80 / (attributes["share"] * attributes["speed"])
+
+
+def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Workbench:
+    given = parse(text, name="app.yaml")
+    chosen = made(given)
+    proposer: Proposer = ByOccupancies(
+        chosen.space, given.learning.settings(), data_flow=True, network_share=0.0
+    )
+    if chosen.space.attributes == ("nodes",):
+        proposer = ByCurve([round(one["nodes"]) for one in chosen.space.candidates])
+    site = LearningSite(
+        jobs=slurm,
+        clock=lambda: slurm.now_s,
+        sleep=slurm.sleep,
+        report=lambda _: None,
+        overrun_s=0.0,
+    )
+    return Workbench(given, chosen, proposer, Journal(state, given.application), site)
+
+
+def made(given: Description, profiles: tuple[NodeProfile, ...] = ()) -> Choices:
+    return choices(given, lambda _: profiles, name="app.yaml", folder=Path("/data"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "app.learn.json"
+
+
+def test_it_learns_and_stops(state: Path) -> None:
+    slurm = FakeSlurm(speed)
+    assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
+    assert len(slurm.jobs) < 8
+    again = bench(slurm, state)
+    assert again.replay() is None
+    expected = {tuple(one.attributes.items()): one for one in again.proposer.learned().expected}
+    for one in expected.values():
+        assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
+    assert "reliable" in words.summary(again.proposer.learned(), 6, 1.0, "good enough")
+
+
+@pytest.mark.parametrize(
+    ("time_of", "verdicts"),
+    [
+        (speed, {Verdict.RELIABLE}),
+        (lambda a: 10.0 * a["speed"] if a["share"] in (10, 40) else 100.0, {Verdict.REFUSED}),
+    ],
+)
+def test_only_narrow_intervals_are_reliable(
+    state: Path, time_of: Callable[[dict[str, float]], float], verdicts: set[Verdict]
+) -> None:
+    """As narrow as it asks of all of them together before it stops: 2.3 times the target."""
+    learning = bench(FakeSlurm(time_of), state, TEXT.replace("target: 5", "target: 10"))
+    learning.run()
+    assert {one.verdict for one in learning.proposer.learned().expected} == verdicts
+
+
+def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
+    whole = FakeSlurm(speed)
+    bench(whole, tmp_path / "whole").run()
+    # Each run takes five calls, so that steps of three meet all of them.
+    for moment in range(1, whole.calls + 1, 3):
+        state = tmp_path / f"{moment}"
+        slurm = FakeSlurm(speed, kill_at=moment)
+        with pytest.raises(Killed):
+            bench(slurm, state).run()
+        assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
+        assert [one.key for one in slurm.jobs.values()] == [one.key for one in whole.jobs.values()]
+        assert slurm.released == set(slurm.jobs)
+
+
+def test_the_budget_is_never_exceeded_whatever_the_runs_take(state: Path) -> None:
+    slurm = FakeSlurm(lambda _: 3600.0)
+    learning = bench(slurm, state, TEXT.replace("budget: 100", "budget: 3.5"))
+    assert learning.run() is Stop.BUDGET
+    assert learning.spent_node_h == pytest.approx(3.0)
+    requested = learning.proposer.propose()
+    assert requested is not None
+    assert learning.reserved_node_h(requested) == pytest.approx(1.0)  # 0.5 are left
+
+
+def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
+    slurm = FakeSlurm(speed, refuses=frozenset({"new"}))
+    learning = bench(slurm, state)
+    assert learning.run() is Stop.GOOD_ENOUGH
+    refused = [one for one in learning.journal.trials if one.stage is Stage.FAILED]
+    assert refused and "Invalid feature" in refused[0].reason
+
+
+def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:
+    # The slowest one, that is the reference.
+    def fails(assignment: Assignment, attempt: int) -> JobState | None:
+        slow = assignment.attributes["share"] == 10 and assignment.attributes["speed"] == 1
+        return JobState.FAILED if slow else None
+
+    slurm = FakeSlurm(speed, fails=fails)
+    learning = bench(slurm, state)
+    assert learning.run() is not Stop.BUDGET
+    failed = [one for one in learning.journal.trials if one.stage is Stage.FAILED]
+    assert [one.reason for one in failed] == ["FAILED, exit status 3"]
+    assert learning.replay() is None
+
+
+def test_an_interrupted_run_is_run_again_but_not_for_ever(state: Path) -> None:
+    slurm = FakeSlurm(speed, fails=lambda _, attempt: JobState.NODE_FAIL if attempt == 0 else None)
+    assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
+    slurm = FakeSlurm(speed, fails=lambda _one, _attempt: JobState.NODE_FAIL)
+    learning = bench(slurm, state.with_name("other"))
+    assert learning.run() is Stop.NOTHING_LEFT
+    assert len(slurm.jobs) == 2 * 12  # two tries of twelve assignments
+
+
+def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
+    slurm = FakeSlurm(speed, never_start=True)
+    learning = bench(slurm, state, f'{TEXT}patience: "30"\n')
+    assert learning.run() is Stop.NOTHING_LEFT
+    assert set(slurm.states.values()) == {JobState.CANCELLED}
+    assert {one.reason for one in learning.journal.trials} == {"did not start within 30"}
+
+
+def test_where_only_node_counts_differ_adept_proposes(state: Path) -> None:
+    slurm = FakeSlurm(lambda a: 3000 / a["nodes"] + 30)
+    learning = bench(slurm, state, COUNTS)
+    assert learning.run() in (Stop.GOOD_ENOUGH, Stop.NOTHING_LEFT)
+    run = [round(one.attributes["nodes"]) for one in slurm.jobs.values()]
+    assert run[:3] == [1, 16, 4]
+    assert len(run) == len(set(run))
+    assert all(
+        one.time_s == pytest.approx(3000 / one.attributes["nodes"] + 30, rel=0.15)
+        for one in learning.proposer.learned().expected
+    )
+
+
+def test_one_process_at_a_time(state: Path) -> None:
+    with alone(state), pytest.raises(NimoError, match="another"), alone(state):
+        pass
+
+
+def test_a_journal_of_something_else_is_refused(state: Path) -> None:
+    bench(FakeSlurm(speed), state).run()
+    with pytest.raises(FormatError, match="another file with --state"):
+        Journal(state, "other")
+    state.write_text("{")
+    with pytest.raises(FormatError, match="move it away"):
+        Journal(state, "blast")
+
+
+def test_profiles_of_nodes_are_attributes() -> None:
+    text = TEXT.replace("attributes: {speed: 1}", "partition: a").replace(
+        "attributes: {speed: 2}", ""
+    )
+    given = parse(f"{text}profile: [cpu_events_per_s]\n".replace(", }", "}"), name="app.yaml")
+    figures = iter((900.0, 1800.0, 1800.0))
+
+    def profiles(_: object) -> list[NodeProfile]:
+        return [
+            NodeProfile(cluster="", node="n", node_type="", at_s=0, cpu_events_per_s=next(figures))
+        ]
+
+    result = choices(given, profiles, name="app.yaml", folder=Path())
+    assert result.space.levels("cpu_events_per_s") == [900.0, 1800.0]
+    assert len(result.at({"share": 10.0, "cpu_events_per_s": 1800.0})) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reported"),
+    [
+        ("limit:", "limits:", "limits: unknown key; did you mean 'limit'?"),
+        ('"60"', "soon", "limit: 'soon' is no time"),
+        ("command: blast -t {share}", "", "give either command or script"),
+        ("attributes: {speed: 1}", "cpus: 2", "cpus is given for some assignments only"),
+        ("budget: 100", "budget: 0", "budget: "),
+        ("attributes: {speed: 1}", "inputs: [x]", "assignments[0].inputs: 'x' is not among inputs"),
+        ("target: 5", "parts: []", "learning.parts: "),
+        ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
+    ],
+)  # fmt: skip
+def test_a_wrong_description_says_where(old: str, new: str, reported: str) -> None:
+    with pytest.raises(ConfigError, match=r"app\.yaml") as caught:
+        made(parse(TEXT.replace(old, new), name="app.yaml"))
+    assert reported in str(caught.value)
+
+
+def test_no_budget_can_be_met_where_no_limit_holds() -> None:
+    assert overrun_s({"OverTimeLimit": "0 min", "KillWait": "30 sec"}) == 90.0
+    with pytest.raises(SlurmError, match="OverTimeLimit"):
+        overrun_s({"OverTimeLimit": "UNLIMITED"})
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *("reference: min", "reference: rand", "reference: max"),
+        "{order: domain, parts: [disk, compute, network]}",
+        "{attribute_order: domain, attributes: {compute: [speed, share]}}",
+        *("traversal: round robin", "traversal: improvement", "traversal: dynamic"),
+        *("selection: Lmax-I1", "selection: L2-I2", "selection: informative"),
+        *("error: ahead", "error: cross-validation"),
+        *("error: random test set", "error: Plackett-Burman test set"),
+    ],
+)
+def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state: Path, chosen: str) -> None:
+    learning = {"selection": "Lmax-I1", "target": 5.0, "test_runs": 3, **yaml.safe_load(chosen)}
+    text = f"{TEXT.partition('learning:')[0]}learning: {json.dumps(learning)}"
+    slurm = FakeSlurm(speed)
+    workbench = bench(slurm, state, text)
+    assert workbench.run() is not Stop.BUDGET
+    assert len(workbench.proposer.learned().expected) == 8
+    settings = parse(text, name="app.yaml").learning.settings()
+    reported = {name: getattr(settings, name) for name in learning}
+    assert json.loads(json.dumps(reported)) == learning
+    purposes = [one.purpose for one in slurm.jobs.values()]
+    assert purposes.count("test") == {"random test set": 3, "Plackett-Burman test set": 3}.get(
+        learning.get("error", ""), 0
+    )

@@ -1,0 +1,84 @@
+"""Workflows and what is known of them, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from predictor.forecasts.transfer_time import transfer_time
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
+from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.workflow_file import parse
+from slurm_plugin.slurm.availability import profile
+
+NOW = 1_795_000_000.0
+
+
+def problem(text: str, nodes: Mapping[str, int] | int = 8, **learned: object) -> PlanningProblem:
+    """Problem of a workflow's text on empty places of so many nodes."""
+    flow = parse(text, name="flow.yaml")
+    counts = nodes if isinstance(nodes, Mapping) else dict.fromkeys(flow.places, nodes)
+    given = {"tables": {}, "fits": {}, "near": {LATENCY: 1e-4, BANDWIDTH: 1e9}} | learned
+    return PlanningProblem(
+        workflow=flow,
+        runs=LearnedRunTimes(**given),  # type: ignore[arg-type]
+        transfers=Copies(flow=flow, measured=lambda *ends: transfer_time([], *ends, now_s=NOW)),
+        free={name: profile([(NOW, count)]) for name, count in counts.items()},
+        now_s=NOW,
+    )
+
+
+class Slurm:
+    """Takes jobs and says of each what it was told to say."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] = []
+        self.names: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
+        self.accounted: dict[str, str] = {}
+        self.broken = 0
+
+    def sbatch(self, argv: Sequence[str], script: str) -> str:
+        self.lines.append(list(argv))
+        name = next(word for word in argv if word.startswith("--job-name="))
+        job_id = str(sum(line[0] == "sbatch" for line in self.lines))
+        self.names[name.partition("=")[2]] = job_id
+        return job_id
+
+    def ask(self, argv: Sequence[str]) -> str:
+        if argv[0] in ("scancel", "scontrol"):
+            self.lines.append(list(argv))
+            return ""
+        if self.broken:
+            self.broken -= 1
+            raise SlurmError("slurm_load_jobs error: Unable to contact slurm controller")
+        if name := next((w.partition("=")[2] for w in argv if w.startswith("--name=")), ""):
+            return self.names.get(name, "")
+        reported = self.shown if argv[0] == "squeue" else self.accounted
+        return "".join(f"{job}|{rest}\n" for job, rest in reported.items())
+
+
+def random_text(draw: Random, *, tasks: int, places: int, counts: int) -> str:
+    """Workflow of layers of tasks that pass on files, at places with a storage each."""
+    names = [f"p{i}" for i in range(places)]
+    lines = ["storages:", *(f"  s{i}: {{path: /s{i}}}" for i in range(places)), "links:"]
+    lines += [
+        f"  - {{from: s{i}, to: s{j}, bandwidth: {draw.choice([5, 20, 100])}M, latency: 1ms}}"
+        for i in range(places)
+        for j in range(i)
+    ]
+    lines += ["places:"]
+    lines += [f"  {n}: {{storage: s{i}, speed: {1 + i / 2}}}" for i, n in enumerate(names)]
+    lines += ["files:", f"  f: {{at: s{draw.randrange(places)}, size: {draw.randint(1, 2000)}M}}"]
+    lines += [f"  f{i}: {{size: {draw.randint(1, 500)}M}}" for i in range(tasks)]
+    lines += ["tasks:"]
+    for i in range(tasks):
+        reads = {f"f{draw.randrange(max(0, i - 12), i)}" for _ in range(min(i, 2))} or {"f"}
+        times = {2**k: draw.uniform(20, 200) * 0.62**k for k in range(counts)}
+        table = ", ".join(f"{n}: {t:.3f}" for n, t in times.items())
+        lines.append(
+            f"  t{i}: {{command: x, reads: [{', '.join(sorted(reads))}], writes: [f{i}], "
+            f"run_time: {{{table}}}}}"
+        )
+    return "\n".join(lines)

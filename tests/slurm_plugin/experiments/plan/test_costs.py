@@ -1,0 +1,197 @@
+"""What a plan costs, against closed forms: runs, copies, remote reading, waits, node-hours."""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+from statistics import NormalDist
+
+import pytest
+
+from predictor.types import Prediction
+from slurm_plugin.experiments.plan import estimates
+from slurm_plugin.experiments.plan.estimates import GUESSED, TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.options import choices, restricted
+from slurm_plugin.experiments.plan.plan_search import critical, score
+from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.experiments.plan.schedule import TaskOption, build
+from slurm_plugin.experiments.plan.timeline import Timeline
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
+
+FLOW = """
+storages: {home: {path: /h}, far: {path: /f}}
+links: [{from: home, to: far, bandwidth: 10M, latency: 2s}]
+places:
+  near: {storage: home, nodes: 1-8}
+  fast: {storage: far, nodes: 1-8, speed: 4}
+files: {raw: {at: home, size: 1000M}, made: {size: 100M, deliver: home}}
+tasks:
+  work: {command: x, reads: [raw], writes: [made], run_time: {1: 800, 2: 500, 4: 300}}
+"""
+MIB = 2.0**20
+
+
+def steps_of(option: TaskOption) -> dict[str, tuple[float, float]]:
+    made = build(problem(FLOW), ["work"], {"work": option})
+    assert made is not None
+    return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
+
+
+def test_a_task_where_its_data_is_takes_its_run_time() -> None:
+    assert steps_of(TaskOption("near", 4)) == {"work": (0.0, 300.0)}
+
+
+def test_a_copy_takes_latency_and_size_over_bandwidth() -> None:
+    """1,000 MB and 100 MB at 10 MB/s and 2 s; the place is four times as fast."""
+    made = steps_of(TaskOption("fast", 1))
+    copy_s = 2 + 1000 / 10
+    assert made["raw to far"] == (0.0, pytest.approx(copy_s, rel=1e-6))
+    assert made["work"] == (pytest.approx(copy_s), pytest.approx(copy_s + 800 / 4))
+    back = copy_s + 200 + 2 + 100 / 10
+    assert made["made to home"] == (pytest.approx(copy_s + 200), pytest.approx(back))
+
+
+def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte() -> None:
+    """o_n = latency / 1 MiB + 1 / bandwidth for each byte; the copy back as before."""
+    made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 1, stage=False)})
+    assert made is not None
+    size = problem(FLOW).workflow.files["raw"].size_bytes
+    bandwidth = problem(FLOW).workflow.links["home", "far"].bandwidth_bytes_per_s
+    assert bandwidth is not None
+    (work,) = (one for one in made.steps if one.name == "work")
+    assert work.remote == (("raw", "home"),)
+    assert work.estimate.time_s == pytest.approx(200 + size * (2 / MIB + 1 / bandwidth))
+
+
+def test_node_seconds_are_of_tasks_alone() -> None:
+    made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 2)})
+    assert made is not None
+    assert made.node_s == pytest.approx(2 * 500 / 4)
+    result = plans(problem(FLOW))[0]
+    assert result.node_hours == pytest.approx(result.schedule.node_s / 3600)
+
+
+def test_two_tasks_share_nodes_one_after_the_other() -> None:
+    text = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}}
+files: {f: {at: s, size: 1M}}
+tasks:
+  x: {command: x, reads: [f], run_time: {2: 100}}
+  y: {command: y, reads: [f], run_time: {2: 60}}
+"""
+    made = build(problem(text, nodes=3), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
+    assert made is not None
+    assert [(one.name, one.start_s - NOW, one.wait_s) for one in made.steps] == [
+        ("x", 0.0, 0.0),
+        ("y", 100.0, 100.0),
+    ]
+    assert [one.name for one in critical(made)] == ["x", "y"]
+    wide = build(problem(text, nodes=4), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
+    assert wide is not None
+    assert wide.end_s - NOW == 100.0
+    assert [one.name for one in critical(wide)] == ["x"]
+
+
+def test_score_counts_lateness_then_node_seconds_then_the_end() -> None:
+    made = build(problem(FLOW), ["work"], {"work": TaskOption("near", 2)})
+    assert made is not None
+    assert score(made, NOW + 400.0) == (100 * 10**6, 1_000 * 10**6, NOW + 500.0)
+    assert score(made, NOW + 500.0)[0] == 0
+    assert score(made, inf)[0] == 0
+
+
+def test_choices_have_their_times_and_leave_out_what_is_no_faster() -> None:
+    result = choices(problem(FLOW))["work"]
+    assert {(one.option.place, one.option.nodes): (one.time_s, one.node_s) for one in result} == {
+        ("near", 1): (800, 800),
+        ("near", 2): (500, 1000),
+        ("near", 3): (pytest.approx(exp(_between(500, 300, 3))), pytest.approx(
+            3 * exp(_between(500, 300, 3))
+        )),
+        ("near", 4): (300, 1200),
+        ("fast", 1): (200, 200),
+        ("fast", 2): (125, 250),
+        ("fast", 3): (pytest.approx(exp(_between(500, 300, 3)) / 4), pytest.approx(
+            3 * exp(_between(500, 300, 3)) / 4
+        )),
+        ("fast", 4): (75, 300),
+    }  # fmt: skip
+    slower = FLOW.replace("4: 300", "4: 501")
+    assert max(one.option.nodes for one in choices(problem(slower))["work"]) == 2
+    assert {one.option.stage for one in result if one.option.place == "near"} == {True}
+    assert {one.option.stage for one in result if one.option.place == "fast"} == {True, False}
+    assert restricted({"work": result}, place="fast", stage=False)["work"]
+    assert restricted({"work": result}, place="nowhere") == {}
+
+
+def _between(at_2: float, at_4: float, nodes: int) -> float:
+    """Log time on a count between two and four: linear in log nodes."""
+    share = log(nodes / 2) / log(2)
+    return (1 - share) * log(at_2) + share * log(at_4)
+
+
+def test_an_interval_makes_an_estimate_that_says_the_same() -> None:
+    made = estimates.of_prediction(Prediction(4, 100.0, 80.0, 150.0, 0.9, 0.05), "app")
+    assert (made.time_s, made.common, made.group) == (100.0, 0.05, "app")
+    assert made.quantile(0.05) == pytest.approx(80.0)
+    assert made.quantile(0.95) == pytest.approx(150.0)
+    assert made.longest_s == pytest.approx(100 * exp(2.3263 * log(1.5) / 1.6449), rel=1e-3)
+
+
+def test_remote_reading_adds_its_own_uncertainty_in_its_share() -> None:
+    local = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why")
+    path = TransferPath(size_bytes=50 * MIB, bandwidth_bytes_per_s=MIB, latency_s=1.0)
+    made = estimates.with_remote(local, [path])
+    assert made.time_s == pytest.approx(200.0)
+    assert made.down == pytest.approx((0.1 + GUESSED) / 2)
+    assert made.up == pytest.approx((0.2 + GUESSED) / 2)
+    assert made.common == pytest.approx(0.025)
+    assert (made.group, made.doubt) == ("app", "why")
+    assert estimates.with_remote(local, []) is local
+
+
+def test_times_scale_and_given_ones_are_interpolated() -> None:
+    made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").times(0.25)
+    assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why")
+    table = {2: 500.0, 4: 300.0}
+    assert estimates.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
+    between = estimates.of_run_times(table, 3, "g")
+    assert between is not None
+    assert between.time_s == pytest.approx(exp(_between(500, 300, 3)))
+    assert estimates.of_run_times(table, 1, "g") is None
+    assert estimates.of_run_times(table, 5, "g") is None
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, 90.0, 100.0, 120.0])
+def test_what_is_left_is_the_median_of_those_that_take_longer(elapsed_s: float) -> None:
+    sd = 0.2 if elapsed_s > 100 else 0.1
+    gone = NormalDist().cdf(log(elapsed_s / 100) / sd) if elapsed_s else 0.0
+    z = NormalDist().inv_cdf((1 + gone) / 2)
+    expected = 100 * exp(z * (0.2 if z > 0 else 0.1)) - elapsed_s
+    made = TaskEstimate(100.0, 0.1, 0.2).left(elapsed_s)
+    assert made.time_s == pytest.approx(expected)
+    assert made.up == made.down == GUESSED
+
+
+def test_an_overdue_step_is_expected_to_take_a_fifth_more() -> None:
+    assert TaskEstimate(100.0, 0.1, 0.1).left(130.0).time_s == pytest.approx(26.0)
+    assert TaskEstimate(100.0).left(40.0).time_s == pytest.approx(60.0)
+    assert TaskEstimate(100.0).left(100.0).time_s == pytest.approx(20.0)
+
+
+def test_gaps_in_free_nodes() -> None:
+    line = Timeline([0.0], [4])
+    line.take(3, 10.0, 20.0)
+    assert (line.times_s, line.free) == ([0.0, 10.0, 20.0], [4, 1, 4])
+    assert line.earliest(2, 10.0, 0.0) == 0.0
+    assert line.earliest(2, 10.5, 0.0) == 20.0
+    assert line.earliest(1, 50.0, 0.0) == 0.0
+    assert line.earliest(1, 1.0, 12.5) == 12.5
+    assert line.earliest(4, 1.0, 15.0) == 20.0
+    assert line.earliest(5, 1.0, 0.0) == inf
+    other = line.copy()
+    other.take(1, 0.0, 5.0)
+    assert (other.times_s, other.free) == ([0.0, 5.0, 10.0, 20.0], [3, 4, 1, 4])
+    assert line.free == [4, 1, 4]
+    line.take(1, 5.0, 5.0)
+    assert line.times_s == [0.0, 10.0, 20.0]

@@ -1,0 +1,167 @@
+"""Run times of a plan from samples: what no run supports is refused, or doubtful and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from predictor.occupancy.samples import Occupancies, Sample
+from sacct_ingest.errors import ConfigError, NoHistory
+from slurm_plugin.experiments.learn.journal import Stage, Trial
+from slurm_plugin.experiments.plan.plans import Plan, plans
+from slurm_plugin.experiments.plan.run_times import fit_history, fit_samples
+from slurm_plugin.experiments.plan_text import render
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
+
+
+def flow(**places: dict[str, float]) -> str:
+    sites = "\n".join(
+        f"  {name}: {{storage: s, attributes: {json.dumps(own)}}}" for name, own in places.items()
+    )
+    return (
+        f"storages: {{s: {{path: /s}}}}\nplaces:\n{sites}\n"
+        "files: {f: {at: s, size: 1M}}\n"
+        "tasks: {g: {command: x, reads: [f], samples: g.json}}\n"
+    )
+
+
+def planned(folder: Path, rows: list[dict[str, float]], **places: dict[str, float]) -> list[Plan]:
+    """Plan one task with samples of ``time_s`` and attributes."""
+    samples = [
+        {
+            "attributes": {k: v for k, v in row.items() if k != "time_s"},
+            "utilisation": 0.9,
+            "time_s": row["time_s"],
+            "data_bytes": 1e9,
+        }
+        for row in rows
+    ]
+    (folder / "g.json").write_text(json.dumps(samples))
+    text = flow(**places)
+    return plans(problem(text, fits=fit_samples(problem(text).workflow, folder)))
+
+
+MHZ = [{"mhz": m, "time_s": 4.2e5 / m - 300} for m in (400.0, 500.0, 600.0, 700.0, 800.0, 900.0)]
+
+
+def test_a_place_far_beyond_the_samples_is_no_choice(tmp_path: Path) -> None:
+    """It was planned with 1e-9 s, and "no plan is better"."""
+    with pytest.raises(
+        LookupError, match="g: its samples do not support a run time: far: mhz 3000"
+    ):
+        planned(tmp_path, MHZ, far={"mhz": 3000})
+    first, *others = planned(tmp_path, MHZ, near={"mhz": 800}, far={"mhz": 3000})
+    assert all(one.schedule.choices["g"].place == "near" for one in (first, *others))
+    assert first.doubts == {}
+
+
+def test_a_place_just_beyond_is_doubtful_and_says_so(tmp_path: Path) -> None:
+    (plan, *_) = planned(tmp_path, MHZ, near={"mhz": 1000})
+    assert plan.doubts == {"g": "mhz 1000 is outside what was run, from 400 to 900"}
+    within = planned(tmp_path, MHZ, near={"mhz": 850})[0]
+    width = (plan.high_s - NOW) / (plan.end_s - NOW)
+    assert width > (within.high_s - NOW) / (within.end_s - NOW)
+    reported = "\n".join(render([plan], NOW, None))
+    assert "DOUBTFUL g: mhz 1000 is outside what was run" in reported
+
+
+def test_attributes_that_only_changed_together_are_no_answer(tmp_path: Path) -> None:
+    """It answered 33 s for 200: memory was always twice the CPUs."""
+    rows = [{"cpu": float(c), "mem": 2.0 * c, "time_s": 1200.0 / c} for c in range(1, 7)]
+    with pytest.raises(LookupError, match="cpu and mem only changed together"):
+        planned(tmp_path, rows, odd={"cpu": 6, "mem": 2})
+    (plan, *_) = planned(tmp_path, rows, like={"cpu": 4, "mem": 8})
+    assert plan.end_s - NOW == pytest.approx(300.0, rel=0.05)
+
+
+@pytest.mark.parametrize("bad", [0, -5])
+def test_attributes_that_are_none_are_an_error_with_its_place(tmp_path: Path, bad: float) -> None:
+    """Zero ended in a traceback."""
+    with pytest.raises((ConfigError, LookupError), match=r"mhz|places"):
+        planned(tmp_path, MHZ, odd={"mhz": bad})
+
+
+def test_a_missing_attribute_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"g: attribute mhz is missing.*places\.odd\.attributes"):
+        planned(tmp_path, MHZ, odd={"other": 5})
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"time_s": 0.0}, "above zero and finite"),
+        ({"data_bytes": -1.0}, "above zero and finite"),
+        ({"utilisation": 1.5}, "from 0 to 1"),
+        ({"attributes": {"mhz": 0.0}}, "attribute mhz is 0"),
+        ({"attributes": {}}, "attribute mhz is given for some samples only"),
+    ],
+)
+def test_samples_that_cannot_be_are_an_error_with_their_file(
+    tmp_path: Path, changed: dict[str, object], why: str
+) -> None:
+    good = {"attributes": {"mhz": 5.0}, "utilisation": 0.5, "time_s": 9.0, "data_bytes": 1.0}
+    (tmp_path / "g.json").write_text(json.dumps([good, {**good, **changed}]))
+    with pytest.raises(ConfigError, match=rf"g\.json: .*{why}"):
+        fit_samples(problem(flow(near={"mhz": 5})).workflow, tmp_path)
+    (tmp_path / "g.json").write_text("[]")
+    with pytest.raises(ConfigError, match="no sample to learn from"):
+        fit_samples(problem(flow(near={"mhz": 5})).workflow, tmp_path)
+
+
+def trial(share: float, data_bytes: int | None, **also: object) -> Trial:
+    return Trial(
+        key=f"{share}", attempt=0, job_name="x", nodes=1, limit_s=1, planned_s=0, purpose="",
+        why="", stage=Stage.DONE, elapsed_s=1000 / share, utilisation=0.5, data_bytes=data_bytes,
+        attributes={"share": share}, **also,
+    )  # fmt: skip
+
+
+def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_path: Path) -> None:
+    trials = [
+        trial(1.0, 1000), trial(2.0, None), trial(4.0, 1000), trial(8.0, 1000, network_share=0.25),
+    ]  # fmt: skip
+    file = {"application": "x", "trials": trials}
+    (tmp_path / "g.json").write_bytes(msgspec.json.encode(file))
+    fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
+    assert fit.samples == 3
+    assert fit.data({"share": 3.0}) == pytest.approx(1000.0)
+    assert fit.network({"share": 8.0, "compute": 1.0}) > 0
+    none = [trial(one, None) for one in (1.0, 2.0, 4.0)]
+    (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": none}))
+    fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
+    assert fit.samples == 3
+    assert fit.data({"share": 3.0}) == pytest.approx(1.0)
+
+
+def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> None:
+    rows = [{"nodes": float(n), "time_s": 10 + 900.0 / n} for n in (1, 2, 4, 8)]
+    samples = [
+        {"attributes": {"nodes": row["nodes"]}, "utilisation": 0.9, "time_s": row["time_s"],
+         "data_bytes": 1e9}
+        for row in rows
+    ]  # fmt: skip
+    (tmp_path / "g.json").write_text(json.dumps(samples))
+    for nodes, place, last in (
+        ("1-500", "", 64), ("2-500", "", 128), ("1-9", "", 9), ("1-500", ", nodes: 3-7", 7),
+    ):  # fmt: skip
+        text = flow(near={}).replace("samples:", f"nodes: {nodes}, samples:")
+        text = text.replace("{storage: s", "{storage: s" + place)
+        made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
+        counts = made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"])
+        assert counts[-1] == last
+        assert counts[0] == max(int(nodes.partition("-")[0]), made.workflow.places["near"].low)
+    # Without node counts among the attributes there is one: the fewest.
+    planned(tmp_path, MHZ, near={"mhz": 500})
+    text = flow(near={"mhz": 500}).replace("samples:", "nodes: 2-4, samples:")
+    made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
+    assert made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"]) == [2]
+
+
+def test_an_application_without_runs_has_no_history() -> None:
+    with pytest.raises(NoHistory, match=r"tasks\.g: samples: no run of its application completed"):
+        fit_history("g", [])
+    sample = Sample({"nodes": 2.0}, Occupancies(1e-8, 0.0, 0.0, 1e9))
+    assert fit_history("g", [sample]).predict({"nodes": 2.0}).time_s == pytest.approx(10.0)

@@ -1,0 +1,418 @@
+"""What a plan takes of the site: bounds, figures of nodes, its own jobs in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.types import Verdict
+from sacct_ingest.errors import ConfigError
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import Source
+from slurm_plugin.config.settings import Config, Snapshot
+from slurm_plugin.experiments.plan import site, state_file
+from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
+from slurm_plugin.experiments.plan.estimates import GUESSED, TransferPath
+from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
+from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.workflow import Workflow
+from slurm_plugin.experiments.plan.workflow_file import parse
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.limits import Association, LimitTables
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from slurm_plugin.slurm.raw_state import RawJob, RawState
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
+from tests.slurm_plugin.experiments.plan.test_monitor import given as submitted
+from tests.slurm_plugin.experiments.plan.test_monitor import job
+from tests.slurm_plugin.made import cluster, partition, table
+from tests.slurm_plugin.made import job as request
+
+TEXT = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}, b: {storage: s, attributes: {mem_latency_s: 7}}, c: {storage: s}}
+tasks: {x: {command: x, run_time: 10}}
+"""
+
+
+def flow(text: str = TEXT) -> Workflow:
+    return parse(text, name="w.yaml")
+
+
+def node(name: str, cpu: float | None, node_type: str = "t", on: str = "pine") -> NodeProfile:
+    return NodeProfile(
+        cluster=on, node=name, node_type=node_type, at_s=NOW, cpu_all_events_per_s=cpu,
+        mem_latency_s=1e-7,
+    )  # fmt: skip
+
+
+def pool(names: str) -> NodePool:
+    group = NodeGroup(cpus=4, mem_mib=0, steps=())
+    return NodePool(now_s=NOW, groups={group: tuple(names)})
+
+
+class Polled:
+    """In place of Slurm: what it says of each cluster, and how each was asked."""
+
+    def __init__(self) -> None:
+        self.looks: dict[str, Cluster] = {}
+        self.asked: dict[str, dict[str, Any]] = {}
+        self.requests: list[Job] = []
+
+    def poller(self, _: object, **how: Any) -> Polled:
+        self.asked[how["cluster"]] = how
+        self.raw, self.settings, self.cluster = RawState(), None, how["cluster"]
+        return self
+
+    def look(self) -> Cluster:
+        return self.looks[self.cluster]
+
+    def room(self, look: Cluster, request: Job) -> TaskBounds:
+        self.requests.append(request)
+        return room_for(look, request)
+
+    def gives(self, *parts: Partition, cluster: str = "") -> None:
+        self.looks[cluster] = Cluster(
+            name=cluster or "pine",
+            taken_s=NOW,
+            partitions={part.name: part for part in parts},
+            default_partition="",
+        )
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> Polled:
+    made = Polled()
+    monkeypatch.setattr(site, "ClusterPoller", made.poller)
+    monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
+    monkeypatch.setattr(site, "room_for", made.room)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    return made
+
+
+def places(**nodes: str) -> list[Partition]:
+    """A partition of the place's name for each, on these nodes of one letter."""
+    return [partition(name=name, pool=pool(own) if own else None) for name, own in nodes.items()]
+
+
+def problem_of(
+    flow: Workflow, folder: Path, profiles: Sequence[NodeProfile] = (), **also: Any
+) -> PlanningProblem:
+    """The problem of a workflow, with a store that has these profiles."""
+    url = f"sqlite:///{folder}/nimo.db"
+    with Store.open(url) as store:
+        store.profiles.add(profiles)
+    config = msgspec.structs.replace(also.pop("config", Config()), store=url)
+    return site.problem(flow, config, folder, **also)
+
+
+def test_bounds_are_those_of_partition_and_request() -> None:
+    part = partition(max_nodes=6, min_nodes=2, max_time_s=3600.0)
+    made = room_for(cluster(part), request(partition="batch", min_nodes=1, max_nodes=None))
+    assert made == TaskBounds(2, 6, 3600.0, "MaxNodes of partition batch")
+    free = room_for(cluster(partition()), request(partition="batch", max_nodes=None))
+    assert free == TaskBounds(1, 32, inf, "")
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        (partition(open=False), "partition batch is not up"),
+        (partition(admits=AccessRules(accounts=frozenset({"physics"}))),
+         "partition batch does not admit chem"),
+        (partition(admits=AccessRules(qos=frozenset({"long"}))),
+         "partition batch does not admit chem"),
+        (partition(name="other"), "partition batch is not up"),
+    ],
+)  # fmt: skip
+def test_a_partition_that_takes_no_such_task_gives_no_node(part: object, why: str) -> None:
+    asked = request(partition="batch", account="chem")
+    assert room_for(cluster(part), asked) == TaskBounds(high=0, why=why)  # type: ignore[arg-type]
+    nobody = room_for(cluster(part), request(partition="batch"))  # type: ignore[arg-type]
+    if "chem" in why and part.admits.qos:  # type: ignore[attr-defined]
+        assert nobody.why == "partition batch does not admit normal"
+
+
+def test_the_qos_of_an_association_may_come_in() -> None:
+    part = partition(admits=AccessRules(qos=frozenset({"long"})))
+    tables = LimitTables(associations={("chem", "alice", ""): Association(default_qos="long")})
+    look = cluster(part)
+    look = type(look)(
+        name="pine", taken_s=NOW, partitions={"batch": part}, default_partition="batch",
+        limits=tables,
+    )  # fmt: skip
+    assert room_for(look, request(partition="batch", account="chem")).high == 32
+
+
+def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    profiles = [node("1", 10.0), node("2", 20.0), node("3", None), node("4", 90.0),
+                node("1", 999.0, on="oak")]  # fmt: skip
+    slurm.gives(*places(a="123", b="4", c=""))
+    made = problem_of(flow(), tmp_path, profiles)
+    own = made.workflow.places
+    assert own["a"].attributes == {"cpu_all_events_per_s": 15.0, "mem_latency_s": 1e-7}
+    assert own["b"].attributes == {"cpu_all_events_per_s": 90.0, "mem_latency_s": 7}
+    assert own["c"].attributes == {}
+    # Speeds are against the first place in the file.
+    assert speeds(made) == {"a": 1.0, "b": 6.0}
+    slurm.gives(*places(a="", b="4", c=""))
+    assert speeds(problem_of(flow(), tmp_path)) == {}
+
+
+def speeds(made: PlanningProblem) -> Mapping[str, float]:
+    assert isinstance(made.runs, LearnedRunTimes)
+    return made.runs.speeds
+
+
+def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    profiles = [node("1", 1.0, "old"), node("2", 1.0, "old"), node("3", 1.0, "new")]
+    slurm.gives(*places(a="12", b="23", c=""))
+    runs = problem_of(flow(), tmp_path, profiles).runs
+    assert isinstance(runs, LearnedRunTimes)
+    assert runs.types == {"a": "old"}
+
+
+def test_idle_clusters_have_the_nodes_that_the_workflow_says(slurm: Polled, tmp_path: Path) -> None:
+    text = TEXT.replace("{storage: s}", "{storage: s, nodes: 2-5}")
+    text = text.replace("{storage: s, attributes", "{storage: s, nodes: 3, attributes")
+    made = problem_of(flow(text), tmp_path, empty=True)
+    assert made.free["a"] == profile([(NOW, 5)])
+    assert made.free["b"] == profile([(NOW, 3)])
+    with pytest.raises(ConfigError, match=r"places\.a: --empty does not ask Slurm"):
+        problem_of(flow(), tmp_path, empty=True)
+    assert slurm.asked == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "far"),
+    [(Source.AUTO, Source.TEXT), (Source.PYSLURM, Source.TEXT), (Source.JSON, Source.JSON)],
+)
+def test_pyslurm_reads_the_local_cluster_alone(
+    slurm: Polled, tmp_path: Path, source: Source, far: Source
+) -> None:
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path, config=Config(snapshot=Snapshot(source=source)))
+    assert slurm.asked[""]["how"].source is source
+    assert slurm.asked["big"]["how"].source is far
+
+
+def test_a_profile_begins_now(slurm: Polled, tmp_path: Path) -> None:
+    text = TEXT.replace("places: {a: {storage: s}", "places: {a: {storage: s, partition: batch}")
+    free = profile([(NOW - 9, 4), (NOW + 60, 2)])
+    slurm.gives(partition(free), *places(b="", c=""))
+    made = problem_of(flow(text), tmp_path).free["a"]
+    assert (made.times_s, made.free) == ((NOW, NOW + 60), (4, 6))
+    slurm.gives(partition(free), *places(b=""))
+    with pytest.raises(ConfigError, match=r"places\.c: no partition 'c'; there are batch, b"):
+        problem_of(flow(text), tmp_path)
+
+
+def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    slurm.gives(*places(a="1", b="2", c="3"))
+    task = "x: {command: x, run_time: 10, nodes: 3-5, sbatch: [--account=chem]}"
+    text = TEXT.replace("x: {command: x, run_time: 10}", task)
+    problem_of(flow(text), tmp_path)
+    asked = [(one.min_nodes, one.partition, one.account) for one in slurm.requests]
+    assert asked == [(3, name, "chem") for name in "abc"]
+    with pytest.raises(ConfigError, match=r"tasks\.x\.sbatch: "):
+        problem_of(flow(text.replace("--account=chem", "--mem=lots")), tmp_path)
+
+
+def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    """a runs for 100 s more; b waits; c is on another cluster; d has ended; e has no id."""
+    plan = submitted(
+        job("a", 0, 100), job("b", 0, 100), job("c", 0, 100, cluster="big"), job("d", 0, 9),
+        job("e", 0, 9),
+        states={"a": "RUNNING", "d": "COMPLETED"}, started_s={"a": NOW},
+    )  # fmt: skip
+    del plan.ids["e"]
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path, submitted=plan)
+    queue = [
+        RawJob(state=state, job_id=number, end_s=end_s)
+        for state, number, end_s in (
+            ("RUNNING", 1, NOW + 9000), ("PENDING", 2, inf), ("PENDING", 3, inf),
+            ("PENDING", 5, inf), ("PENDING", 7, inf), ("COMPLETING", 4, NOW + 5),
+            ("RUNNING", None, NOW + 3),
+        )
+    ]  # fmt: skip
+
+    def left(cluster: str) -> list[tuple[int | None, float]]:
+        state = slurm.asked[cluster]["adapt"](RawState(jobs=queue))
+        return [(one.job_id, one.end_s) for one in state.jobs]
+
+    others = [(5, inf), (7, inf), (4, NOW + 5), (None, NOW + 3)]
+    assert left("") == [(1, pytest.approx(NOW + 100)), (3, inf), *others]
+    assert left("big") == [(1, NOW + 9000), (2, inf), *others]
+    problem_of(flow(text), tmp_path)
+    assert left("") == [(one.job_id, one.end_s) for one in queue]
+
+
+def test_commands_go_to_their_cluster_but_those_about_all(
+    slurm: Polled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[list[str]] = []
+    monkeypatch.setattr(site, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or "")
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path)
+    for name in ("", "big"):
+        for program in ("squeue", "sacctmgr"):
+            slurm.asked[name]["run"]([program, "-h"], timeout_s=1.0)
+    assert lines == [
+        ["squeue", "-h"], ["sacctmgr", "-h"],
+        ["squeue", "--clusters=big", "-h"], ["sacctmgr", "-h"],
+    ]  # fmt: skip
+
+
+TABLED = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}, b: {storage: s, speed: 2}}
+tasks: {x: {command: x, nodes: 2-16, application: solve}}
+"""
+
+
+def test_a_table_has_the_counts_and_the_doubts_that_it_has() -> None:
+    refused = [Verdict.RELIABLE] * 4 + [Verdict.DOUBTFUL] * 4 + [Verdict.REFUSED] * 24
+    recorded = table(verdicts=tuple(refused), curve_sd=0.05)
+    made = problem(TABLED, 16, tables={"x": recorded})
+    task, places = made.workflow.tasks["x"], made.workflow.places
+    assert list(made.runs.counts(task, places["a"])) == list(range(1, 9))
+    sure, doubtful = (made.runs.run(task, places["a"], n, ()) for n in (2, 8))
+    assert sure is not None
+    assert doubtful is not None
+    assert (sure.time_s, sure.common, sure.group, sure.doubt) == (1900.0, 0.05, "solve", "")
+    assert doubtful.doubt == "its prediction is doubtful"
+    fast = made.runs.run(task, places["b"], 2, ())
+    assert fast is not None
+    assert fast.time_s == pytest.approx(950.0)
+    assert made.runs.run(task, places["a"], 33, ()) is None
+    none = problem(TABLED, 16)
+    assert list(none.runs.counts(task, places["a"])) == []
+    assert none.runs.run(task, places["a"], 2, ()) is None
+
+
+def test_a_measured_speed_counts_where_the_workflow_gives_none() -> None:
+    given = {"tables": {"x": table()}, "speeds": {"a": 4.0, "b": 4.0}}
+    made = problem(TABLED, 16, **given)
+    task, places = made.workflow.tasks["x"], made.workflow.places
+    times = [made.runs.run(task, places[name], 4, ()) for name in "ab"]
+    assert [one.time_s for one in times if one] == [pytest.approx(250), pytest.approx(500)]
+
+
+def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
+    recorded = table(node_type="old")
+    given = {"tables": {"x": recorded}, "speeds": {"a": 4.0}, "types": {"a": "old", "b": "old"}}
+    made = problem(TABLED, 16, **given)
+    task, places = made.workflow.tasks["x"], made.workflow.places
+    typed, reported = (made.runs.run(task, places[name], 4, ()) for name in "ab")
+    assert typed is not None
+    assert reported is not None
+    # Its type is the table's: the measured speed is in it.  A speed that is given counts.
+    assert (typed.time_s, reported.time_s) == (1000.0, 500.0)
+    other = problem(TABLED, 16, **{**given, "types": {"a": "else"}})
+    unlike = other.runs.run(task, places["a"], 4, ())
+    assert unlike is not None
+    assert unlike.time_s == 250.0
+
+
+def test_of_several_ways_the_slowest_counts() -> None:
+    """A run takes its latency in milliseconds, and a second beside each 50 bytes a second."""
+    near = {LATENCY: 1e-3, BANDWIDTH: 100.0}
+    samples = [
+        Sample({LATENCY: 1e-3 * a, BANDWIDTH: 100.0 / b}, occupancies(0.5, float(a * b), 1.0))
+        for a in (1, 2, 5, 10)
+        for b in (1, 2, 4)
+    ]
+    fit = OccupancyModel().fit(samples)
+    runs = LearnedRunTimes(tables={}, fits={"x": fit}, near=near)
+    task, place = flow().tasks["x"], flow().places["a"]
+
+    def time_s(*ways: TransferPath) -> float:
+        made = runs.run(task, place, 1, ways)
+        assert made is not None
+        return made.time_s
+
+    ways = TransferPath(1.0, 100.0, 0.01), TransferPath(1.0, 50.0, 0.002)
+    assert time_s(*ways) == time_s(TransferPath(1.0, 50.0, 0.01)) > 1.5 * max(map(time_s, ways))
+    assert time_s() == time_s(TransferPath(1.0, 100.0, 1e-3))
+
+
+def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured() -> None:
+    text = TEXT.replace(
+        "storages: {s: {path: /s}}",
+        "storages: {s: {path: /s, host: n1}, t: {path: /t}}\n"
+        "links: [{from: s, to: t, bandwidth: 1M, latency: 3s}]",
+    )
+    asked: list[tuple[object, ...]] = []
+
+    class Time:
+        def __init__(self, time_s: float, verdict: Verdict = Verdict.RELIABLE) -> None:
+            self.time_s, self.low_s, self.high_s = time_s, time_s / 2, time_s * 2
+            self.verdict = verdict
+
+    def copies(made: Time, given: str = text) -> Copies:
+        return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)  # type: ignore[arg-type, func-returns-value, return-value]
+
+    reported = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")
+    assert reported is not None
+    assert (reported.time_s, reported.down, reported.up) == (8.0, GUESSED, GUESSED)
+    empty = copies(Time(0.0), text.replace(", latency: 3s", "")).copy(0.0, "s", "t")
+    assert empty is not None
+    assert empty.time_s == 1e-3
+    assert asked == []
+    probed = text.replace("bandwidth: 1M, ", "")
+    measured = copies(Time(40.0), probed).copy(9.0, "s", "t")
+    assert measured is not None
+    assert (measured.time_s, measured.quantile(0.05)) == (40.0, pytest.approx(20.0))
+    assert asked == [(9.0, "n1", "t")]
+    nothing = copies(Time(0.0), probed).copy(0.0, "s", "t")
+    assert nothing is not None
+    assert (nothing.time_s, nothing.up) == (1e-3, 0.0)
+    assert copies(Time(40.0, Verdict.REFUSED), probed).copy(9.0, "s", "t") is None
+
+
+def test_the_record_lies_beside_the_workflow(tmp_path: Path) -> None:
+    assert state_file.path_for(tmp_path / "w.yaml") == tmp_path / "w.plan.json"
+    assert state_file.load(tmp_path / "none.plan.json") is None
+    one = submitted(job("a", 0, 1))
+    state_file.save(tmp_path / "w.plan.json", one)
+    assert state_file.load(tmp_path / "w.plan.json") == one
+    assert len(one.mark) == 6
+
+
+def test_each_cluster_is_asked_once_about_its_own_places(slurm: Polled, tmp_path: Path) -> None:
+    slurm.gives(partition(profile([(NOW, 2)])))
+    slurm.gives(partition(profile([(NOW, 4)]), name="gpu"), cluster="big")
+    text = """
+storages: {s: {path: /s}}
+places:
+  near: {storage: s, partition: batch}
+  far: {storage: s, partition: gpu, cluster: big}
+tasks: {x: {command: x, nodes: 2-3, run_time: 10}}
+"""
+    made = problem_of(flow(text), tmp_path)
+    assert list(slurm.asked) == ["", "big"]
+    assert {name: line.free for name, line in made.free.items()} == {"near": (2,), "far": (4,)}
+    assert set(made.rooms) == {("x", "near"), ("x", "far")}

@@ -1,0 +1,97 @@
+"""Columns, order and widths of tables, in the manner of squeue and sacct."""
+
+import pytest
+
+from slurm_plugin.text.table_columns import (
+    ON_REQUEST,
+    NoColumn,
+    OutputColumn,
+    TableOptions,
+    parsable,
+    text,
+)
+
+ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
+COLUMNS = [
+    OutputColumn(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
+    OutputColumn(
+        name="wait_s",
+        title="wait",
+        value=lambda row: row["wait_s"],
+        show=lambda row: "-" if row["wait_s"] is None else f"{row['wait_s']:.0f} s",
+        worth=3,
+    ),
+    OutputColumn(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
+]
+
+
+def shown(**options: object) -> list[str]:
+    return text(COLUMNS, ROWS, TableOptions(**options)).splitlines()  # type: ignore[arg-type]
+
+
+def test_columns_are_chosen_by_name_without_the_unit() -> None:
+    lines = [line.split() for line in shown(form="wait,name,note", header=False)]
+    assert lines == [["60", "s", "wrf", "x"], ["-", "icon-global", "x"]]
+    assert shown(form="WaitS") == ["wait", "60 s", "   -"]
+    assert shown(form="wai", header=False) == ["60 s", "   -"]
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("name%6", "   wrf"),
+        ("name%-6,wait", "wrf     60 s"),
+        ("name:.6", "   wrf"),
+        ("name:6,wait", "wrf     60 s"),
+    ],
+)
+def test_widths_are_those_of_sacct_and_squeue(form: str, line: str) -> None:
+    assert shown(form=form)[1] == line
+
+
+def test_what_does_not_fit_its_width_is_cut_with_a_mark() -> None:
+    assert shown(form="name%6", header=False) == ["   wrf", "icon-+"]
+
+
+def test_columns_of_little_worth_go_first_then_texts_are_cut() -> None:
+    assert text(COLUMNS, ROWS, width=17).splitlines()[2] == "icon-global     -"
+    assert text(COLUMNS, ROWS, width=16).splitlines() == ["name", "wrf", "icon-global"]
+    assert text(COLUMNS, ROWS, width=9).splitlines() == ["name", "wrf", "icon-glo+"]
+
+
+def test_chosen_columns_stay_whatever_the_width() -> None:
+    made = text(COLUMNS, ROWS, TableOptions(form="name,wait"), width=5)
+    assert made.splitlines()[2] == "icon-global     -"
+
+
+def test_rows_are_sorted_and_those_without_a_value_are_last() -> None:
+    assert shown(form="name", sort="wait", header=False) == ["wrf", "icon-global"]
+    assert shown(form="name", sort="-wait", header=False) == ["wrf", "icon-global"]
+    assert shown(form="name", sort="name", header=False) == ["icon-global", "wrf"]
+    assert shown(form="name", sort="-name", header=False) == ["wrf", "icon-global"]
+
+
+def test_raw_values_for_scripts() -> None:
+    assert list(parsable(COLUMNS, ROWS)) == ["Name|WaitS", "wrf|60", "icon-global|"]
+    options = TableOptions(form="note,wait", sort="name", header=False)
+    assert list(parsable(COLUMNS, ROWS, options)) == ["x|", "x|60"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"form": "nam-e"}, {"form": "x"}, {"sort": "-x"}, {"form": ","}]
+)
+def test_a_column_that_there_is_not_is_named(options: dict[str, str]) -> None:
+    with pytest.raises(NoColumn) as error:
+        shown(**options)
+    assert error.value.exit_status == 2
+
+
+def test_ideographs_take_two_columns_of_the_terminal() -> None:
+    rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
+    lines = text(COLUMNS, rows, width=80).splitlines()
+    assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]
+    assert text(COLUMNS, rows, width=10).splitlines() == ["name", "名前の計+", "cafe\u0301"]
+    assert text(COLUMNS, rows, TableOptions(form="name%6", header=False)).splitlines() == [
+        " 名前+",
+        "  cafe\u0301",
+    ]
