@@ -19,7 +19,7 @@ USER = 1001
 def messages() -> Callable[[bytes], None]:
     """Lines through nimod: each is answered with one line of JSON, or with none, never an error."""
     from slurm_plugin.config.setting_types import Mode  # noqa: PLC0415
-    from slurm_plugin.config.settings import Access, Config
+    from slurm_plugin.config.settings import Access, Config  # noqa: PLC0415
     from tests.slurm_plugin.made import cluster, stored, table  # noqa: PLC0415
     from tests.slurm_plugin.nimod.handler import Handler  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model
 from predictor.types import Curve, Point, Prediction, Verdict
@@ -276,7 +276,7 @@ def _share(reported: Sequence[bool | None]) -> float | None:
 
 def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:
     """Choose, predict and judge as a refit does."""
-    choice = choose.choose(curve)
+    choice = selection.choose(curve)
     predictions = choice.predict(nodes)
     return predictions, choice.judge(predictions).verdicts
 

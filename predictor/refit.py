@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite
 from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
-from predictor.node_types import stored_sums as summing
+from predictor.node_types import stored_sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
 from predictor.table import whole_key
@@ -105,9 +105,9 @@ def refit(
         sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     started = perf_counter()
-    types = summing.node_types(store)
-    summing.add_runs(store, types)
-    sums_of = partial(summing.texts, store) if len(types.types) > 1 else None
+    types = stored_sums.node_types(store)
+    stored_sums.add_runs(store, types)
+    sums_of = partial(stored_sums.texts, store) if len(types.types) > 1 else None
     made = fits_of(
         RefitInput(partial(_by_key, store, shared), sums_of, store.records.of_level),
         now_s=now_s,

@@ -170,7 +170,7 @@ class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mem_bytes: int | None = None  #: highest resident size of one task (MaxRSS)
     user_cpu_s: float | None = None
     system_cpu_s: float | None = None
-    #: Counters of whole nodes, summed over tasks as Slurm gives them: see `sacct_ingest.runs.usage`.
+    #: Counters of whole nodes, summed over tasks as Slurm gives them (`sacct_ingest.runs.usage`).
     lustre_read_bytes: int | None = None
     lustre_write_bytes: int | None = None
     net_in_bytes: int | None = None

@@ -1,1 +1,1 @@
-"""Curves."""
+"""Runs of one problem as a curve over sizes: repeats, outliers, drift, and how far to trust it."""

@@ -42,7 +42,8 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
     the node count goes to ``Curve.censored`` with the longest time survived.
 
     Recent runs weigh more: at each node count only the last ones count and the newest of them
-    twice, and where the level of run times changed only those since (see :mod:`predictor.curves.drift`).
+    twice, and where the level of run times changed only those since (see
+    :mod:`predictor.curves.drift`).
 
     runs: finished runs and runs stopped by their time limit; runs without nodes or time are
         ignored.

@@ -1,8 +1,8 @@
 """How long a transfer between two hosts will take, by what was measured between them.
 
 The probes of the path are paired with the past transfers that followed them, and AdRM reads the
-next transfer from the newest probe (:mod:`predictor.forecasts.adrm`).  Where there are only probes it
-is RBW, which is to be doubted; where there are only transfers, the forecaster bank of the NWS.
+next transfer from the newest probe (:mod:`predictor.forecasts.adrm`).  Where there are only probes
+it is RBW, which is to be doubted; where there are only transfers, the forecaster bank of the NWS.
 """
 
 from bisect import bisect_right

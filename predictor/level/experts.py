@@ -1,7 +1,7 @@
 """Run time of the next run, by several simple rules and the curve.
 
-Which of them is believed is decided by what became of their predictions (:mod:`predictor.level.record`).
-All times here are logs of seconds.
+Which of them is believed is decided by what became of their predictions
+(:mod:`predictor.level.record`). All times here are logs of seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What became of predictions: the record of an identity, and that of a site, pooled by class.
 
-An entry is one finished run: what each expert (:mod:`predictor.level.experts`) would have said of it from
-the runs that had ended when it was submitted, and how far that was off.  An identity's own entries
-say most about its next prediction.  While they are few the site's say the rest: those of the same
-class, which is how the application was recognised, whether its node count had been run, and how
-often.
+An entry is one finished run: what each expert (:mod:`predictor.level.experts`) would have said of
+it from the runs that had ended when it was submitted, and how far that was off.  An identity's own
+entries say most about its next prediction.  While they are few the site's say the rest: those of
+the same class, which is how the application was recognised, whether its node count had been run,
+and how often.
 
 Intervals are conformal (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section 4.1):
 quantiles of earlier errors, measured in units of what they were expected to be (normalised

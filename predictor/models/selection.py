@@ -1,10 +1,10 @@
 """What is believed about a curve, by which evidence, and how far.
 
 One registered model is believed for every target.  By default that is the average over shapes
-(:mod:`predictor.models.averaged.model`): it weighs all forms that the other models stand for by what the
-observations say of each, inside the observed range as well as beyond it.  ADEPT reads the same
-observations independently: what it finds about them (node counts that the application is made for,
-steps, anomalies, an open end) is reported with the next count to run on.  Where it has nothing
+(:mod:`predictor.models.averaged.model`): it weighs all forms that the other models stand for by
+what the observations say of each, inside the observed range as well as beyond it.  ADEPT reads the
+same observations independently: what it finds about them (node counts that the application is made
+for, steps, anomalies, an open end) is reported with the next count to run on.  Where it has nothing
 against its own prediction, that one is a second opinion.  With fewer than three node counts there
 is no curve: see :mod:`predictor.level.experts`.
 """

@@ -1,1 +1,1 @@
-"""Node types."""
+"""From one type of node to another: recognition, ratios of run times, and aprof's sums."""

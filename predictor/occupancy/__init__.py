@@ -1,1 +1,1 @@
-"""Occupancy."""
+"""NIMO: how long an application occupies processor, network and disk for each byte it moves."""

@@ -1,7 +1,7 @@
 """What NIMO learned of an application: an occupancy of each part for each byte, and its data flow.
 
-Execution time is f_D·(f_a + f_n + f_d) (ICAC 2006, equation 1); `predictor.occupancy.application_model` learns
-the functions.
+Execution time is f_D·(f_a + f_n + f_d) (ICAC 2006, equation 1);
+`predictor.occupancy.application_model` learns the functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence

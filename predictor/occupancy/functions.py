@@ -1,7 +1,8 @@
 """Functions of attributes: sums of terms that are linear, inverse, bent, or a product of two.
 
 What NIMO's predictor functions are made of (Shivam, Babu, Chase, *Learning Application Models for
-Utility Resource Planning*, ICAC 2006, section IV.C); :mod:`predictor.occupancy.regression` fits them.
+Utility Resource Planning*, ICAC 2006, section IV.C); :mod:`predictor.occupancy.regression` fits
+them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,8 @@
 """The prediction table of one set of runs: pure, one call for each identity or part of one.
 
 What is below: :mod:`predictor.tables.of_node_types` for runs on several types of nodes,
-:mod:`predictor.tables.of_curve` for a curve, :mod:`predictor.tables.of_history` for runs without one.
+:mod:`predictor.tables.of_curve` for a curve, :mod:`predictor.tables.of_history` for runs without
+one.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from predictor.curves.from_runs import CurveSettings, build
 from predictor.curves.other_sizes import OtherSizes
-from predictor.level import backtest as walk
+from predictor.level import backtest
 from predictor.level.record import Record
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.table import table_of
 from predictor.tables.endings import ending_problem, endings_of, work_dirs_of
 from predictor.tables.memory import memory_need
@@ -95,7 +96,7 @@ def _of_runs(
     drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
     if others is not None and drawn.points:
         drawn = others.curve(drawn, settings.curve)
-    if len(choose.shown_of(drawn).points) >= choose.MIN_POINTS:
+    if len(selection.shown_of(drawn).points) >= selection.MIN_POINTS:
         return curve_table(drawn, runs, settings, record)
     if finished >= (1 if curve else 2):
         return history_table(runs, level, settings, record)
@@ -112,7 +113,7 @@ def _with_record(
 ) -> PredictionTable:
     """Table with what became of its predictions."""
     several = mixed(record, rows[-1].name) if same else ()
-    held = walk.recorded(record)
+    held = backtest.recorded(record)
     return replace(table, record=held, problems=(*several, *table.problems))
 
 
@@ -129,7 +130,7 @@ def record_of(
     same, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
     if same:
         rows = next(iter(split(rows, settings.node_types).values()))
-    return walk.replay(runs_of(rows), old or Record(), settings.site, settings.walk, same=same)
+    return backtest.replay(runs_of(rows), old or Record(), settings.site, settings.walk, same=same)
 
 
 def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) -> TableSettings:

@@ -11,7 +11,7 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.backtest import ExpertPanel
 from predictor.level.calibration import WalkSettings
 from predictor.level.record import Record
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.table import round_time, table_of, worse
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import earn, panel_of
@@ -29,7 +29,7 @@ def curve_table(
     drawn: curve of ``runs``.
     record: what became of earlier predictions.
     """
-    nodes = grid([p.nodes for p in choose.shown_of(drawn).points], settings)
+    nodes = grid([p.nodes for p in selection.shown_of(drawn).points], settings)
     shares = tuple(sorted(set(settings.tails)))
     choice, fitted, judged, quantiles, panel = _fit(
         drawn,
@@ -41,7 +41,7 @@ def curve_table(
         settings.reliability,
     )
     verdicts = judged.verdicts
-    if (drawn.drift and drawn.drift.stale) or choose.is_of_two_sizes(drawn):
+    if (drawn.drift and drawn.drift.stale) or selection.is_of_two_sizes(drawn):
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
     columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
     drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
@@ -69,9 +69,9 @@ def _fit(
     shares: tuple[float, ...],
     confidence: float,
     reliable: ReliabilitySettings,
-) -> tuple[choose.Choice, list[Prediction], choose.FitVerdicts, _Rows, ExpertPanel]:
+) -> tuple[selection.Choice, list[Prediction], selection.FitVerdicts, _Rows, ExpertPanel]:
     """Fit a curve; no record has a say here, so that two tables of one curve share it."""
-    choice = choose.choose(drawn, walk.model)
+    choice = selection.choose(drawn, walk.model)
     fitted = choice.predict(nodes, confidence)
     rows: _Rows = choice.quantiles(nodes, shares).tolist()
     panel = panel_of(choice, fitted, runs, walk.experts)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
-from predictor.level import backtest as walk
+from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.table import round_time, table_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import REPEATS, to_prediction
@@ -32,8 +32,8 @@ def history_table(
     record: what became of earlier predictions.
     """
     same = level in CURVE_LEVELS
-    recent = walk.in_order(runs)[-settings.recent :]
-    now = walk.NextRun(
+    recent = backtest.in_order(runs)[-settings.recent :]
+    now = backtest.NextRun(
         recent, record, settings.site, settings.walk, same=same, level=settings.confidence
     )
     counts = Counter(run.nodes for run in recent if not run.censored)
@@ -67,7 +67,9 @@ def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
     return sorted(n for n in counts if n >= 1 and low <= n <= high)
 
 
-def _of_count(now: walk.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool) -> Verdict:
+def _of_count(
+    now: backtest.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool
+) -> Verdict:
     """Verdict on a count of a history: runs there and the record have to speak for it."""
     if repeats < 2:
         return Verdict.REFUSED
@@ -98,7 +100,7 @@ def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
 
     Of more than two the runs make no curve for another reason, such as several layouts.
     """
-    if len(ran) >= choose.MIN_POINTS:
+    if len(ran) >= selection.MIN_POINTS:
         return ()
     if len(ran) == 1:
         observe = 2 * ran[0]
@@ -108,7 +110,9 @@ def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
         observe = max(2 * ran[1], 4 * ran[0])
     listed = " and ".join(map(str, ran))
     nodes = "node" if ran == [1] else "nodes"
-    text = f"finished runs on {listed} {nodes} only; a curve needs {choose.MIN_POINTS} node counts"
+    text = (
+        f"finished runs on {listed} {nodes} only; a curve needs {selection.MIN_POINTS} node counts"
+    )
     return (Problem("no_curve", text, observe),)
 
 

@@ -1,8 +1,8 @@
 """One prediction table for several types of nodes: runs on one type predict another.
 
-The table itself is about the reference type, the one with most runs.  Run times on another type
-are those, times a ratio (:mod:`predictor.node_types.ratios`); where the other type has a curve of its own
-that predicts its runs better, that one is believed.
+The table itself is about the reference type, the one with most runs.  Run times on another type are
+those, times a ratio (:mod:`predictor.node_types.ratios`); where the other type has a curve of its
+own that predicts its runs better, that one is believed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from predictor.curves.from_runs import build
 from predictor.curves.reliability import ReliabilitySettings, verdict_on
 from predictor.level.record import Record
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.models.averaged.model import Averaged
 from predictor.node_types.product_form import Sums
 from predictor.node_types.ratios import (
@@ -107,12 +107,12 @@ def type_tables(
         return None
     evidence = gather_evidence(reference, rows, settings.node_types, sums)
     drawn = build(runs_of(rows), settings.curve)
-    if len(drawn.points) < choose.MIN_POINTS:
+    if len(drawn.points) < selection.MIN_POINTS:
         # Too few there: runs on the other types stand in, as if they had been on it.
         moved = [as_on(evidence, name, runs_of(theirs)) for name, theirs in others]
         runs = [*runs_of(rows), *chain.from_iterable(moved)]
         drawn = build(runs, settings.curve)
-        if len(drawn.points) < choose.MIN_POINTS:
+        if len(drawn.points) < selection.MIN_POINTS:
             return None
         base = doubted(curve_table(drawn, runs, settings, record), reference)
     else:

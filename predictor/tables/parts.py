@@ -1,9 +1,9 @@
 """Whether the runs of one identity are one problem: its table, and those of its parts.
 
-Runs with another layout (:mod:`sacct_ingest.runs.layout`) are another curve.  So are runs with other
-arguments, limits or the like, where these explain the run times (:mod:`predictor.tables.split`).  Each
-part that repeats has a table of its own.  The identity's own table is then a history of all runs,
-for jobs that belong to none of them.
+Runs with another layout (:mod:`sacct_ingest.runs.layout`) are another curve.  So are runs with
+other arguments, limits or the like, where these explain the run times
+(:mod:`predictor.tables.split`).  Each part that repeats has a table of its own.  The identity's own
+table is then a history of all runs, for jobs that belong to none of them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor.checks import need_finite, need_nodes, need_share
-from predictor.level import backtest as walk
+from predictor.level import backtest
 from predictor.level.backtest import ExpertPanel, NextRun
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import ExpertSettings
@@ -118,7 +118,7 @@ def recall(record: Record) -> tuple[Problem, ...]:
             f"{'had been run' if one.repeated else 'were new'} were off by "
             f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
         )
-        for one in walk.recorded(record)
+        for one in backtest.recorded(record)
         if one.predictions >= ENOUGH
     )
 

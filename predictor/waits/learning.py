@@ -1,8 +1,8 @@
 """What a refit learns of waits: a record to begin with, and a correction where it is better.
 
-Both come from the waits of the past (:mod:`predictor.waits.backtest`).  The regression on the state of
-the queue is used only where its estimates were nearer by record, each made from what
-was over at its time.
+Both come from the waits of the past (:mod:`predictor.waits.backtest`).  The regression on the state
+of the queue is used only where its estimates were nearer by record, each made from what was over at
+its time.
 """
 
 from collections.abc import Sequence

@@ -83,7 +83,7 @@ class PastRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What estimates of waits would have been off by, and a correction where that was less."""
 
     errors: list[WaitError] = []  #: oldest first
-    #: JSON of a :class:`predictor.waits.regression.QueueWaitFit`; empty: the queue run forward is nearer
+    #: JSON of a :class:`predictor.waits.regression.QueueWaitFit`; empty: run forward is nearer
     correction: str = ""
     #: mean absolute errors, log10, of the queue run forward and with a correction; None: not tried
     error: float | None = None

@@ -1,1 +1,1 @@
-"""Files."""
+"""Files that are written whole or not at all, and locks on them."""

@@ -167,7 +167,7 @@ class FitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRow:
-    """What became of the predictions of an identity; ``payload`` is JSON (``predictor.level.record``).
+    """The record of an identity's predictions; ``payload`` is JSON (``predictor.level.record``).
 
     ``level`` is that of the identity, or ``site`` with an empty key.
     """

@@ -58,7 +58,7 @@ def _take_any_name() -> None:
 
 
 def _take_printable_text() -> None:
-    """Let nothing else on stdout and stderr, tracebacks included: see `slurm_plugin.text.streams`."""
+    """Let nothing else on stdout and stderr, tracebacks included (`slurm_plugin.text.streams`)."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, SafeStream):

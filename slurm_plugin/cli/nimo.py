@@ -11,34 +11,44 @@ from slurm_plugin.cli import log
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners, did_you_mean
 from slurm_plugin.cli.exit_status import EXIT_STATUSES, guarded
 
-#: Command -> what it does, in the order in which one meets them.
-COMMANDS = {
-    "init": "ask Slurm and you, and write the first configuration",
-    "ingest": "read job accounting into the store, from sacct or saved files",
-    "prune": "delete rows that are older than their retention time",
-    "fit": "fit the runs in the store: a prediction table for each application",
-    "merge": "merge run times by node type from other stores",
-    "serve": "run nimod, which answers the hooks and nimo-advise",
-    "status": "show the state of nimod",
-    "predict": "show the predicted run times of an application",
-    "wait": "predict when jobs in the queue start",
-    "why": "explain the decision about a job",
-    "report": "compare predictions and decisions with what happened",
-    "web": "serve read-only pages of applications, decisions and replays",
-    "metrics": "export metrics to Prometheus",
-    "plan": "plan a workflow; submit and follow it",
-    "replay": "replay your history: as users asked, and under the policy",
-    "probe": "measure network, CPU and disk at intervals",
-    "forecast": "forecast the next value of each measured series",
-    "transfer": "predict how long a transfer between two hosts takes",
-    "profile": "benchmark nodes in Slurm jobs; compare nodes of one type",
-    "learn": "learn an application's run time by running it, within a budget",
-    "config": "check the configuration and print it",
-    "doctor": "check the installation and say how to fix each fault",
-    "hook-path": "print the folder of the Lua hooks, or install them",
-    "pages": "write manual pages and shell completion after pip",
-    "demo": "show NIMO on a simulated cluster: no Slurm, no root",
+#: Heading of the help -> its commands -> what each does.
+GROUPS = {
+    "for users": {
+        "predict": "show the predicted run times of an application",
+        "wait": "predict when jobs in the queue start",
+        "why": "explain the decision about a job",
+    },
+    "for admins": {
+        "init": "ask Slurm and you, and write the first configuration",
+        "doctor": "check the installation and say how to fix each fault",
+        "report": "compare predictions and decisions with what happened",
+        "replay": "replay your history: as users asked, and under the policy",
+        "web": "serve read-only pages of applications, decisions and replays",
+        "status": "show the state of nimod",
+        "config": "check the configuration and print it",
+        "hook-path": "print the folder of the Lua hooks, or install them",
+        "pages": "write manual pages and shell completion after pip",
+        "demo": "show NIMO on a simulated cluster: no Slurm, no root",
+    },
+    "for the daemon and cron": {
+        "serve": "run nimod, which answers the hooks and nimo-advise",
+        "ingest": "read job accounting into the store, from sacct or saved files",
+        "fit": "fit the runs in the store: a prediction table for each application",
+        "prune": "delete rows that are older than their retention time",
+        "merge": "merge run times by node type from other stores",
+        "metrics": "export metrics to Prometheus",
+    },
+    "experiments": {
+        "learn": "learn an application's run time by running it, within a budget",
+        "plan": "plan a workflow; submit and follow it",
+        "probe": "measure network, CPU and disk at intervals",
+        "forecast": "forecast the next value of each measured series",
+        "transfer": "predict how long a transfer between two hosts takes",
+        "profile": "benchmark nodes in Slurm jobs; compare nodes of one type",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+_ADVISE = "recommend a node count and limits for a job script, as nimo-advise"
 
 
 class CommandModule(Protocol):
@@ -61,11 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
     """Make the parser of one command; imports its module."""
-    module = import_module(f"slurm_plugin.cli.commands.{name.replace('-', '_')}")
-    command = cast("CommandModule", module)
+    file = name.replace("-", "_")
+    experiment = name in GROUPS["experiments"]
+    place = f"experiments.{file}_command" if experiment else f"cli.commands.{file}"
+    command = cast("CommandModule", import_module(f"slurm_plugin.{place}"))
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
-        description=module.__doc__,
+        description=command.__doc__,
         epilog=f"examples:\n{command.EXAMPLE}\n\n{EXIT_STATUSES}",
         formatter_class=HelpFormatter,
     )
@@ -76,6 +88,8 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] == "advise":
+        return cast("int", import_module("slurm_plugin.cli.advise").main(arguments[1:]))
     if arguments and arguments[0] in COMMANDS:
         parser, command = command_parser(arguments[0])
         args = parser.parse_args(arguments[1:])
@@ -92,13 +106,17 @@ def _dispatch(arguments: Sequence[str]) -> int:
 def top_parser() -> argparse.ArgumentParser:
     """Make the parser of what may stand before the command's name."""
     width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    advise = f"  {'advise':{width}}  {_ADVISE}\n"
+    listing = "\n\n".join(
+        f"{heading}:\n{advise if heading == 'for users' else ''}"
+        + "\n".join(f"  {name:{width}}  {text}" for name, text in rows.items())
+        for heading, rows in GROUPS.items()
+    )
     parser = argparse.ArgumentParser(
         prog="nimo",
         description="Predicts run times of Slurm jobs from history, and recommends node counts.",
         usage="nimo COMMAND [OPTION...]",
-        epilog=f"commands:\n{listing}\n\n{EXIT_STATUSES}\n\n"
-        "'nimo COMMAND --help' explains one with examples.",
+        epilog=f"{listing}\n\n{EXIT_STATUSES}\n\n'nimo COMMAND --help' explains one with examples.",
         formatter_class=HelpFormatter,
     )
     add_manners(parser)

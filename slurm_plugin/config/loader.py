@@ -1,4 +1,4 @@
-"""``nimo.yaml`` into :class:`slurm_plugin.config.settings.Config`; errors name file, place and fix."""
+"""Reads ``nimo.yaml`` as `slurm_plugin.config.settings.Config`; errors name file, place, fix."""
 
 import os
 import re

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 #: Folder of the Lua hooks.
 HOOKS = _PACKAGE / "lua"

@@ -18,6 +18,7 @@ from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.memory import memory_floor
 from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
 from slurm_plugin.protocol.reasons import Reason
@@ -43,7 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     mem_node_bytes: int | None = None  #: memory it asks for on each node
     fixed: Reason | None = None  #: why its count must not be changed
     distrusted: Reason | None = None  #: why the prediction is only observed
-    time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
+    time_use: TimeUse = TimeUse.OFF  #: of a limit from the prediction
     with_least: bool = False  #: a ``--time-min`` may go with it
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
@@ -134,7 +135,7 @@ def limits_on(
 ) -> TimeLimits | None:
     """Time limit that holds the run on any of ``counts``, if set and reliable."""
     asked = list(counts)
-    unwanted = request.time_use is config.TimeUse.OFF or request.distrusted
+    unwanted = request.time_use is TimeUse.OFF or request.distrusted
     if unwanted or not all(trusted(table, n, rules.policy) for n in asked):
         return None
     return from_prediction(
@@ -149,7 +150,7 @@ def limits_on(
 
 def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:
     """Whether a limit from the prediction takes the place of the user's."""
-    return limits is not None and request.time_use is config.TimeUse.SET
+    return limits is not None and request.time_use is TimeUse.SET
 
 
 def _candidates(
@@ -162,7 +163,7 @@ def _candidates(
 ) -> list[Prediction]:
     policy = rules.policy
     low = max(request.low, room.fewest, floor)
-    if policy.bystanders is config.Bystanders.EACH and request.deadline_s is None:
+    if policy.bystanders is Bystanders.EACH and request.deadline_s is None:
         low = max(low, asked)
     widest = max((p.nodes for p in table.observed), default=0)
     reach = policy.observed_reach * max(widest, table.widest)

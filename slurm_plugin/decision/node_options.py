@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import WaitEstimate
-from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.candidates import (
     Candidate,
     PolicySettings,
@@ -169,7 +169,7 @@ class PolicyContext:
         return least_s or one.limit_s or 0.0
 
     def _may_set(self, nodes: int) -> bool:
-        opted_in = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
+        opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
         return opted_in and trusted(self.table, nodes, self.rules.policy)
 
     def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
@@ -203,7 +203,7 @@ class PolicyContext:
         least = free.least(start_s, start_s + _planned_s(one))
         if nodes > policy.growth_share * least:
             return False
-        if policy.bystanders is config.Bystanders.GROUP:
+        if policy.bystanders is Bystanders.GROUP:
             return True
         outlook = self.partition.outlook
         ends_s = wait_s + one.prediction.high_s

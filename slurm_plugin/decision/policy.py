@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
 from predictor.waits.calibration import ENOUGH
-from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import OnMissed
 from slurm_plugin.decision.candidates import (
     PartitionBounds,
     PolicySettings,
@@ -188,7 +188,7 @@ def _refused(scene: PolicyContext, options: Iterable[Option]) -> bool:
     A wait counts where what such waits were off by is on record.
     """
     deadline_s, rules = scene.request.deadline_s, scene.rules.deadline
-    if deadline_s is None or rules.missed is not config.OnMissed.REFUSE:
+    if deadline_s is None or rules.missed is not OnMissed.REFUSE:
         return False
     begin_s = max(scene.now_s, scene.request.begin_s)
     return all(

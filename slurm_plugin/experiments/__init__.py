@@ -1,1 +1,1 @@
-"""Experiments."""
+"""The papers' commands that few sites need: learn, plan, probe, forecast, transfer, profile."""

@@ -93,10 +93,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from msgspec.structs import replace  # noqa: PLC0415
 
     from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
-    from slurm_plugin.experiments.learn import (
-        description,
-        jobs,  # noqa: PLC0415
-    )
+    from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal  # noqa: PLC0415
     from slurm_plugin.experiments.learn.proposers import NODES  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What nimod answers to questions about the store; the questions are `slurm_plugin.protocol.request_messages.Ask`.
+"""What nimod answers to questions about the store (`request_messages.Ask`).
 
 Apart from the other messages, because prediction tables and records take long to load.
 """

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.measures import (
@@ -87,7 +88,7 @@ def settings(
     prices: Iterable[float] = (),
     guards: Iterable[float] = (),
     loads: Iterable[float] = (),
-    bystanders: Iterable[config.Bystanders] = (),
+    bystanders: Iterable[Bystanders] = (),
 ) -> list[Setting]:
     """All combinations; ``policy`` and the real load stand in for a list that is empty.
 
@@ -185,7 +186,7 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
 
 
 def _with(
-    policy: config.Policy, price: float, guard: float, bystanders: config.Bystanders
+    policy: config.Policy, price: float, guard: float, bystanders: Bystanders
 ) -> config.Policy:
-    ratio = guard if bystanders is config.Bystanders.GROUP else policy.guard_ratio
+    ratio = guard if bystanders is Bystanders.GROUP else policy.guard_ratio
     return msgspec.structs.replace(policy, price=price, guard_ratio=ratio, bystanders=bystanders)

@@ -1,1 +1,1 @@
-"""Wait forecasts."""
+"""Waits of the cluster's queue, forecast in the background for nimod and for pages."""

@@ -45,7 +45,7 @@ from predictor.table import table_of
 from predictor.tables.memory import memory_need
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import to_prediction
-from predictor.waits import calibration as wait_record
+from predictor.waits import calibration
 from predictor.waits.backtest import past_waits, walk
 from predictor.waits.boosted_trees import Ensemble
 from predictor.waits.calibration import WaitClass, WaitRecord
@@ -317,7 +317,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "waits.fair_share.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
     "waits.calibration.class_of": (
-        partial(wait_record.class_of, partition="p"),
+        partial(calibration.class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
     ),
     "waits.estimate.certain": (None, {"wait_s": 9.0}),

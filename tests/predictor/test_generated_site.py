@@ -1,7 +1,7 @@
 """A generated site through store and refit: what its tables say of the next runs, over seeds.
 
-Applications are as in :mod:`tests.predictor.level.test_backtest`; here each is several users' jobs in one
-store, and what counts is the table that a submission would find.
+Applications are as in :mod:`tests.predictor.level.test_backtest`; here each is several users' jobs
+in one store, and what counts is the table that a submission would find.
 """
 
 import random

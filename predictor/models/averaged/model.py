@@ -1,7 +1,7 @@
 """Average over many shapes of scaling, each as credible as the observations make it.
 
-Log run time is a shape of :mod:`predictor.models.averaged.shapes`, unknown in its parameters and its scale, plus
-what no shape explains (:mod:`predictor.models.averaged.residual`), plus noise::
+Log run time is a shape of :mod:`predictor.models.averaged.shapes`, unknown in its parameters and
+its scale, plus what no shape explains (:mod:`predictor.models.averaged.residual`), plus noise::
 
     log T(n) = scale + shape(n / n_first) + residual(log n) + noise
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from predictor.curves import from_runs as curve
 from predictor.curves.reliability import ReliabilitySettings
-from predictor.models import selection as choose
+from predictor.models import selection
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
 from predictor.occupancy.active.settings import LearnerSettings
 from predictor.occupancy.active.space import Assignment, Space
@@ -170,7 +170,7 @@ class ByCurve:
         self._counts, self._runs = sorted(set(counts)), list(runs)
         self._done = {run.nodes for run in runs}
         self._next: Next | None = None
-        self._chosen: choose.Choice | None = None
+        self._chosen: selection.Choice | None = None
         self._sure = False
         self._look()
 
@@ -222,7 +222,7 @@ class ByCurve:
         """Judge the curve so far, and choose the next count."""
         drawn = curve.build(self._runs)
         left = [n for n in self._counts if n not in self._done]
-        if len(drawn.points) < choose.MIN_POINTS:
+        if len(drawn.points) < selection.MIN_POINTS:
             self._next = self._spread(left) if left else None
             return
         self._next = self._judged(drawn, left)
@@ -237,7 +237,7 @@ class ByCurve:
         return _at(farthest, "training", "farthest from what was run")
 
     def _judged(self, drawn: Curve, left: Sequence[int]) -> Next | None:
-        self._chosen = choose.choose(drawn)
+        self._chosen = selection.choose(drawn)
         judged = self._chosen.judge(self._chosen.predict(self._counts))
         self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
         if self._sure or not left:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from predictor.level import backtest as walk
+from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
 from predictor.level.calibration import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.level.experts import MIXED, CurveAt, Guesses
@@ -103,7 +103,7 @@ def next_of(times: Times, seed: int, recorded: Site) -> tuple[NextRun, JudgedPre
 
 
 def curve(runs: list[Run]) -> CurveAt | None:
-    return walk.curve_of(runs, COUNTS, SETTINGS)
+    return backtest.curve_of(runs, COUNTS, SETTINGS)
 
 
 @pytest.mark.parametrize("times", GOOD)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from predictor.node_types import stored_sums as summing
+from predictor.node_types import stored_sums
 from predictor.node_types.product_form import ProductForm, Sums
 from predictor.node_types.recognition import NodeTypes
 from predictor.node_types.sums import FORMS, decode
@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def add(store: Store) -> int:
-    return summing.add_runs(store, summing.node_types(store))
+    return stored_sums.add_runs(store, stored_sums.node_types(store))
 
 
 def all_sums(store: Store) -> dict[tuple[str, str, str, str], Sums]:
@@ -142,7 +142,7 @@ def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(summing, "fold", broken)
+        patched.setattr(stored_sums, "fold", broken)
         with pytest.raises(KeyboardInterrupt):
             add(store)
     assert all_sums(store) == {}
@@ -155,8 +155,8 @@ def test_merging_two_hosts_counts_what_both_saw_once(store: Store, tmp_path: Pat
     with other_store(tmp_path) as other, Store.open("sqlite://") as whole:
         other.runs.add(runs()[3:])
         add(other)
-        assert summing.merge(store, other.sums.contributions()) == 3
-        assert summing.merge(store, other.sums.contributions()) == 0
+        assert stored_sums.merge(store, other.sums.contributions()) == 3
+        assert stored_sums.merge(store, other.sums.contributions()) == 0
         whole.profiles.add(profiles())
         whole.runs.add(runs())
         add(whole)

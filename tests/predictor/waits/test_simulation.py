@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtr
 
 from predictor.types import Prediction
-from predictor.waits import simulation as queue_forward
+from predictor.waits import simulation
 from predictor.waits.easy import JobShape
 from predictor.waits.estimate import log_quantiles
 from predictor.waits.simulation import Arrivals, QueuedJob, QueueState, run_forward
@@ -132,7 +132,7 @@ def test_what_takes_too_long_counts_as_starting_at_the_horizon():
 
 def test_the_normal_distribution_is_that_of_scipy():
     z = np.linspace(-9.0, 9.0, 20_001)
-    assert np.abs(queue_forward.normal_cdf(z) - ndtr(z)).max() < 1e-7
+    assert np.abs(simulation.normal_cdf(z) - ndtr(z)).max() < 1e-7
 
 
 def test_of_an_array_the_start_of_each_task_is_detected():

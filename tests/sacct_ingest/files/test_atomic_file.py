@@ -118,7 +118,8 @@ def test_others_cannot_take_a_lock(tmp_path: Path) -> None:
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from sacct_ingest.files.atomic_file import locked\n"
+        "import os, sys; from pathlib import Path\n"
+        "from sacct_ingest.files.atomic_file import locked\n"
         "with locked(Path(sys.argv[1])): print(os.getpid(), flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

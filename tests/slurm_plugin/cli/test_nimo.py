@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import slurm_plugin.cli.commands
+import slurm_plugin
 from slurm_plugin.cli.nimo import COMMANDS, command_parser, main
 
 
@@ -29,8 +29,9 @@ def test_every_option_has_help(name: str) -> None:
 
 
 def test_every_module_is_a_command() -> None:
-    folder = Path(slurm_plugin.cli.commands.__file__).parent
-    modules = {path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py")}
+    package = Path(slurm_plugin.__file__).parent
+    paths = [*package.glob("cli/commands/[a-z]*.py"), *package.glob("experiments/*_command.py")]
+    modules = {path.stem.removesuffix("_command").replace("_", "-") for path in paths}
     assert modules == set(COMMANDS)
 
 

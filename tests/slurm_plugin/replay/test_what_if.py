@@ -8,6 +8,7 @@ import pytest
 from predictor.table import at
 from predictor.tables.settings import TableSettings
 from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.history_jobs import learn, moldable
@@ -256,7 +257,7 @@ def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait(seed: int) -> N
 def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came(seed: int) -> None:
     work = crowded(seed)
     what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
-    grid = settings(config.Policy(), loads=(0.2, 0.6), bystanders=config.Bystanders)
+    grid = settings(config.Policy(), loads=(0.2, 0.6), bystanders=Bystanders)
     _, calm, group, busy = evaluate(what_if, grid, config.Deadline())
     assert calm.moved > 0.02
     assert calm.everybody.response_ratio < 1
@@ -268,7 +269,7 @@ def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came(seed: int
 
 
 def test_where_each_bystander_counts_one_guard_stands_for_all() -> None:
-    grid = settings(config.Policy(), guards=(1.1, 1.5), bystanders=config.Bystanders)
+    grid = settings(config.Policy(), guards=(1.1, 1.5), bystanders=Bystanders)
     made = [(one.policy.guard_ratio, str(one.policy.bystanders)) for one in grid]
     assert made == [(1.1, "group"), (1.25, "each"), (1.5, "group")]
 

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec.structs import replace as replace_fields
 
 from slurm_plugin.config import settings as config
+from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.policy_search import Result, evaluate, settings
 from slurm_plugin.replay.what_if import WhatIf
@@ -117,7 +118,7 @@ def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too() -> None:
 
 def test_the_verdict_names_what_sparing_each_bystander_would_give() -> None:
     group = replace(replayed(), by_chance=())
-    policy = replace_fields(group.setting.policy, bystanders=config.Bystanders.EACH)
+    policy = replace_fields(group.setting.policy, bystanders=Bystanders.EACH)
     spared = replace(group.rigid, much_worse=0.002)
     each = replace(
         group,

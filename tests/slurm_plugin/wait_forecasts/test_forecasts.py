@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from predictor.waits import simulation as queue_forward
+from predictor.waits import simulation
 from predictor.waits.boosted_trees import Ensemble, Tree
 from predictor.waits.calibration import WaitClass, WaitRecord, class_of, encode_errors, error_of
 from predictor.waits.features import FEATURES
@@ -476,6 +476,6 @@ def test_an_outlook_asks_slurm_nothing(monkeypatch, caplog):
 def test_a_submission_looks_its_wait_up(monkeypatch):
     """No queue is run forward and no record is gone through for it."""
     cluster = attached(outlooks(), full())
-    monkeypatch.setattr(queue_forward, "run_forward", fail)
+    monkeypatch.setattr(simulation, "run_forward", fail)
     monkeypatch.setattr(WaitRecord, "estimate", fail)
     assert wait_s(cluster) == pytest.approx(100_000, rel=0.1)
