@@ -222,8 +222,14 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
     ),
     "curves.drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
-    "forecasts.forecasters.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
-    "forecasts.forecasters.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasts.forecasters.Bank": (
+        lambda values: [*forecasts(values)],
+        {"values": [1.0, 2.0, 3.0]},
+    ),
+    "forecasts.forecasters.forecasts": (
+        lambda values: [*forecasts(values)],
+        {"values": [1.0, 2.0, 3.0]},
+    ),
     "forecasts.forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
     "curves.interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
     "curves.interval.deviations": (None, {"curve": CURVE}),

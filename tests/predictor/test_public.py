@@ -92,12 +92,12 @@ CASES = [
 #: Public functions that get no number, or only from functions above that have looked at it.
 NOT_CALLED = {
     "models.two_sizes": "Translation.deviation",
-    "active.informative": "Informative.choose",
-    "active.learner": "Learner.is_unused",
-    "active.refinement": "LearnerState.is_unused",
-    "argument_checks": "need_finite need_nodes need_positive need_rising need_share",
-    "backfill_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
-    "forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update "
+    "occupancy.active.informative": "Informative.choose",
+    "occupancy.active.learner": "Learner.is_unused",
+    "occupancy.active.refinement": "LearnerState.is_unused",
+    "checks": "need_finite need_nodes need_positive need_rising need_share",
+    "waits.easy_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
+    "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update "
     "Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
     "models.adept.envelope": "need_observations",
     "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
@@ -107,28 +107,28 @@ NOT_CALLED = {
     "shared_targets",
     "models.adept.search": "EnvelopeLimits.clipped EnvelopeLimits.nearest EnvelopeLimits.steps "
     "variation_ranges",
-    "models.adrm": "PastErrors.add PastErrors.around TransferModel.predict TransferModel.update "
+    "forecasts.adrm": "PastErrors.add PastErrors.around TransferModel.predict TransferModel.update "
     "fading_line line mean_transfer plain_line proportion",
     "models.base": "FittedModel.predict",  # a protocol
-    "models.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s "
+    "occupancy.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s "
     "DemandRuns.criterion DemandRuns.fitted DemandRuns.learned candidate_terms",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
-    "models.exact_sums": "add",
-    "models.occupancy_fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
-    "models.product_form": "criterion distinguishable",
-    "parts": "tables_of",
-    "past_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
-    "queue_forward": "normal_cdf",
-    "record": "Record.with_new Site.units_of class_of points quantiles",
+    "node_types.exact_sums": "add",
+    "occupancy.fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
+    "node_types.product_form": "criterion distinguishable",
+    "tables.parts": "tables_of",
+    "waits.expected_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
+    "waits.simulation": "normal_cdf",
+    "level.record": "Record.with_new Site.units_of class_of points quantiles",
     "refit": "refit",
-    "reliability": "downey_doubts wide_interval",
-    "residual": "Residuals.covariance Residuals.evidence Residuals.gain",
+    "curves.reliability": "downey_doubts wide_interval",
+    "models.averaged.residual": "Residuals.covariance Residuals.evidence Residuals.gain",
     "table": "round_time",
-    "tabulate": "mixture tabulate unfinished",
-    "wait_correction": "corrected_forward",
-    "wait_estimate": "WaitGrid.draws",
-    "wait_features": "GroupLoad.rows QueueLoad.rows",
-    "walk": "curve_of",
+    "tables.build": "mixture tabulate unfinished",
+    "waits.correction": "corrected_forward",
+    "waits.estimate": "WaitGrid.draws",
+    "waits.features": "GroupLoad.rows QueueLoad.rows",
+    "level.backtest": "curve_of",
 }
 MODULES = sorted(
     one.name.removeprefix("predictor.")
