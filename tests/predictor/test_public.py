@@ -97,8 +97,8 @@ NOT_CALLED = {
     "occupancy.active.refinement": "LearnerState.is_unused",
     "checks": "need_finite need_nodes need_positive need_rising need_share",
     "waits.easy_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
-    "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update "
-    "Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
+    "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update"
+    " Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
     "models.adept.envelope": "need_observations",
     "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
