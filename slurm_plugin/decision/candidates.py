@@ -20,7 +20,7 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.memory import memory_floor
-from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
+from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, whole_minutes
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
@@ -118,7 +118,7 @@ def standing(
     (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
-    limit_s = _limit(asked, 1.0, limits, request, rules, asked)
+    limit_s = _limit(one.prediction, limits, request, rules, asked)
     return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
 
 
@@ -202,7 +202,7 @@ def side_by_side(
         Candidate(
             prediction=one,
             time_s=time_s,
-            limit_s=_limit(one.nodes, time_s / medians[base], own, request, rules, asked),
+            limit_s=_limit(one, own, request, rules, asked),
             work_s=work_s,
             limits=own,
             fits=one.nodes >= floor,
@@ -220,20 +220,19 @@ def _pessimistic(
 
 
 def _limit(
-    nodes: int,
-    ratio: float,
+    one: Prediction,
     shorter: TimeLimits | None,
     request: Request,
     rules: PolicySettings,
     asked: int,
 ) -> float | None:
-    """Time limit: the user's own, longer where fewer nodes need longer, or a shorter one."""
+    """Time limit: the user's own, a longer one that fewer nodes need, or a shorter one."""
     own = request.limit_s
     if shortens(shorter, request):
         return min(shorter.limit_s, own or inf)
-    if own is None or nodes >= asked or not request.limit_raisable:
+    if own is None or one.nodes >= asked or not request.limit_raisable:
         return own
-    return raised(own, ratio, rules.policy.limit_margin)
+    return max(own, whole_minutes(one.high_s * rules.policy.limit_margin))
 
 
 def _possible(request: Request, table: PredictionTable, room: PartitionBounds) -> list[int]:

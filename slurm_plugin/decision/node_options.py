@@ -141,7 +141,8 @@ class PolicyContext:
             return replace(one, deadline=DeadlineVerdict.RUN)
         limit_s = self._least_limit(one)
         margin = self.rules.policy.limit_margin
-        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s)
+        own_s = self.request.asked_limit_s or self.request.limit_s or inf
+        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s, own_s)
         # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
         if limit_s > left_s:
             if fits_s is None or not self._may_set(one.nodes):

@@ -5,7 +5,7 @@ All limits are whole minutes, as slurmctld keeps them, rounded up.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from predictor.table import longest, longest_cut, quantile
 from predictor.types import PredictionTable
@@ -31,22 +31,20 @@ def whole_minutes(seconds: float) -> float:
     return MINUTE_S * ceil(seconds / MINUTE_S)
 
 
-def raised(own_s: float, ratio: float, margin: float) -> float:
-    """Limit on fewer nodes, where a run takes ``ratio`` times as long: never below one's own."""
-    return max(own_s, whole_minutes(own_s * ratio * margin))
-
-
-def fitting(limits: TimeLimits | None, high_s: float, margin: float, left_s: float) -> float | None:
+def fitting(
+    limits: TimeLimits | None, high_s: float, margin: float, left_s: float, own_s: float = inf
+) -> float | None:
     """Limit that holds the run and ends within ``left_s``; None: there is none.
 
     Half of the time that is left, or more where the run needs it: the rest is for the wait.
 
     limits: what the prediction makes of the time limit.
     high_s: upper end of the predicted run time; ``margin`` more is better.
+    own_s: what the user asks for; only what the run needs is longer.
     """
     limit_s = limits.limit_s if limits else whole_minutes(high_s * margin)
     longest, half = (MINUTE_S * floor(left_s / part / MINUTE_S) for part in (1, 2))
-    return max(min(limit_s, longest), half) if longest >= high_s else None
+    return max(min(limit_s, longest), min(half, own_s)) if longest >= high_s else None
 
 
 def from_prediction(
