@@ -239,8 +239,9 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
         return ""
     nodes, other = 1, job
     if case.request.unit is not Unit.NODES:  # what is needed is that of all its nodes
-        nodes = nodes_for(job, table, size, part)
-        other = replace(resized(job, table, size), min_nodes=nodes, max_nodes=nodes)
+        other = resized(job, table, size)
+        nodes = nodes_for(other, table, size, part)
+        other = replace(other, min_nodes=nodes, max_nodes=nodes)
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
     if (
         given is None

@@ -16,7 +16,7 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
-from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.memory import memory_floor
@@ -128,6 +128,31 @@ def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
         return False
     verdict = verdict_at(table, nodes)
     return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
+
+
+def why_alone(
+    request: Request, table: PredictionTable, only: Candidate, rules: PolicySettings
+) -> Reason:
+    """Say why a request has no other candidate, by what the prediction alone leaves to choose."""
+    if is_serial(table):
+        return Reason.SERIAL
+    asked, most = only.prediction.nodes, max(table.nodes)
+    unbounded = PartitionBounds(1, most, None)
+    counts = _candidates(request, table, unbounded, rules, asked, 0)
+    if len(counts) > 1:
+        return Reason.NO_CHOICE
+    others = (n for n in table.nodes if request.low <= n <= request.high and n != asked)
+    sure = any(trusted(table, n, rules.policy) for n in others)
+    return Reason.BEST_ALREADY if sure else Reason.ONE_COUNT
+
+
+def is_serial(table: PredictionTable) -> bool:
+    """Whether all runs had one CPU of one node."""
+    own = table.layout
+    if table.is_guess:
+        return False
+    on_one = table.unit is Unit.NODES and {one.nodes for one in table.observed} == {1}
+    return on_one and own.each is Each.NODE and own.cpus == 1 and own.tasks <= 1 and not own.gpus
 
 
 def limits_on(

@@ -6,7 +6,7 @@ from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision import remedies
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
@@ -183,7 +183,8 @@ def verdict_text(
     """
     if table is None:
         return "NIMO has no finished run of this job yet.  It predicts jobs that ran before."
-    sentences = [_opening(table, nodes), *(_sentence(one.text) for one in table.problems)]
+    problems = () if is_serial(table) else table.problems
+    sentences = [_opening(table, nodes), *(_sentence(one.text) for one in problems)]
     if observe := next_run(table, largest):
         sentences.append(
             f"A run on {count(observe, table.unit.word)} would improve the prediction most."
@@ -193,6 +194,8 @@ def verdict_text(
 
 def next_run(table: PredictionTable, largest: float = inf) -> int | None:
     """Count on which one more run would help most; None where nothing is missing."""
+    if is_serial(table):
+        return None
     counts = (one.observe for one in table.problems if one.observe is not None)
     return next((nodes for nodes in counts if nodes <= largest), None)
 
@@ -202,6 +205,8 @@ def _opening(table: PredictionTable, nodes: int | None) -> str:
         return f"This is only a guess: the run times of all jobs {_GUESSED[table.level]}."
     if not table.nodes:
         return "There is no prediction."
+    if is_serial(table):
+        return "There are run times of one CPU, and nothing to scale."
     if not table.is_curve:
         return "There are run times, but no scaling curve yet."
     if nodes is not None and table.verdict is not verdict_at(table, nodes):

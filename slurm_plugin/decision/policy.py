@@ -20,9 +20,11 @@ from slurm_plugin.decision.candidates import (
     PolicySettings,
     Request,
     choices,
+    is_serial,
     side_by_side,
     standing,
     trusted,
+    why_alone,
 )
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
@@ -87,14 +89,21 @@ def decide(
         return _checked(scene, _why_distrusted(table))
     candidates = choices(request, table, PartitionBounds.of(partition), rules, asked)
     if len(candidates) == 1:
-        return _checked(scene, Reason.NO_CHOICE)
+        return _checked(scene, why_alone(request, table, candidates[0], rules))
     return _choose(scene, scene.options(candidates))
 
 
 def _why_distrusted(table: PredictionTable) -> Reason:
-    if any(problem.name == OTHER_LAYOUT for problem in table.problems):
+    names = {problem.name for problem in table.problems}
+    if OTHER_LAYOUT in names:
         return Reason.OTHER_LAYOUT
-    return Reason.UNRELIABLE_CURVE if table.is_curve else Reason.NO_CURVE
+    if table.is_curve:
+        return Reason.UNRELIABLE_CURVE
+    if is_serial(table):
+        return Reason.SERIAL
+    if "no_curve" in names:
+        return Reason.NO_CURVE
+    return Reason.NAME_ONLY if table.is_guess else Reason.MIXED_RUNS
 
 
 def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int | None:

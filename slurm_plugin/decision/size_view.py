@@ -42,7 +42,7 @@ def in_sizes(
     outlooks: list[tuple[PartitionOutlook, int]] = []
     for size in sorted({*(one for one in sizes if one % step == 0), own}):
         other = job if size == own else resized(job, table, size)
-        nodes = nodes_for(job, table, size, base)
+        nodes = nodes_for(other, table, size, base)
         if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
             other = replace(other, tres_per_node=f"gres/gpu:{-(-size // nodes)}")
         other = replace(other, min_nodes=nodes, max_nodes=nodes)

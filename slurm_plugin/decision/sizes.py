@@ -112,6 +112,8 @@ def knob_of(job: Job, table: PredictionTable) -> Knob:
         return Knob.TASKS
     if layout.each is Each.JOB and layout.tasks:
         return Knob.CPUS
+    if layout.each is Each.ANY and not job.cpus_per_task:
+        return Knob.TASKS  # one task's CPUs are on one node: runs on several had more tasks
     # Accounting without steps has no tasks: then the job's own number of tasks counts.
     return Knob.CPUS if job.cpus_per_task or not job.num_tasks else Knob.TASKS
 

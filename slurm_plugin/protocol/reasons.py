@@ -61,10 +61,11 @@ class Reason(StrEnum):
     )
     UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
-    NO_CURVE = (
-        "no_curve",
-        ("its runs make no scaling curve: too few node counts, or only its name is recognised"),
-    )
+    NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"
+    NAME_ONLY = "name_only", "only its name is recognised, which may stand for many problems"
+    MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
+    SERIAL = "serial", "all its runs had one CPU, so that one node is right"
+    ONE_COUNT = "one_count", "its runs tell nothing sure of other node counts than this one"
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"

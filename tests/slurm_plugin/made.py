@@ -1,6 +1,7 @@
 """Tables, clusters and jobs for tests, with what does not matter filled in."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from predictor.table import encode
@@ -62,11 +63,11 @@ def stored(*made: PredictionTable, **fields: Any) -> PredictionLookup:
     return PredictionLookup(((one.level, one.key, encode(one)) for one in made), **fields)
 
 
-def history() -> PredictionTable:
+def history(**fields: Any) -> PredictionTable:
     """One node count, so no curve."""
     problem = Problem("no_curve", "finished runs on 4 nodes only", 8)
-    doubtful = Verdict.DOUBTFUL
-    return table(nodes=[4], observed=[4], model="history", verdict=doubtful, problems=(problem,))
+    made = table(nodes=[4], observed=[4], model="history", verdict=Verdict.DOUBTFUL)
+    return replace(made, **{"problems": (problem,), **fields})
 
 
 def idle(nodes: int = 32) -> NodeAvailability:

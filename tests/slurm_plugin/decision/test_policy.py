@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import quantile
-from predictor.types import UNBOUNDED, Memory, Tail, Verdict
+from predictor.types import UNBOUNDED, Memory, Point, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
+from sacct_ingest.runs.layout import Layout
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request, choices, standing
@@ -262,6 +263,12 @@ def test_every_count_is_reported_as_it_was_decided():
         (table(verdict=Verdict.REFUSED), Reason.UNRELIABLE_CURVE),
         (table(nodes=range(1, 9)), Reason.OUTSIDE_CURVE),
         (history(), Reason.NO_CURVE),
+        (history(problems=()), Reason.NAME_ONLY),
+        (history(problems=(), level="script"), Reason.MIXED_RUNS),
+        (
+            history(observed=(Point(1, 60.0),), layout=Layout(cpus=1), level="line"),
+            Reason.SERIAL,
+        ),
     ],
 )
 def test_what_cannot_be_trusted_is_not_acted_on(learned, reason):
@@ -289,6 +296,14 @@ def test_a_fixed_request_keeps_its_reason():
 def test_one_count_is_no_choice():
     decided = choose(part=partition(min_nodes=16))
     assert (decided.action, decided.reason) == (Action.KEEP, Reason.NO_CHOICE)
+    for learned, reason in (
+        (table(nodes=[16]), Reason.ONE_COUNT),
+        (table(lambda n: 600.0 + n), Reason.BEST_ALREADY),
+        (table(nodes=[1], observed=(1,), layout=Layout(cpus=1)), Reason.SERIAL),
+    ):
+        low = 1 if reason is Reason.BEST_ALREADY else learned.nodes[0]
+        request = replace(REQUEST, low=low, asked=learned.nodes[0])
+        assert choose(request, learned).reason is reason
 
 
 def test_what_the_limits_forbid_is_left_to_slurm():

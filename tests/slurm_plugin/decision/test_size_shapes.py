@@ -53,6 +53,14 @@ def test_tasks_without_a_node_count_may_need_several_nodes() -> None:
     assert sizes(reported) == [8, 16, 32, 64]  # of four nodes with sixteen CPUs each
 
 
+@pytest.mark.parametrize("cpus", [0, 1])
+def test_a_job_that_names_nothing_has_other_tasks_where_its_runs_had(cpus: int) -> None:
+    made = sized(Layout(cpus=cpus, each=Each.ANY), nodes=[1, 8, 32], observed=[1, 8, 32])
+    reported = advice(requested(""), tables=[made])
+    assert sizes(reported) == [1, 8, 32]  # of four nodes with sixteen CPUs each
+    assert reported.directive == f"#SBATCH --ntasks={reported.nodes}"
+
+
 def test_runs_on_one_node_say_nothing_of_several() -> None:
     made = sized(RANKS, nodes=[8, 16, 32], observed=[8, 16])
     assert sizes(advice(requested("-n 8"), tables=[made])) == [8, 16]
