@@ -8,6 +8,7 @@
     │   └── SacctOverload    slurmdbd took too long, or refused so large a question
     ├── FormatError          a saved file that is not what it should be: names file and line
     ├── StoreError           the database is missing, locked, newer than we are
+    │   └── RowRefused       the database does not take a row, whatever is tried
     ├── ScriptError          a job script that cannot be read
     ├── NoHistory            no history of the requested application
     ├── SlurmError           a Slurm command that failed or answered with something unknown
@@ -48,6 +49,10 @@ class StoreError(NimoError):
     """The store cannot be opened, written, or is of a newer release."""
 
     exit_status = 74  # EX_IOERR
+
+
+class RowRefused(StoreError):  # noqa: N818 - what the database did
+    """The database does not take a row: a number beyond its column, or text that it cannot hold."""
 
 
 class ScriptError(NimoError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from math import isfinite
 from typing import Any
 
 from sqlalchemy import (
@@ -16,6 +17,7 @@ from sqlalchemy import (
     select,
 )
 
+from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
@@ -30,6 +32,8 @@ from sacct_ingest.store.selection import conditions
 
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
 _AT_ONCE_S = 60
+#: Integers of a database have 64 bits.
+_BEYOND = 2**63
 _NAMES = [field.name for field in fields(DecisionRow)]
 _LENGTHS = {
     column.name: column.type.length or 0
@@ -53,7 +57,10 @@ class Decisions:
         self._engine = engine
 
     def add(self, rows: Sequence[DecisionRow]) -> None:
-        """Keep decisions; those that are there already stay as they are, but for notes of them."""
+        """Keep decisions; those that are there already stay as they are, but for notes of them.
+
+        Raises sacct_ingest.errors.RowRefused: one of them cannot be stored, so none is.
+        """
         if rows:
             with writing(self._engine) as connection:
                 _add(connection, rows)
@@ -219,4 +226,6 @@ def _values(row: DecisionRow) -> dict[str, Any]:
         if isinstance(value, str):
             length = _LENGTHS.get(name)
             values[name] = indexed(value, length) if length else prose(value)
+        elif value is not None and not (isfinite(value) and abs(value) < _BEYOND):
+            raise RowRefused(f"decision {row.decision_id}: {name} is {value}")
     return values

@@ -13,10 +13,16 @@ from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import StaticPool
 
-from sacct_ingest.errors import StoreError
+from sacct_ingest.errors import RowRefused, StoreError
 
 #: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
 LISTED = 900
@@ -30,6 +36,8 @@ _CACHE_KIB = 16_000
 _DENIED = re.compile("permission denied|command denied|[Aa]ccess denied|must be owner")
 #: What the three say when their disk is full.
 _FULL = re.compile("disk I/O error|disk is full|is full|No space left", re.IGNORECASE)
+#: What drivers raise for a value that is no number or text of a database; SQLAlchemy leaves them.
+_OF_VALUES = (OverflowError, UnicodeEncodeError)
 #: Database to how its URL begins, and the extra that has the driver.
 _DRIVERS = {
     "postgresql": ("postgresql+psycopg://", "postgresql"),
@@ -79,10 +87,11 @@ def translated(engine: Engine) -> Iterator[None]:
     try:
         yield
     # The driver's own come from what goes past SQLAlchemy: see `bulk`.
-    except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
+    except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error, *_OF_VALUES) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
-        raise StoreError(f"store {name}: {cause}{_fix(engine.url, cause)}") from error
+        made = RowRefused if isinstance(error, (DataError, IntegrityError, *_OF_VALUES)) else None
+        raise (made or StoreError)(f"store {name}: {cause}{_fix(engine.url, cause)}") from error
 
 
 def _fix(url: URL, cause: str) -> str:
@@ -142,6 +151,11 @@ def _read_only(path: Path) -> URL:
         # Without this SQLite wants to make the log that it thinks it needs.
         query["immutable"] = "1"
     return URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query)
+
+
+def opened_read_only(engine: Engine) -> bool:
+    """Whether this is a file that was not ours to write when it was opened."""
+    return _is_sqlite(engine.url) and engine.url.query.get("mode") == "ro"
 
 
 def path_of(engine: Engine) -> Path | None:

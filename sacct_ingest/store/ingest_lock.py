@@ -18,7 +18,7 @@ from sacct_ingest.store.engine import translated
 _SERVERS = {
     "postgresql": (
         "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
-        "SELECT pg_advisory_lock(5140612)",
+        "SELECT 1 FROM pg_advisory_lock(5140612)",
         "SELECT pg_advisory_unlock(5140612)",
     ),
     "mysql": (
@@ -36,8 +36,8 @@ def ingest_lock(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
     """Wait until no other process has the lock, and take it.
 
     waiting: called once if another process has it.
-    Raises StoreError: the database cannot be reached, or the lock beside an SQLite file cannot be
-        made.
+    Raises StoreError: the database cannot be reached or does not give the lock, or the lock beside
+        an SQLite file cannot be made.
     """
     if engine.dialect.name in _SERVERS:
         yield from _on_server(engine, waiting)
@@ -53,7 +53,8 @@ def _on_server(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
         with translated(engine):
             if not _takes(connection, attempt):
                 waiting()
-                connection.execute(text(wait))
+                if not _takes(connection, wait):
+                    raise StoreError("the lock of ingests was not to be had: try again")
         try:
             yield
         finally:

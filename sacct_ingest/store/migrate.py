@@ -10,9 +10,10 @@ from sacct_ingest.errors import StoreError
 from sacct_ingest.store.engine import make_engine, reading, translated, writing
 from sacct_ingest.store.schema import HEAD
 
-#: Locks that keep two processes from making the tables at once; SQLite's writer lock does it.
+#: Locks that keep two processes from making the tables at once, which give 1 if taken; SQLite's
+#: writer lock does it.
 _LOCKS = {
-    "postgresql": "SELECT pg_advisory_xact_lock(5140611)",
+    "postgresql": "SELECT 1 FROM pg_advisory_xact_lock(5140611)",
     "mysql": "SELECT GET_LOCK('nimo_migration', 60)",
     "mariadb": "SELECT GET_LOCK('nimo_migration', 60)",
 }
@@ -39,13 +40,15 @@ _REPEATABLE = tuple(
 def migrate(engine: Engine) -> None:
     """Create or upgrade the tables.
 
-    Raises StoreError: the store was made by a newer release.
+    Raises StoreError: the store was made by a newer release, or another process has been at it for
+        a minute.
     """
     with reading(engine) as connection:
         if _revision(connection) == HEAD:
             return
     with translated(engine), writing(engine) as connection:
-        _execute(connection, _LOCKS)
+        if _execute(connection, _LOCKS) != 1:
+            raise StoreError("another process is upgrading the store: try again when it is done")
         if getattr(connection.dialect, "is_mariadb", False):
             event.listen(connection, "before_cursor_execute", _repeatably, retval=True)
         try:
@@ -102,7 +105,5 @@ def _revision(connection: Connection) -> str | None:
     return None if revision is None else str(revision)
 
 
-def _execute(connection: Connection, statements: dict[str, str]) -> None:
-    statement = statements.get(connection.dialect.name)
-    if statement:
-        connection.execute(text(statement))
+def _execute(connection: Connection, statements: dict[str, str]) -> Any:
+    return connection.execute(text(statements.get(connection.dialect.name, "SELECT 1"))).scalar()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Engine
 
 from sacct_ingest.store.decisions import Decisions
-from sacct_ingest.store.engine import make_engine
+from sacct_ingest.store.engine import make_engine, opened_read_only
 from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.identity import change_since, identify
 from sacct_ingest.store.migrate import migrate
@@ -68,6 +68,11 @@ class Store:
             engine.dispose()
             raise
         return cls(engine)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether an SQLite file could not be written when it was opened: it stays so here."""
+        return opened_read_only(self._engine)
 
     def change(self) -> str:
         """Say what became of the database since it was opened: deleted, replaced; or nothing.

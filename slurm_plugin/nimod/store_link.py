@@ -12,9 +12,9 @@ from itertools import islice
 from math import inf
 from typing import TypeVar
 
-from sacct_ingest.errors import StoreError
+from sacct_ingest.errors import RowRefused, StoreError
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store import RecordRow, RejectRow, Store
 from sacct_ingest.store.prediction_records import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, judge
@@ -34,8 +34,9 @@ _WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
 class StoreLink:
     """Reads tables when they have changed and writes the decisions that wait.
 
-    A store that is locked, gone or not there yet is tried again at the next visit; decisions wait
-    meanwhile, up to ``limit`` of them, after which the oldest are given up.
+    A store that is locked, read-only, gone or not there yet is tried again at the next visit;
+    decisions wait meanwhile, up to ``limit`` of them, after which the oldest are given up.  One
+    that the store refuses is set aside among its rejected rows, and the others are written.
 
     url: SQLAlchemy URL.
     publish: called with new tables, in the thread that visits.
@@ -109,11 +110,12 @@ class StoreLink:
         self._version = None
 
     def visit(self) -> None:
-        """Write what waits and read what is new."""
+        """Read what is new and write what waits."""
         try:
             store = self._current()
-            self._write(store)
+            # Tables are read even where nothing can be written.
             self._read(store)
+            self._write(store)
             self._judge_waits(store)
             self._exchange_record(store)
         except StoreError as error:
@@ -133,6 +135,10 @@ class StoreLink:
             self._store, self._version, self._standings = None, None, -1
             # The last ones may have gone into what is there no more; none is written twice.
             self._waiting.extendleft(reversed(self._written))
+        if self._store is not None and self._store.read_only:
+            # Its file may be writable by now, and SQLite sees no changes in it.
+            self._store.close()
+            self._store = None
         if self._store is None:
             self._store = Store.open(self._url, create=not self._had_store)
             self._had_store = True
@@ -182,11 +188,29 @@ class StoreLink:
         while self._waiting:
             # Copied at once: the event loop may append meanwhile.
             batch = list(islice(self._waiting.copy(), _BATCH))
-            store.decisions.add([self._named(row) for row in batch])
+            if reasons := list(self._refused(store, [self._named(row) for row in batch])):
+                _log.error("%d decisions were set aside; the last: %s", len(reasons), reasons[-1])
             written = {row.decision_id for row in batch}
             # By id: some may have been given up for newer ones meanwhile.
             while self._waiting and self._waiting[0].decision_id in written:
                 self._written.append(self._waiting.popleft())
+
+    def _refused(self, store: Store, rows: list[DecisionRow]) -> Iterator[str]:
+        """Write decisions, set aside those that the store does not take, and say why it does not.
+
+        Halves are tried of what fails, so that a few bad rows cost few transactions.
+        """
+        try:
+            store.decisions.add(rows)
+        except RowRefused as error:
+            if len(rows) > 1:
+                middle = len(rows) // 2
+                for half in (rows[:middle], rows[middle:]):
+                    yield from self._refused(store, half)
+                return
+            made = {"source": "nimod", "reason": str(error), "text": ascii(rows[0])}
+            store.rejects.add([RejectRow(**made, read_s=int(self._clock()))])
+            yield str(error)
 
     def _named(self, row: DecisionRow) -> DecisionRow:
         return row if row.cluster else replace(row, cluster=self._cluster())

@@ -1,5 +1,6 @@
 """Stores of every earlier schema, with rows in them, become today's and lose nothing."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from sqlalchemy import (
     create_engine,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects.mysql import TINYINT
 
 import sacct_ingest.store
+from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import owned_script, owned_tag
-from sacct_ingest.store import Store
+from sacct_ingest.store import Store, migrate
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters
 from tests.sacct_ingest.records import run, runs_with
@@ -149,6 +152,37 @@ def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_u
         assert [row.level for row in store.standings.all()] == [KeyLevel.LINE]
         assert (store.watermarks.get("standings"), store.watermarks.get("a")) == (None, 5)
     engine.dispose()
+
+
+def test_the_cost_of_keys_of_a_user_grows_as_the_users_decisions_do(tmp_path: Path) -> None:
+    steps = []
+    for count in (250, 1000):
+        engine = create_engine(f"sqlite:///{tmp_path / str(count)}")
+        with writing(engine) as connection:
+            make(connection, "0006")
+            made = next(table for table in tables(connection) if table.name == "decisions")
+            row = {column.name: value(made, column, 1) for column in made.columns}
+            own = ({"decision_id": f"{n}", "script": f"{n}", "run_id": None} for n in range(count))
+            connection.execute(insert(made), [row | each for each in own])
+            driver: Any = connection.connection.driver_connection
+            driver.set_progress_handler(partial(steps.append, count), 100)
+            make(connection, "0007")
+        engine.dispose()
+    assert steps.count(1000) < 6 * steps.count(250)
+
+
+@pytest.mark.database
+def test_tables_are_not_upgraded_by_two_processes_at_once(
+    mariadb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(migrate._LOCKS, "mariadb", "SELECT GET_LOCK('nimo_migration', 0)")
+    engine = create_engine(mariadb_url)
+    with engine.connect() as other:
+        other.execute(text("SELECT GET_LOCK('nimo_migration', 0)"))
+        with pytest.raises(StoreError, match="another process is upgrading"):
+            Store.open(mariadb_url)
+    engine.dispose()
+    Store.open(mariadb_url).close()
 
 
 def with_a_run(url: str, revision: str) -> None:

@@ -243,3 +243,35 @@ def test_a_store_that_was_deleted_is_named_and_no_decision_is_lost(link, url, pu
     link.visit()
     assert (link.trouble, link.pending) == ("", 0)
     assert sorted(row.decision_id for row in written(url)) == [f"{n:012x}" for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"limit_s": 2**63}, {"predicted_s": float("nan")}, {"name": "\udcff"}]
+)
+def test_a_decision_that_no_store_takes_is_set_aside_and_the_link_lives(link, url, fields, caplog):
+    good = [decision(number) for number in (1, 3)]
+    for row in (good[0], decision(2, user="mallory", **fields), good[1]):
+        link.record(row)
+    link.visit()
+    assert (link.trouble, link.pending, written(url)) == ("", 0, good)
+    with Store.open(url) as store:
+        (rejected,) = store.rejects.all()
+    assert "mallory" in rejected.text
+    assert rejected.reason in caplog.text
+
+
+def test_a_store_that_was_read_only_at_the_start_is_written_once_it_can_be(
+    link, url, published, monkeypatch
+):
+    with Store.open(url) as store:
+        store.fits.replace([fit()])
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda path, mode: False)
+        link.record(decision(1))
+        link.visit()
+        assert (published, link.pending) == ([1], 1)
+        assert "readonly" in link.trouble
+    with Store.open(url) as store:
+        store.fits.replace([fit(), fit(table(key="bob/solve"))])
+    link.visit()
+    assert (link.trouble, link.pending, published) == ("", 0, [1, 2])

@@ -11,7 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from alembic import op
-from sqlalchemy import TableClause, bindparam, column, delete, select, table, update
+from sqlalchemy import (
+    ColumnClause,
+    RowMapping,
+    TableClause,
+    bindparam,
+    column,
+    delete,
+    select,
+    table,
+    update,
+)
 
 from sacct_ingest.scripts.signature import owned_script, owned_tag
 
@@ -27,12 +37,12 @@ _OWNED: dict[str, Callable[[str, str], str]] = {"tag": owned_tag, "script": owne
 
 def upgrade() -> None:
     connection = op.get_bind()
-    runs = table("runs", *map(column, ("user", *_SHARED)))
-    decisions = table("decisions", *map(column, ("user", "key_level", "key", "label", *_SHARED)))
-    for level, owned in _OWNED.items():
-        _rewrite(runs, level, owned)
-        _rewrite(decisions, level, owned)
-        _rewrite(decisions, "key", owned, decisions.c.key_level == level)
+    runs = table("runs", *map(column, ("id", "user", *_SHARED)))
+    decisions = table(
+        "decisions", *map(column, ("decision_id", "user", "key_level", "key", "label", *_SHARED))
+    )
+    _rewrite(runs, runs.c.id)
+    _rewrite(decisions, decisions.c.decision_id)
     tagged = decisions.c.key_level == "tag"
     connection.execute(update(decisions).where(tagged).values(label=decisions.c.key))
     for name in ("fits", "standings"):
@@ -43,22 +53,28 @@ def upgrade() -> None:
     connection.execute(delete(marks).where(marks.c.source == "standings"))
 
 
-def _rewrite(
-    rows: TableClause, name: str, owned: Callable[[str, str], str], *conditions: Any
-) -> None:
-    """Write a key anew for each user that has it."""
+def _rewrite(rows: TableClause, primary: ColumnClause[Any]) -> None:
+    """Write the keys of each row anew, by its primary key: a user may have as many as jobs."""
     connection = op.get_bind()
-    owner, key = rows.c.user, rows.c[name]
-    pairs = connection.execute(select(owner, key).where(key > "", *conditions).distinct()).all()
-    changes = [
-        {"owner_": one, "key_": old, "new_": owned(one, old) if one else ""}
-        # The longest first: what one of them becomes may be what another one was.
-        for one, old in sorted(pairs, key=lambda pair: -len(pair[1]))
-    ]
-    change = (
-        update(rows)
-        .where(owner == bindparam("owner_"), key == bindparam("key_"), *conditions)
-        .values({name: bindparam("new_")})
-    )
-    for first in range(0, len(changes), _BATCH):
-        connection.execute(change, changes[first : first + _BATCH])
+    names = [name for name in ("key", *_SHARED) if name in rows.c]
+    change = update(rows).where(primary == bindparam("row_"))
+    change = change.values({name: bindparam(f"{name}_") for name in names})
+    query = select(rows).order_by(primary).limit(_BATCH)
+    batch = connection.execute(query).mappings().all()
+    while batch:
+        new = [
+            {"row_": row[primary.name]} | {f"{name}_": _owned(row, name) for name in names}
+            for row in batch
+            if any(row[name] for name in names)
+        ]
+        if new:
+            connection.execute(change, new)
+        batch = connection.execute(query.where(primary > batch[-1][primary.name])).mappings().all()
+
+
+def _owned(row: RowMapping, name: str) -> str:
+    owned = _OWNED.get(row["key_level"] if name == "key" else name)
+    old: str = row[name]
+    if owned is None or not old:
+        return old
+    return owned(row["user"], old) if row["user"] else ""
