@@ -7,12 +7,16 @@ from math import inf
 
 import msgspec
 
+from predictor.table import at, covers, verdict_at
+from predictor.types import Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision, as_scheduled
 from slurm_plugin.decision.sizes import nodes_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.partition_view import share_of
 
 #: A job is decided on this long before squeue can show it.
 _UNLISTED_S = 0.5
@@ -31,6 +35,8 @@ class _Reservation:
     start_s: float
     end_s: float
     waits: bool  #: for nodes, so that its start is open
+    share: NodeShare  #: what it takes of each of them
+    part: float  #: the same, as part of a node
 
 
 class Bookings:
@@ -77,8 +83,13 @@ class Bookings:
         begin = max(case.now_s, request.begin_s)
         start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
         if start < inf:
-            waits, end = start > begin, start + limit_s
-            made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
+            waits, end = start > begin, start + min(limit_s, _expected_s(case, nodes))
+            own = msgspec.structs.replace(case.job, min_nodes=nodes, max_nodes=nodes)
+            made = _Reservation(
+                *(case.now_s, part.name, nodes, start, end, waits),
+                share_of(own, part),
+                part.node_part,
+            )
             user = case.job.user_name
             cluster = self.view(user)
             self._booked.setdefault(user, deque(maxlen=_MOST)).append(made)
@@ -92,5 +103,17 @@ def _without(cluster: Cluster, made: _Reservation) -> Cluster:
     if part is None:
         return cluster
     times = made.start_s, made.end_s
-    left = part.queued(made.nodes) if made.waits else part.promise(made.nodes, *times)
-    return cluster.with_partition(left)
+    return cluster.with_partition(
+        part.queued(made.nodes, made.part)
+        if made.waits
+        else part.promise(made.nodes, *times, made.share, made.part)
+    )
+
+
+def _expected_s(case: DecisionContext, nodes: int) -> float:
+    """Longest run time to be expected; infinite: there is only the time limit."""
+    table, request = case.table, case.request
+    if table is None or request.unit is not Unit.NODES or request.distrusted:
+        return inf
+    sure = covers(table, nodes) and not table.is_guess
+    return at(table, nodes).high_s if sure and verdict_at(table, nodes) is Verdict.RELIABLE else inf

@@ -5,7 +5,7 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import TypeVar
 
 import msgspec
@@ -71,7 +71,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     spare: NodeAvailability | None = None
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
     outlook: Outlook | None = None  #: None: waits follow from ``profile``
-    ahead: int = 0  #: nodes of jobs that were let in since
+    ahead: float = 0.0  #: nodes of jobs that were let in since, of shared ones the parts
     blocked_s: float = -inf  #: nothing starts before, seconds since the epoch
 
     @property
@@ -127,12 +127,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         if self.outlook is None:
             start_s = self.profile.earliest_start(nodes, limit_s, from_s=max(now_s, begin_s))
             return certain(start_s - now_s)
-        behind = max(min(nodes + self.ahead, self.nodes), nodes)
+        behind = max(min(nodes + ceil(self.ahead / self.node_part), self.nodes), nodes)
         estimate = self.outlook.wait(behind, limit_s)
         if estimate is None:
             return certain(inf)
         after_s = max(begin_s, self.blocked_s)
-        if self.promised and nodes + self.ahead > self.nodes:
+        if self.promised and nodes * self.node_part + self.ahead > self.nodes:
             # Jobs that the queue does not show yet take all nodes: it starts when they are through.
             after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
         return estimate.after(after_s - now_s)
@@ -148,19 +148,28 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         closed = self.profile.reserve(self.nodes, self.profile.times_s[0], until_s)
         return replace(self, profile=closed, blocked_s=until_s)
 
-    def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
-        """Partition with one more job, which starts at ``start_s`` and is not in this view yet."""
-        made = (nodes, start_s, end_s)
+    def promise(
+        self,
+        nodes: int,
+        start_s: float,
+        end_s: float,
+        share: NodeShare = NodeShare(),  # noqa: B008 - frozen
+        part: float = 1.0,
+    ) -> "Partition":
+        """Partition with one more job, which starts at ``start_s`` and is not in this view yet.
+
+        share: what it takes of each of its nodes; ``part``: the same, as part of a node.
+        """
         return replace(
             self,
-            profile=self.profile.reserve(*made),
-            promised=(*self.promised, made),
-            ahead=self.ahead + nodes,
+            profile=self.profile.reserve(nodes, start_s, end_s),
+            promised=(*self.promised, (nodes, start_s, end_s, share)),
+            ahead=self.ahead + nodes * part,
         )
 
-    def queued(self, nodes: int) -> "Partition":
+    def queued(self, nodes: int, part: float = 1.0) -> "Partition":
         """Partition with one more job, which waits and has no planned start."""
-        return replace(self, queue=self.queue + 1, ahead=self.ahead + nodes)
+        return replace(self, queue=self.queue + 1, ahead=self.ahead + nodes * part)
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):

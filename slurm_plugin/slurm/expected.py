@@ -9,14 +9,12 @@ from math import ceil, inf
 
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.slurm.availability import NodeAvailability
+from slurm_plugin.slurm.node_pool import NodeShare, Promise
 from slurm_plugin.slurm.raw_state import RawJob
 
 _RELIABLE = "reliable"
 #: Planned jobs that are moved ahead, at most: each costs steps in proportion to those before.
 _MOVED = 200
-
-#: Nodes that a job takes: from, to, how many.
-Taken = tuple[float, float, int]
 
 
 def run_time_s(job: RawJob) -> float | None:
@@ -40,7 +38,7 @@ def planned(
     node: tuple[int, int],
     *,
     now_s: float,
-) -> tuple[Taken, ...]:
+) -> tuple[Promise, ...]:
     """Nodes that jobs with a planned start take.
 
     Backfill plans by time limits.  Where jobs are expected to end before theirs, those that wait
@@ -59,8 +57,26 @@ def planned(
         if free is not None and number < _MOVED:
             start_s = min(start_s, free.earliest_start(whole, lasts_s, from_s=now_s))
             free = free.reserve(whole, start_s, start_s + lasts_s)
-        taken.append((start_s, start_s + lasts_s, whole))
+        taken.append((nodes, start_s, start_s + lasts_s, _share(job, counts_memory=node[1] > 0)))
     return tuple(taken)
+
+
+def _share(job: RawJob, *, counts_memory: bool) -> NodeShare:
+    """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
+    if job.alone or "cpu" not in job.tres:
+        return NodeShare()
+    each = {name: ceil(amount / max(job.nodes, 1)) for name, amount in job.tres.items()}
+    devices = {
+        name.removeprefix("gres/"): n
+        for name, n in each.items()
+        if name.startswith("gres/") and ":" not in name
+    }
+    return NodeShare(
+        cpus=each["cpu"],
+        mem_mib=each.get("mem", 0) if counts_memory else 0,
+        gres=tuple(sorted(devices.items())),
+        whole=False,
+    )
 
 
 def whole_nodes(job: RawJob, nodes: int, node: tuple[int, int]) -> int:

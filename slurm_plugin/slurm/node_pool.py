@@ -4,11 +4,11 @@ Nodes that are alike, in what they have and in what will be free of it when, mak
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import inf
+from math import ceil, inf
 
 from sacct_ingest.text.hostlist import named_nodes
 from slurm_plugin.slurm.availability import NodeAvailability, profile
@@ -29,11 +29,12 @@ class NodeShare:
     excluded: str = ""  #: node list
 
 
-#: A promise: nodes, from when, to when.
-Promise = tuple[int, float, float]
+#: A promise: nodes, from when, to when, and what is taken of each.
+Promise = tuple[int, float, float, NodeShare]
 _MEMO = 64  #: shares that differ, between two looks
 #: Groups of nodes that are gone through while a job waits for it, about 1 ms.
 AT_ONCE = 500
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,12 @@ class NodeGroup:
 class NodePool:
     """All usable nodes of a partition.
 
-    ``taken`` are nodes that backfill has planned for jobs that wait: from, to, how many.
+    ``taken`` is what backfill has planned for jobs that wait.
     """
 
     now_s: float
     groups: Mapping[NodeGroup, tuple[str, ...]] = field(default_factory=dict)
-    taken: tuple[tuple[float, float, int], ...] = ()
+    taken: tuple[Promise, ...] = ()
     memo: dict[NodeShare, "Counted"] = field(default_factory=dict, compare=False, repr=False)
 
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
@@ -75,8 +76,8 @@ class NodePool:
             start = _free_from(group, share)
             if start < inf and count:
                 changes += _around(max(start, self.now_s), group.closed, count)
-        for start_s, end_s, nodes in self.taken:
-            changes += [(start_s, -nodes), (end_s, nodes)]
+        if self.taken:
+            changes += _blocking(self.taken, share, self._room(share))
         return profile(changes), total
 
     def names(self, share: NodeShare) -> tuple[str, ...]:
@@ -101,18 +102,42 @@ class NodePool:
 
     def less(self, share: NodeShare, promised: Sequence[Promise]) -> "Counted":
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
-        counted = self.memo.get(share) or Counted(*self.fitting(share), self._part(share))
-        done, free = counted.promised, counted.left or counted.free
+        counted = self.memo.get(share) or Counted(
+            *self.fitting(share), self._part(share), self._room(share)
+        )
+        done, free, parts = counted.promised, counted.left or counted.free, counted.parts
         if tuple(promised[: len(done)]) != done:  # they are another user's
-            done, free = (), counted.free
+            done, free, parts = (), counted.free, ()
         for promise in promised[len(done) :]:
-            free = free.reserve(*promise)
-        made = Counted(counted.free, counted.nodes, counted.part, tuple(promised), free)
+            nodes, start_s, end_s, taken = promise
+            part = _part_taken(taken, share, counted.room)
+            beside = [
+                (one[0], other)
+                for one, other in zip(promised, parts, strict=False)
+                if other < 1 and one[1] < end_s and one[2] > start_s
+            ]
+            more = _added(beside, nodes, part, whole=share.whole)
+            free, parts = free.reserve(more, start_s, end_s), (*parts, part)
+        made = replace(counted, promised=tuple(promised), left=free, parts=parts)
         if len(share.constraint) + len(share.excluded) <= _LONGEST:
             if share not in self.memo and len(self.memo) >= _MEMO:
                 self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
             self.memo[share] = made
         return made
+
+    def _room(self, share: NodeShare) -> dict[str, float]:
+        """Mean of what is free of a node once it can take the share, by resource."""
+        constraints, total = alternatives(share.constraint), 0
+        room: dict[str, float] = defaultdict(float)
+        for group, names in self.groups.items():
+            if _could(group, share, constraints):
+                total += len(names)
+                whole = (0.0, group.cpus, group.mem_mib, group.gres)
+                steps = () if share.whole else group.steps
+                _, cpus, mem, gres = next((s for s in steps if _holds(s[1:], share)), whole)
+                for name, amount in (("cpu", cpus), ("mem", mem), *gres):
+                    room[name] += amount * len(names)
+        return {name: amount / total for name, amount in room.items()}
 
     def _part(self, share: NodeShare) -> float:
         """Part that a job takes of the nodes that could take it: of what it takes most of."""
@@ -144,8 +169,10 @@ class Counted:
     free: NodeAvailability
     nodes: int  #: how many there are
     part: float = 1.0  #: part of each that the share is
+    room: Mapping[str, float] = field(default_factory=dict)  #: as :meth:`NodePool._room` has it
     promised: tuple[Promise, ...] = ()
     left: NodeAvailability | None = None
+    parts: tuple[float, ...] = ()  #: of a node's room, that each promise leaves none of
 
 
 def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:
@@ -186,6 +213,72 @@ def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: NodeShare)
     if cpus < share.cpus or mem_mib < share.mem_mib:
         return False
     return not share.gres or all(dict(gres).get(name, 0) >= n for name, n in share.gres)
+
+
+def _part_taken(taken: NodeShare, share: NodeShare, room: Mapping[str, float]) -> float:
+    """Part of a node's room that a job takes; 1: the share has no place beside it.
+
+    A node has no place for the share once jobs take all but what the share needs.
+    """
+    if taken.whole:
+        return 1.0
+    own = {"cpu": share.cpus, "mem": share.mem_mib, **dict(share.gres)}
+    takes = (("cpu", taken.cpus), ("mem", taken.mem_mib), *taken.gres)
+    needed = [
+        n / max(room[name] if share.whole else room[name] - own[name] + 1, 1.0)
+        for name, n in takes
+        if room.get(name) and (share.whole or own.get(name))
+    ]
+    return min(max(needed, default=0.0), 1.0)
+
+
+def _blocked(alone: int, shared: float, parts: float, widest: int, *, whole: bool) -> int:
+    """Count the nodes without room for a share, beside jobs that lie as close as they can.
+
+    alone: nodes that jobs leave no room on, whatever else is there.
+    shared, parts, widest: of the other jobs the parts of all their nodes, those of one node of
+        each, and the most nodes of one.
+    whole: the share needs a whole node.
+    """
+    if whole:
+        return alone + max(widest, ceil(shared - _ROUNDING))
+    # A job is on each of its nodes once: fewer jobs than fill a node leave room on all.
+    return alone + (int(shared + _ROUNDING) if parts > 1 - _ROUNDING else 0)
+
+
+def _added(beside: Sequence[tuple[int, float]], nodes: int, part: float, *, whole: bool) -> int:
+    """Nodes that one more job leaves no room on, beside others that share nodes."""
+    if part >= 1:
+        return nodes
+    shared, parts = sum(n * one for n, one in beside), sum(one for _, one in beside)
+    widest = max((n for n, _ in beside), default=0)
+    before = _blocked(0, shared, parts, widest, whole=whole)
+    most = max(widest, nodes)
+    return _blocked(0, shared + nodes * part, parts + part, most, whole=whole) - before
+
+
+def _blocking(
+    taken: Iterable[Promise], share: NodeShare, room: Mapping[str, float]
+) -> list[tuple[float, int]]:
+    """List the changes of nodes that have room for a share, as jobs begin and end."""
+    events: list[tuple[float, int, int, float]] = []
+    for nodes, start_s, end_s, other in taken:
+        part = _part_taken(other, share, room)
+        events += [(start_s, 1, nodes, part), (end_s, -1, nodes, part)]
+    changes: list[tuple[float, int]] = []
+    active: Counter[int] = Counter()
+    alone, shared, parts, before = 0, 0.0, 0.0, 0
+    for time_s, step, nodes, part in sorted(events):
+        if part >= 1:
+            alone += step * nodes
+        else:
+            shared, parts = shared + step * nodes * part, parts + step * part
+            active[nodes] += step
+        widest = max((n for n, jobs in active.items() if jobs), default=0) if share.whole else 0
+        blocked = _blocked(alone, shared, parts, widest, whole=share.whole)
+        changes.append((time_s, before - blocked))
+        before = blocked
+    return changes
 
 
 def _around(

@@ -15,7 +15,7 @@ from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, Step, grouped
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, Promise, Step, grouped
 from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 
@@ -176,7 +176,7 @@ class _SnapshotBuilder:
         own: frozenset[str],
         pool: NodePool,
         node: tuple[int, int],
-    ) -> tuple[expected.Taken, ...]:
+    ) -> tuple[Promise, ...]:
         """Nodes that jobs will take for which backfill planned a start."""
         jobs = [
             (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)

@@ -9,7 +9,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.made import NOW, cluster, job, partition, stored, table
+from tests.slurm_plugin.made import NOW, cluster, idle, job, partition, stored, table
 
 
 @pytest.fixture
@@ -39,7 +39,10 @@ def test_nodes_are_counted_for_a_new_shape_after_the_answer(large):
     (second,) = made.view("alice").partition("").promised
     then()
     # The first job passed as it was, and has all nodes that are left for it.
-    assert made.view("alice").partition("").promised[1:] == ((8 - second[0], NOW, NOW + 7200),)
+    left = 8 - second[0]
+    high_s = (100 + 3600 / left) * 1.1
+    (first,) = made.view("alice").partition("").promised[1:]
+    assert first[:3] == (left, NOW, pytest.approx(NOW + high_s))
 
 
 def test_a_command_is_not_decided_on_before_nodes_are_counted(large):
@@ -80,7 +83,7 @@ def test_jobs_that_have_to_wait_make_the_queue_longer():
     assert part.queue == 3
     assert part.profile.free_at(NOW + 6) == 0
     # Nothing is planned for them, as for most jobs that squeue shows as pending.
-    assert part.profile.free_at(NOW + 3600) == 30
+    assert part.profile.free_at(NOW + 3600) == 32
 
 
 def test_a_view_that_shows_the_job_ends_the_promise():
@@ -107,6 +110,20 @@ def test_what_one_user_books_takes_nothing_from_another():
     assert made.view("mallory").partitions["batch"].profile.free_at(NOW + 1) == 0
     assert submit(made)[1].nodes == alone
     assert made.view("bob").partitions["batch"].profile.free_at(NOW + 1) == 32
+
+
+def test_jobs_that_share_nodes_leave_the_rest_of_them_to_the_next():
+    """Eight nodes of four CPUs: four jobs with a CPU of each fit, the fifth does not."""
+    one = NodeGroup(cpus=4, mem_mib=1000, steps=((NOW, 4, 1000, ()),), empty_s=NOW)
+    pool = NodePool(now_s=NOW, groups={one: tuple("abcdefgh")})
+    made = advisor(look=cluster(partition(idle(8), nodes=8, pool=pool, mem_cpu_mib=0)))
+    asked = job(min_nodes=8, max_nodes=8, min_cpus=8)
+    rows = [submit(made, asked)[1] for _ in range(5)]
+    assert [row.request_wait_s or row.wait_s for row in rows[:4]] == [0.0] * 4
+    # It is expected to wait for the first of them, not for their time limits.
+    assert rows[4].wait_s == pytest.approx((100 + 3600 / 8) * 1.1)
+    whole = made.view("alice").partition("").fitting(NodeShare())
+    assert [whole.profile.free_at(NOW + t) for t in (0, 606)] == [0, 8]
 
 
 def test_users_views_do_not_mix_where_nodes_are_counted_one_by_one():

@@ -73,7 +73,7 @@ def test_a_queued_exclusive_job_takes_whole_nodes():
     plan = {"start_s": NOW + 60, "end_s": NOW + 60 + 3 * HOUR, "tres": {"cpu": 2.0}}
     nodes = [node("n1"), node("n2")]
     assert start(view(nodes, [pending(2, alone=True, **plan)])) == 60 + 3 * HOUR
-    assert start(view(nodes, [pending(2, **plan)])) == 0.0
+    assert start(view(nodes, [pending(2, **plan)]), share=CPU) == 0.0
 
 
 def test_a_queued_job_with_all_memory_takes_whole_nodes():

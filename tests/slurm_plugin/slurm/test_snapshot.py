@@ -257,7 +257,9 @@ def test_pending_jobs_take_the_nodes_that_backfill_planned_for_them():
 def test_a_planned_job_that_shares_nodes_takes_its_part():
     jobs = [pending(2, start_s=NOW + HOUR, end_s=inf, tres={"cpu": 2.0})]
     part = view([node("n1"), node("n2"), node("n3")], jobs).partitions["batch"]
-    assert part.profile.free_at(NOW + HOUR) == 2
+    # One whole node is left, and three CPUs of each of the others.
+    free = [part.fitting(NodeShare(cpus=n, whole=False)).profile for n in (3, 4)]
+    assert [one.free_at(NOW + HOUR) for one in (part.profile, *free)] == [1, 3, 1]
 
 
 def test_planned_nodes_count_in_the_partition_that_has_them():
