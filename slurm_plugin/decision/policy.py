@@ -128,7 +128,7 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     feasible = _feasible(options, asked)
     if not feasible:
         return _missed(scene, options, asked)
-    best = _cheapest(feasible)
+    best = _best(feasible, asked)
     return Decision(
         action=Action.SET,
         reason=_reason(scene, best, asked, feasible, options),
@@ -137,6 +137,18 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
         deadline_met=best.meets_deadline,
         options=options,
     )
+
+
+def _best(feasible: Sequence[Option], asked: Option) -> Option:
+    """Take the cheapest count; the request, where only a wait without a record speaks against it.
+
+    A request that cannot start, or that must not be taken, is no choice.
+    """
+    best, wait = _cheapest(feasible), asked.wait
+    probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf
+    if probable or best.cost_s <= asked.cost_s - asked.wait_s:
+        return best
+    return asked if any(one is asked for one in feasible) else best
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:

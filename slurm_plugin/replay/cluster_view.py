@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from math import exp, inf
 from typing import Self
 
+from msgspec.structs import replace
+
+from predictor.waits.calibration import ENOUGH
 from predictor.waits.easy import Engine, JobShape
-from predictor.waits.estimate import WaitEstimate, certain
+from predictor.waits.estimate import WaitEstimate
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -21,6 +24,8 @@ _NO_DEMAND = ArrivalDemand()
 _OVERDUE = 1.5
 #: Least wait of a job that does not start at once, and least run time, seconds.
 _LEAST_S = 1.0
+#: No wait; the replay's waits are as good as those of a site with a record.
+_RECORDED = WaitEstimate((0.0,), ENOUGH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,9 @@ class ExpectedWaits:
         if limit_s not in self._free_now:
             self._free_now[limit_s] = self.engine.most_at_once(self.now_s, [limit_s])[0]
         if nodes <= self._free_now[limit_s]:
-            return certain(0.0)
+            return _RECORDED
         start_s = self.profile.earliest_start(nodes, limit_s, from_s=self.now_s)
-        return certain(max(start_s - self.now_s, _LEAST_S))
+        return replace(_RECORDED, waits_s=(max(start_s - self.now_s, _LEAST_S),))
 
     def arriving(self, span_s: float, level: float) -> float:
         """Give the share of the cluster that sufficed for all who came within a span."""

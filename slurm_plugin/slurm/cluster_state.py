@@ -135,6 +135,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         if self.promised and nodes * self.node_part + self.ahead > self.nodes:
             # Jobs that the queue does not show yet take all nodes: it starts when they are through.
             after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
+            estimate = replace(estimate, recorded=0)  # the record knows nothing of these
         return estimate.after(after_s - now_s)
 
     def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int, float]:

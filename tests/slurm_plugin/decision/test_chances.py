@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate, WaitGrid
 from slurm_plugin.config.setting_types import OnMissed
-from slurm_plugin.config.settings import Config, Deadline
+from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, remedies
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.node_options import DeadlineVerdict
@@ -144,6 +144,14 @@ def test_the_policy_takes_the_same_waits():
     assert crowded.chosen.nodes <= 8 < 32
     assert {o.nodes: o.wait_s for o in crowded.options}[16] == 3_000.0
     assert {o.wait_s for o in free.options} == {0.0}
+
+
+@pytest.mark.parametrize(("recorded", "nodes"), [(ENOUGH, 8), (ENOUGH - 1, 32)])
+def test_a_wait_without_a_record_is_no_reason_for_fewer_nodes(recorded, nodes):
+    where = part(lambda n, _: [3_000.0 if n > 8 else 0.0] * 40, recorded=recorded)
+    asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
+    free = PolicySettings.of(Config(policy=Policy(price=0.0)))
+    assert decide(asked, TABLE, where, free, now_s=NOW).chosen.nodes == nodes
 
 
 def test_who_comes_behind_a_burst_waits_for_it_though_the_queue_was_idle():

@@ -67,9 +67,9 @@ def test_a_range_of_nodes_is_charged_for_what_it_takes_of_each(
 
 
 def test_the_price_of_part_of_a_node_is_that_part() -> None:
-    made = advisor(tables=[table(layout=Layout(gpus=None))], look=look(FREE, queue=4))
     counts = []
     for tasks in (1, 16):
+        made = advisor(tables=[table(layout=Layout(gpus=None))], look=look(FREE, queue=4))
         request = job(min_nodes=1, max_nodes=4, ntasks_per_node=tasks, min_cpus=tasks)
         _, row = made.submit(request, via="job_submit", now_s=NOW)
         assert row is not None
