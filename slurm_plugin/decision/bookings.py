@@ -37,6 +37,7 @@ class _Reservation:
     waits: bool  #: for nodes, so that its start is open
     share: NodeShare  #: what it takes of each of them
     part: float  #: the same, as part of a node
+    decision_id: str  #: by which a view knows the job
 
 
 class Bookings:
@@ -53,9 +54,11 @@ class Bookings:
     def renew(self, cluster: Cluster) -> None:
         """Take a new view, which shows the jobs that were booked before it."""
         for user, made in list(self._booked.items()):
-            while made and made[0].made_s < cluster.taken_s - _UNLISTED_S:
-                made.popleft()
-            if not made:
+            since = cluster.taken_s - _UNLISTED_S
+            left = [m for m in made if m.made_s >= since and m.decision_id not in cluster.shown]
+            if left:
+                self._booked[user] = deque(left, maxlen=_MOST)
+            else:
                 del self._booked[user]
         self._cluster, self._views = cluster, {}
 
@@ -68,7 +71,7 @@ class Bookings:
             self._views[user] = reduce(_without, self._booked[user], cluster)
         return self._views[user]
 
-    def add(self, case: DecisionContext, decided: Decision | None) -> None:
+    def add(self, case: DecisionContext, decided: Decision | None, decision_id: str = "") -> None:
         """Book the nodes that a job will take; None: it runs as it was asked for."""
         part, request = case.partition, case.request
         if part is None or request.fixed in _NOT_COUNTED:
@@ -89,6 +92,7 @@ class Bookings:
                 *(case.now_s, part.name, nodes, start, end, waits),
                 share_of(own, part),
                 part.node_part,
+                decision_id,
             )
             user = case.job.user_name
             cluster = self.view(user)

@@ -204,10 +204,12 @@ class DecisionService:
         if case.unready:
             self._contexts.count(
                 case.job,
-                lambda: self._bookings.add(self._contexts.build(case.job, case.now_s), None),
+                lambda: self._bookings.add(
+                    self._contexts.build(case.job, case.now_s), None, decision_id
+                ),
             )
         else:
-            self._bookings.add(case, decided if answer.action == "set" else None)
+            self._bookings.add(case, decided if answer.action == "set" else None, decision_id)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 

@@ -183,6 +183,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitTables = LimitTables()
     licences: Mapping[str, NodeAvailability] = {}  #: free ones over time
     keeps_limit: bool = False  #: backfill cuts limits only as far as it must
+    shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 from typing import NamedTuple
 
+from sacct_ingest.text.admin_comment import decision_id_in
 from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
@@ -82,6 +83,7 @@ def build(
         limits=limits or LimitTables(),
         licences=_licences(raw, taken_s),
         keeps_limit=settings.keeps_limit,
+        shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
     )
 
 

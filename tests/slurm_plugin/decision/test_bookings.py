@@ -1,6 +1,7 @@
 """Nodes that jobs will take: counted, and taken off before squeue shows the jobs."""
 
 import pytest
+from msgspec.structs import replace
 
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
@@ -91,6 +92,14 @@ def test_a_view_that_shows_the_job_ends_the_promise():
     submit(made)
     made.cluster = cluster(partition(profile([(NOW + 20, 8)]), nodes=8), taken_s=NOW + 20)
     assert submit(made, now_s=NOW + 20)[1].requested_nodes == 8
+
+
+def test_a_view_that_was_just_taken_ends_the_promises_of_jobs_that_it_shows():
+    made = advisor(look=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    first, second = submit(made)[1], submit(made)[1]
+    look = cluster(partition(profile([(NOW, 8)]), nodes=8), taken_s=NOW + 0.1)
+    made.cluster = replace(look, shown=frozenset({first.decision_id}))
+    assert submit(made)[1].requested_nodes == 8 - second.nodes
 
 
 def test_a_view_from_before_the_job_does_not():

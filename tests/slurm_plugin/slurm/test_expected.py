@@ -33,7 +33,9 @@ def busy(comment, **fields):
 
 
 def test_a_job_ends_by_its_reliable_prediction():
-    assert start(view(*busy(note()))) == 14.0
+    observed = view(*busy(note()))
+    assert start(observed) == 14.0
+    assert observed.shown == {"0" * 12}
 
 
 def test_a_job_is_taken_to_its_limit_where_no_more_is_available():
