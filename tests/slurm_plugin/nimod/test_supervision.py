@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_all_threads_enter_it_where_the_unit_allows_it():
 
 def test_nobody_enters_it_unasked():
     assert entered(0) == ("False False", "")
+    assert "\nLimitRTPRIO=0\n" in Path("etc/systemd/nimod.service").read_text()
 
 
 def test_a_kernel_that_refuses_is_no_error():

@@ -51,8 +51,9 @@ END
 chmod 755 /usr/local/bin/nimo
 cp "$project/etc/systemd/nimod.service" /run/systemd/system
 # Nothing else of this machine is to be started.
+# It is let into the real-time class, as docs/install.md says.
 # What it runs may choose its class: the unit does not start where that is filtered.
-printf '[Unit]\nDefaultDependencies=no\n[Service]\nExecStartPre=chrt --batch 0 true\n' \
+printf '[Unit]\nDefaultDependencies=no\n[Service]\nLimitRTPRIO=1\nExecStartPre=chrt --batch 0 true\n' \
   >/run/systemd/system/nimod.service.d/alone.conf
 printf '[Unit]\nDefaultDependencies=no\nWants=nimod.service\n' >/run/systemd/system/alone.target
 exec env -i container=nimo PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system \
