@@ -6,9 +6,9 @@ Where the site wants it, a job that got less than it asked for runs again with w
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from predictor.tables.memory import ran_short
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.slurm import commands
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -36,6 +37,19 @@ _MIB = 2**20
 _TIMEOUT_S = 30.0
 #: slurmctld forgets jobs that ended longer ago, as a rule after five minutes (``MinJobAge``).
 _RECENT_S = 3600.0
+#: Asks whether a job would be taken; nimod decides and records nothing for it.
+_TEST = ("sbatch", "--test-only", "--chdir=/", f"--comment={ESTIMATE_COMMENT}")
+#: What scontrol shows of a job, and the option that asks for it.
+_OPTIONS = {
+    "Account": "--account",
+    "Partition": "--partition",
+    "QOS": "--qos",
+    "Reservation": "--reservation",
+    "NumNodes": "--nodes",
+    "NumTasks": "--ntasks",
+    "CPUs/Task": "--cpus-per-task",
+    "TimeLimit": "--time",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -93,27 +107,65 @@ def _requeued(short: list[tuple[DecisionRow, RunRow]], *, since_s: float) -> Ite
         if (run.req_mem_bytes or 0) >= asked_mib * _MIB * nodes:
             continue  # it had what it asked for
         try:
-            if _again(decision, run.job_id, ceil(run.cpus / nodes)):
-                yield f"job {run.job_id}: runs again with --mem={asked_mib}M, which it asked for"
+            job = _ended_job(decision, run)
+            if job is not None:
+                yield _again(job, decision.uid, asked_mib, ceil(run.cpus / nodes))
         except SlurmError as error:
             _log.error("job %d cannot run again: %s", run.job_id, error)
 
 
-def _again(decision: DecisionRow, job_id: int, cpus: int) -> bool:
-    """Requeue a job with the memory that it asked for; False: it is another one by now, or runs.
+def _ended_job(decision: DecisionRow, run: RunRow) -> dict[str, str] | None:
+    """Fields of a job that has ended, as scontrol shows them; None: another one, or it runs.
 
-    It is held in between, so that it cannot start with what it had.
+    Of an array whose id it has there is a line for each task.  A component of a heterogeneous job
+    is left alone: it does not run again without the others.
 
-    Raises SlurmError: Slurm does not do it; a job that is held then stays so.
+    Raises SlurmError: Slurm does not know it.
     """
-    job = str(job_id)
-    shown = commands.run(["scontrol", "show", "job", job], timeout_s=_TIMEOUT_S)
-    state = re.search(r"\bJobState=(\w+)", shown)
-    if state is None or state[1] not in _ENDED or decision.decision_id not in shown:
-        return False
-    asked = decision.asked_mem_mib or 0
-    by_cpu = "MinMemoryCPU=" in shown
-    memory = f"MinMemoryCPU={asked // cpus}" if by_cpu else f"MinMemoryNode={asked}"
-    for argv in (["requeuehold", job], ["update", f"JobId={job}", memory], ["release", job]):
-        commands.run(["scontrol", *argv], timeout_s=_TIMEOUT_S)
-    return True
+    shown = commands.run(["scontrol", "-o", "show", "job", str(run.job_id)], timeout_s=_TIMEOUT_S)
+    for line in shown.splitlines():
+        fields = dict(word.partition("=")[::2] for word in reversed(line.split()))
+        task = fields.get("ArrayTaskId", "0")
+        if (
+            fields.get("JobId") == str(run.job_id)
+            and fields.get("JobState") in _ENDED
+            and decision.decision_id in line
+            and task == str(run.array_task_id or 0)
+            and "HetJobId" not in fields
+        ):
+            return fields
+    return None
+
+
+def _again(job: dict[str, str], uid: int | None, asked_mib: int, cpus: int) -> str:
+    """Requeue a job with the memory that it asked for, and say what was done.
+
+    It is held in between, so that it cannot start with what it had.  All is done with the rights of
+    its user: the limits of that user hold, and no other user's job can be meant.  Slurm is asked
+    first whether it would take such a job.
+
+    Raises SlurmError: Slurm does not requeue or release it.
+    """
+    # The id of an array would name all its tasks.
+    name = f"{job['ArrayJobId']}_{job['ArrayTaskId']}" if "ArrayJobId" in job else job["JobId"]
+    if not commands.may_run_as(uid):
+        return f"job {name}: had too little memory; only root can let it ask for {asked_mib}M again"
+    by_cpu = "MinMemoryCPU" in job
+    memory = f"MinMemoryCPU={asked_mib // cpus}" if by_cpu else f"MinMemoryNode={asked_mib}"
+    as_user = partial(commands.run, timeout_s=_TIMEOUT_S, uid=uid)
+    words = [f"{option}={job[field]}" for field, option in _OPTIONS.items() if _given(job, field)]
+    words.append(f"--mem-per-cpu={asked_mib // cpus}M" if by_cpu else f"--mem={asked_mib}M")
+    as_is = "has ended for lack of memory"
+    try:
+        as_user([*_TEST, *words, "--wrap=true"])
+        as_user(["scontrol", "requeuehold", name])
+        as_is = "is held"
+        as_user(["scontrol", "update", f"JobId={name}", memory])
+    except SlurmError as error:
+        return f"job {name}: {as_is}, Slurm does not give its user {asked_mib}M now: {error}"
+    as_user(["scontrol", "release", name])
+    return f"job {name}: runs again with --mem={asked_mib}M, which it asked for"
+
+
+def _given(job: dict[str, str], field: str) -> bool:
+    return job.get(field, "(null)") not in ("(null)", "N/A", "")

@@ -1,14 +1,18 @@
 """Running one Slurm command and getting its text, or one clear error; submitting a job."""
 
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sacct_ingest.errors import SlurmError
 
 #: Times as seconds since the epoch, and array indexes in full.
 _FORMATS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+#: Variables that a command for another user keeps.
+_FOR_USERS = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", *_FORMATS)
 #: What Slurm says when it may work a moment later; all else is about the job.
 _PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
 
@@ -17,12 +21,30 @@ class SubmissionRefused(SlurmError):  # noqa: N818 - what sbatch did
     """Slurm does not take such a job."""
 
 
-def run(argv: Sequence[str], *, timeout_s: float) -> str:
+def run(argv: Sequence[str], *, timeout_s: float, uid: int | None = None) -> str:
     """Output of a Slurm command.
 
-    Raises SlurmError: the command is missing, failed, or took longer than ``timeout_s``.
+    uid: user with whose rights it runs; None: those of this process.
+    Raises SlurmError: the command is missing, failed, or took longer than ``timeout_s``; or there
+        is no such user.
     """
-    return _output(argv, "", {**_without_defaults(os.environ), **_FORMATS}, timeout_s)
+    env = {**_without_defaults(os.environ), **_FORMATS}
+    if uid is None or uid == os.geteuid():
+        return _output(argv, "", env, timeout_s)
+    try:
+        user = pwd.getpwuid(uid)
+        groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    except (KeyError, OverflowError) as error:
+        raise SlurmError(f"{argv[0]}: no user has the uid {uid}") from error
+    # That user can read the environment of the process.
+    env = {name: env[name] for name in _FOR_USERS if name in env}
+    rights = {"user": uid, "group": user.pw_gid, "extra_groups": groups}
+    return _output(argv, "", env, timeout_s, **rights)
+
+
+def may_run_as(uid: int | None) -> bool:
+    """Whether a command can run with the rights of a user: root has those of all."""
+    return uid is not None and os.geteuid() in (0, uid)
 
 
 def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
@@ -45,15 +67,18 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     return job_id
 
 
-def _output(argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: float) -> str:
+def _output(
+    argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: float, **rights: Any
+) -> str:
     try:
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             _in_usual_class(argv),
             capture_output=True,
             timeout=timeout_s,
             env=env,
             check=False,
             input=given.encode(),
+            **rights,
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{argv[0]}: not found on PATH; are Slurm's commands there?") from error

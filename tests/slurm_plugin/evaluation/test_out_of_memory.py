@@ -1,7 +1,11 @@
 """Applications keep their memory once a run ended for lack of it; jobs may run again."""
 
 import itertools
+import os
+import pwd
+import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,11 +16,12 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.evaluation import out_of_memory
+from tests.processes import wait_until
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import AT_S, decision
 
-MIB = 2**20
+MIB, UID = 2**20, 1001
 RECORDED = MemoryNeed(9, 9, 9, 0.0, (Memory(4, 100 * MIB),), (Memory(4, 800 * MIB),))
 NUMBER = itertools.count(1)
 
@@ -28,27 +33,45 @@ def store(tmp_path):
         yield opened
 
 
+def states(slurm, task):
+    shown = slurm.run("scontrol", "-o", "show", "job", f"1_{task}").stdout
+    return re.search(r"JobState=(\w+)", shown)[1]
+
+
 class Slurm:
-    """Shows one job, and notes what it is told."""
+    """Shows jobs to the operator, and notes what it is told as their user."""
 
-    def __init__(self, shown):
-        self.shown, self.commands = shown, []
+    def __init__(self, shown, *, refused="", root=True):
+        self.shown, self.refused, self.root, self.commands = shown, refused, root, []
 
-    def run(self, argv, *, timeout_s):
+    def may_run_as(self, uid):
+        return self.root and uid == UID
+
+    def run(self, argv, *, timeout_s, uid=None):
         assert timeout_s > 0
         if isinstance(self.shown, Exception):
             raise self.shown
+        assert uid == (None if "show" in argv else UID)
         self.commands.append(argv[1:])
-        return self.shown if argv[1] == "show" else ""
+        if self.refused in argv:
+            raise SlurmError("scontrol: QOSMaxMemoryPerJob")
+        return self.shown if "show" in argv else ""
 
 
-def ended(store, state=JobState.OUT_OF_MEMORY, *, given=600, asked=800, **fields):
+#: As scontrol writes a job; the last task of an array has its id.
+LINE = (
+    "JobId={0} {more}JobName=wrf UserId=root(0) JobState=OUT_OF_MEMORY {memory} "
+    "AdminComment=NIMO1:{0:012x}:"
+)
+
+
+def ended(store, state=JobState.OUT_OF_MEMORY, *, given=600, asked=800, uid=UID, **fields):
     number = next(NUMBER)
     name, at_s = f"wrf{number}", AT_S + 10 * number
     one = decision(decision_id=f"{number:012x}", at_s=at_s, name=name)
-    store.decisions.add([replace(one, given_mem_mib=given, asked_mem_mib=asked)])
+    store.decisions.add([replace(one, uid=uid, given_mem_mib=given, asked_mem_mib=asked)])
     made = {
-        "job_id": number, "submit_s": int(at_s), "name": name, "nodes": 4, "cpus": 8,
+        "job_id": number, "uid": uid, "submit_s": int(at_s), "name": name, "nodes": 4, "cpus": 8,
         "state": state, "elapsed_s": 5.0, "end_s": int(at_s) + 5, "work_dir": "/home/ada",
         "req_mem_bytes": 4 * given * MIB,
     }  # fmt: skip
@@ -91,25 +114,66 @@ def test_what_a_fit_has_learned_from_says_nothing_new(store):
 )
 def test_a_job_runs_again_with_what_it_asked_for(store, monkeypatch, words, memory):
     number = ended(store)
-    shown = f"JobId={number} JobState=OUT_OF_MEMORY {words} AdminComment=NIMO1:{number:012x}:"
-    slurm = Slurm(shown)
+    slurm = Slurm(LINE.format(number, more="", memory=words))
     monkeypatch.setattr(out_of_memory, "commands", slurm)
     lines = update(store, requeue=True)
     assert f"job {number}: runs again with --mem=800M, which it asked for" in lines
     job = str(number)
-    assert slurm.commands[1:] == [
+    assert slurm.commands[2:] == [
         ["requeuehold", job],
         ["update", f"JobId={job}", memory],
         ["release", job],
     ]
 
 
+def test_of_an_array_that_task_alone_runs_again(store, monkeypatch):
+    number = ended(store, array_job_id=1, array_task_id=3)
+    more, memory = f"ArrayJobId={number} ArrayTaskId=", "MinMemoryNode=600M"
+    others = [LINE.format(900 + n, more=f"{more}{n} ", memory=memory) for n in range(3)]
+    running = LINE.replace("OUT_OF_MEMORY", "RUNNING").format(901, more=f"{more}1 ", memory=memory)
+    last = LINE.format(number, more=f"{more}3 ", memory=memory)
+    slurm = Slurm("\n".join([running, *others, last]))
+    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    assert f"job {number}_3: runs again with --mem=800M, which it asked for" in update(
+        store, requeue=True
+    )
+    name = f"{number}_3"
+    assert [argv[-2:] for argv in slurm.commands[2:]] == [
+        ["requeuehold", name],
+        [f"JobId={name}", "MinMemoryNode=800"],
+        ["release", name],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refused", "state", "commands"),
+    [("--test-only", "has ended for lack of memory", 2), ("update", "is held", 4)],
+)
+def test_what_slurm_does_not_give_the_user_is_left(store, monkeypatch, refused, state, commands):
+    shown = LINE.format(ended(store), more="", memory="MinMemoryNode=600M")
+    slurm = Slurm(shown, refused=refused)
+    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    assert f"{state}, Slurm does not give its user 800M now" in update(store, requeue=True)[-1]
+    assert len(slurm.commands) == commands
+    assert not any("release" in argv for argv in slurm.commands)
+
+
+def test_who_cannot_act_as_the_user_leaves_the_job_alone(store, monkeypatch):
+    shown = LINE.format(ended(store), more="", memory="MinMemoryNode=600M")
+    slurm = Slurm(shown, root=False)
+    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    assert "only root can let it ask for 800M again" in update(store, requeue=True)[-1]
+    assert len(slurm.commands) == 1
+
+
 @pytest.mark.parametrize(
     "shown",
     [
-        "JobState=RUNNING AdminComment=NIMO1:{0:012x}:",
-        "JobState=COMPLETED AdminComment=NIMO1:{0:012x}:",
-        "JobState=OUT_OF_MEMORY AdminComment=NIMO1:ffffffffffff:",  # of another cluster
+        "JobId={0} JobState=RUNNING AdminComment=NIMO1:{0:012x}:",
+        "JobId={0} JobState=COMPLETED AdminComment=NIMO1:{0:012x}:",
+        "JobId={0} JobState=OUT_OF_MEMORY AdminComment=NIMO1:ffffffffffff:",  # of another cluster
+        "JobId={0} ArrayJobId={0} ArrayTaskId=1-3 JobState=OUT_OF_MEMORY NIMO1:{0:012x}:",
+        "JobId={0} HetJobId={0} JobState=OUT_OF_MEMORY AdminComment=NIMO1:{0:012x}:",
         "",
     ],
 )
@@ -118,7 +182,7 @@ def test_other_jobs_are_left_alone(store, monkeypatch, shown):
     slurm = Slurm(shown.format(number))
     monkeypatch.setattr(out_of_memory, "commands", slurm)
     assert not any("again" in line for line in update(store, requeue=True))
-    assert [argv[0] for argv in slurm.commands] == ["show"]
+    assert [argv[0] for argv in slurm.commands] == ["-o"]
 
 
 def test_a_job_that_had_what_it_asked_for_does_not_run_again(store, monkeypatch):
@@ -134,3 +198,32 @@ def test_without_slurm_it_is_logged(store, monkeypatch, caplog):
     monkeypatch.setattr(out_of_memory, "commands", Slurm(SlurmError("scontrol: gone")))
     update(store, requeue=True)
     assert f"job {number} cannot run again: scontrol: gone" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as somebody else")
+def test_a_task_gets_what_slurm_gives_its_user(store, slurm_cluster, monkeypatch):
+    conf = ["SelectTypeParameters=CR_Core_Memory", "AccountingStorageEnforce=limits"]
+    with slurm_cluster(nodes=1, cpus=4, conf=conf) as slurm:
+        for name in ("PATH", "SLURM_CONF"):
+            monkeypatch.setenv(name, slurm.env[name])
+        for words in ("add account proj", "add user nobody account=proj"):
+            slurm.run("sacctmgr", "-i", *words.split())
+        task = {"job_id": 1, "array_job_id": 1, "array_task_id": 3, "nodes": 1, "cpus": 1}
+        task |= {"uid": pwd.getpwnam("nobody").pw_uid, "req_mem_bytes": 20 * MIB}
+        note = f"--comment=NIMO1:{ended(store, given=20, asked=40, **task):012x}:"
+        tasks = "sleep $((SLURM_ARRAY_TASK_ID == 2 ? 300 : 0)); exit $SLURM_ARRAY_TASK_ID"
+        argv = ("-Jwrf", "-N1", "--mem=20M", "--array=0-3", note, f"--wrap={tasks}")
+        assert slurm.sbatch(*argv, user="nobody") == 1
+        state = partial(states, slurm)
+        wait_until(lambda: (state(3), state(2)) == ("FAILED", "RUNNING"), what="tasks")
+        limit = "modify qos normal set MaxTRESPerJob=mem=30M Flags=DenyOnLimit"
+        slurm.run("sacctmgr", "-i", *limit.split())
+        limits = partial(slurm.run, "scontrol", "show", "assoc_mgr", "flags=qos")
+        wait_until(lambda: "MaxTRESPJ=mem=30" in limits().stdout, what="the limit")
+        lines = update(store, requeue=True)
+        assert "has ended for lack of memory, Slurm does not give its user 40M now" in lines[-1]
+        assert (state(3), state(2)) == ("FAILED", "RUNNING")
+        slurm.run("sacctmgr", "-i", *limit.replace("30M", "50M").split())
+        wait_until(lambda: "MaxTRESPJ=mem=50" in limits().stdout, what="the limit")
+        assert "job 1_3: runs again with --mem=40M" in update(store, requeue=True)[-1]
+        assert (state(3), state(2), state(1)) == ("PENDING", "RUNNING", "FAILED")
