@@ -66,7 +66,7 @@ def test_what_changes_nothing_that_matters_is_left_alone(
 
 
 def test_a_mutant_takes_the_place_of_its_module(mutate: ModuleType) -> None:
-    path = mutate.ROOT / "predictor" / "error_measures.py"
+    path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
     mutant = next(m for m in mutate.mutants(path) if m.change == "100 -> 101")
     assert not mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], mutant, 60)
     assert mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], None, 60)
@@ -88,7 +88,7 @@ def test_only_tests_that_call_a_function_run_for_its_mutants(
     mutate: ModuleType, tmp_path: Path
 ) -> None:
     """What runs on import is every test's business."""
-    path = mutate.ROOT / "predictor" / "error_measures.py"
+    path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
     own = "tests/predictor/occupancy/test_error_measures.py"
     group = mutate.Group("metrics", (path,), (own,), ())
     calls = mutate.calls_of(group, 60)

@@ -106,7 +106,7 @@ def nearest(word: str, valid: Sequence[str]) -> str:
 def keys_at(path: str, kind: type) -> list[str]:
     """Keys that a mapping at ``path`` in such a file may have: ``policy`` or ``rules[0]``.
 
-    >>> from slurm_plugin.config import Config
+    >>> from slurm_plugin.config.settings import Config
     >>> keys_at("deadline", Config)
     ['missed', 'confidence', 'wait_factor']
     """

@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -13,18 +15,17 @@ _WITHIN = {"commands", "templates", "migrations", "versions", "__pycache__"}
 _SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 
-def layers() -> list[set[str]]:
-    """Folders of slurm_plugin on each layer of the import contracts, the highest first."""
-    contracts = [one for one in _SETTINGS["contracts"] if one["type"] == "layers"]
-    (own,) = (one for one in contracts if "slurm_plugin.cli" in one["layers"])
-    names = [re.findall(r"slurm_plugin\.(\w+)", layer) for layer in own["layers"]]
-    folders = [{name for name in row if (ROOT / "slurm_plugin" / name).is_dir()} for row in names]
-    return [row for row in folders if row]
+def layers(package: str) -> list[set[str]]:
+    """What may import what in a package, by its import contract: the highest layer first."""
+    (own,) = (one for one in _SETTINGS["contracts"] if one.get("containers") == [package])
+    return [set(layer.split(" | ")) for layer in own["layers"]]
 
 
-def test_the_picture_of_slurm_plugin_is_its_import_contract() -> None:
-    (picture,) = re.findall(r"```\n(cli\n.*?)```", PAGE, flags=re.DOTALL)
-    assert [set(row.split(", ")) for row in picture.splitlines()] == layers()
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_picture_of_a_package_is_its_import_contract(package: str) -> None:
+    (picture,) = re.findall(rf"```\n{package}/\n(.*?)```", PAGE, flags=re.DOTALL)
+    drawn = [set(row.strip().split(", ")) for row in picture.splitlines()]
+    assert drawn == layers(package)
 
 
 def test_every_folder_of_the_packages_is_in_the_table() -> None:

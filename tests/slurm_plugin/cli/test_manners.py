@@ -76,7 +76,7 @@ def test_an_unknown_option_is_status_2_on_stderr(
     [
         ("sttaus", "did you mean 'status'?"),
         ("reprot", "did you mean 'report'?"),
-        ("xyz", "there are: init, "),
+        ("xyz", "there are: predict, wait, "),
     ],
 )
 def test_a_misspelt_command_names_the_nearest(
