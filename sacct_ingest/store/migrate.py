@@ -12,7 +12,7 @@ from sacct_ingest.store.schema import HEAD
 
 #: Locks that keep two processes from making the tables at once, which give 1 if taken; SQLite's
 #: writer lock does it.
-_LOCKS = {
+LOCKS = {
     "postgresql": "SELECT 1 FROM pg_advisory_xact_lock(5140611)",
     "mysql": "SELECT GET_LOCK('nimo_migration', 60)",
     "mariadb": "SELECT GET_LOCK('nimo_migration', 60)",
@@ -47,7 +47,7 @@ def migrate(engine: Engine) -> None:
         if _revision(connection) == HEAD:
             return
     with translated(engine), writing(engine) as connection:
-        if _execute(connection, _LOCKS) != 1:
+        if _execute(connection, LOCKS) != 1:
             raise StoreError("another process is upgrading the store: try again when it is done")
         if getattr(connection.dialect, "is_mariadb", False):
             event.listen(connection, "before_cursor_execute", _repeatably, retval=True)

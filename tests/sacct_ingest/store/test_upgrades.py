@@ -175,7 +175,7 @@ def test_the_cost_of_keys_of_a_user_grows_as_the_users_decisions_do(tmp_path: Pa
 def test_tables_are_not_upgraded_by_two_processes_at_once(
     mariadb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(migrate._LOCKS, "mariadb", "SELECT GET_LOCK('nimo_migration', 0)")
+    monkeypatch.setitem(migrate.LOCKS, "mariadb", "SELECT GET_LOCK('nimo_migration', 0)")
     engine = create_engine(mariadb_url)
     with engine.connect() as other:
         other.execute(text("SELECT GET_LOCK('nimo_migration', 0)"))
