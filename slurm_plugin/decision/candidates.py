@@ -26,6 +26,8 @@ from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
 #: Most different requests in the cache.
 _CACHED = 1024
+#: A curve falls where it gets down to this share of its run time on the fewest nodes.
+_FALLEN = 0.9
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +118,9 @@ def standing(
 ) -> Candidate:
     """Candidate of a job that keeps its request; its limit holds on all counts it may start on."""
     (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
-    limits = limits_on(_possible(request, table, room), request, table, rules)
+    possible = _possible(request, table, room)
+    flat = len(possible) > 1 and not falls(table, possible[-1])
+    limits = None if flat else limits_on(possible, request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
     limit_s = _limit(one.prediction, limits, request, rules, asked)
     return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
@@ -130,6 +134,15 @@ def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
     return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
 
 
+def falls(table: PredictionTable, asked: int) -> bool:
+    """Whether more nodes up to ``asked`` made the runs shorter.
+
+    Where they did not, the runs on fewer nodes may have had smaller problems (weak scaling).
+    """
+    times = [time_s for n, time_s in zip(table.nodes, table.median_s, strict=True) if n <= asked]
+    return not times or min(times) <= _FALLEN * times[0]
+
+
 def why_alone(
     request: Request, table: PredictionTable, only: Candidate, rules: PolicySettings
 ) -> Reason:
@@ -141,6 +154,8 @@ def why_alone(
     counts = _candidates(request, table, unbounded, rules, asked, 0)
     if len(counts) > 1:
         return Reason.NO_CHOICE
+    if request.low < asked and not falls(table, asked):
+        return Reason.NOT_FALLING
     others = (n for n in table.nodes if request.low <= n <= request.high and n != asked)
     sure = any(trusted(table, n, rules.policy) for n in others)
     return Reason.BEST_ALREADY if sure else Reason.ONE_COUNT
@@ -188,7 +203,8 @@ def _candidates(
 ) -> list[Prediction]:
     policy = rules.policy
     low = max(request.low, room.fewest, floor)
-    if policy.bystanders is Bystanders.EACH and request.deadline_s is None:
+    own_cost = policy.bystanders is Bystanders.EACH and request.deadline_s is None
+    if own_cost or not falls(table, asked):
         low = max(low, asked)
     widest = max((p.nodes for p in table.observed), default=0)
     reach = policy.observed_reach * max(widest, table.widest)
@@ -221,7 +237,11 @@ def side_by_side(
         _pessimistic(p, predictions[base], median, rules)
         for p, median in zip(predictions, medians, strict=True)
     ]
-    shorter = [limits_on([p.nodes], request, table, rules) for p in predictions]
+    sure = falls(table, asked)
+    shorter = [
+        limits_on([p.nodes], request, table, rules) if sure or p.nodes >= asked else None
+        for p in predictions
+    ]
     work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
     return tuple(
         Candidate(

@@ -20,6 +20,7 @@ from slurm_plugin.decision.candidates import (
     PolicySettings,
     Request,
     choices,
+    falls,
     is_serial,
     side_by_side,
     standing,
@@ -172,6 +173,8 @@ def _reason(
         return Reason.DEADLINE
     if best is not asked:
         return Reason.CHEAPEST
+    if scene.request.low < asked.nodes and not falls(scene.table, asked.nodes):
+        return Reason.NOT_FALLING
     if len(feasible) > 1:
         return Reason.BEST_ALREADY
     if any(o.in_limit and not o.in_guard for o in options):

@@ -6,7 +6,7 @@ from math import ceil, inf
 from predictor.table import at, covers
 from predictor.types import Prediction, PredictionTable
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
+from slurm_plugin.decision.candidates import PolicySettings, Request, falls, trusted
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision, every_option
 from slurm_plugin.protocol.reasons import Reason
@@ -71,15 +71,16 @@ def _counts(
         and partition.min_nodes <= option.nodes <= partition.largest
         and trusted(table, option.nodes, rules.policy)
     ]
-    fewer = [option for option in reversed(useful) if option.nodes < asked.nodes]
+    sure = falls(table, asked.nodes)
+    fewer = [option for option in reversed(useful) if sure and option.nodes < asked.nodes]
     more = [option for option in useful if option.nodes > asked.nodes]
     for side in (fewer, more):
         for option in side:
             limits = (asked.limit_s, _holding(option.prediction, rules))
-            sure = _surest(option.prediction, limits, request, partition, rules, now_s)
-            if sure is not None:
-                time = "" if sure[0] == asked.limit_s else f" --time={duration(sure[0])}"
-                yield _with_chance(f"{_size(option.nodes, request.unit)}{time}", sure[1])
+            best = _surest(option.prediction, limits, request, partition, rules, now_s)
+            if best is not None:
+                time = "" if best[0] == asked.limit_s else f" --time={duration(best[0])}"
+                yield _with_chance(f"{_size(option.nodes, request.unit)}{time}", best[1])
                 break
 
 

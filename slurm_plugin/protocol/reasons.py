@@ -66,6 +66,10 @@ class Reason(StrEnum):
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
     SERIAL = "serial", "all its runs had one CPU, so that one node is right"
     ONE_COUNT = "one_count", "its runs tell nothing sure of other node counts than this one"
+    NOT_FALLING = (
+        "not_falling",
+        "runs on fewer nodes took as long and may have had smaller problems",
+    )
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"

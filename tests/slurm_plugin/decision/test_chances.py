@@ -15,7 +15,7 @@ from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
-from tests.slurm_plugin.made import NOW, partition, table
+from tests.slurm_plugin.made import NOW, amdahl, partition, table
 
 SIZES = tuple(range(1, 33))
 #: T(n) = 100 + 3600/n: 550 s on 8 nodes.
@@ -186,7 +186,7 @@ def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
 def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     where = part(lambda nodes, _: [0.0 if nodes > 8 else 3_000.0] * 40)
-    options = decide(asked, table(lambda _: 500.0), where, rules(), now_s=NOW).options
+    options = decide(asked, table(amdahl(500.0, 900.0)), where, rules(), now_s=NOW).options
     assert {o.nodes > 8: o.wait_s for o in options} == {False: 3_000.0, True: 0.0}
 
 

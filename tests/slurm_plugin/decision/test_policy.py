@@ -15,7 +15,7 @@ from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
-from slurm_plugin.decision.candidates import Request, choices, standing
+from slurm_plugin.decision.candidates import PartitionBounds, Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
     as_scheduled,
@@ -45,6 +45,23 @@ def test_the_cost_is_turnaround_plus_the_delay_of_others():
     assert decided.chosen.nodes == best
     assert decided.chosen.cost_s == pytest.approx(costs[best])
     assert (decided.action, decided.reason) == (Action.SET, Reason.CHEAPEST)
+
+
+@pytest.mark.parametrize("asked", [16, None])
+def test_runs_that_took_as_long_on_fewer_nodes_are_no_reason_for_fewer(asked):
+    # Ten minutes on each count: each run may have had a problem as large as its nodes.
+    weak = tailed(lambda n: 600.0 + n % 3)
+    request = timed(asked=asked)
+    decided = choose(request, weak, part=partition(queue=100))
+    assert (decided.chosen.nodes, decided.reason) == (16, Reason.NOT_FALLING)
+    shown = every_option(request, weak, partition(), RULES, decided, now_s=NOW)
+    assert {o.nodes for o in shown if o.limits} <= set(range(16, 33))
+    # Slurm may start a range on fewer nodes than the curve holds for.
+    held = standing(timed(), weak, PartitionBounds(1, 32, None), RULES, 16)
+    assert held.limits is None
+    falling = choose(request, tailed(), part=partition(queue=100))
+    assert falling.chosen.nodes < 16
+    assert any(o.limits for o in falling.options if o.nodes < 16)
 
 
 def test_the_request_is_what_slurm_would_give():

@@ -67,7 +67,7 @@ def test_runs_on_one_node_say_nothing_of_several() -> None:
 
 
 def test_what_larger_runs_needed_is_not_asked_for() -> None:
-    made = sized(RANKS, memory=grows(1, 2, 4, 8, 16), nodes=range(1, 9), time_of=amdahl(1000, 90))
+    made = sized(RANKS, memory=grows(1, 2, 4, 8, 16), nodes=range(1, 9), time_of=amdahl(1000, 500))
     reported = advice(requested("-n 2 --mem=12G"), tables=[made])
     assert reported.nodes == 1
     assert reported.memory_directive == "#SBATCH --mem=500M"  # 400 MiB times 1.2
