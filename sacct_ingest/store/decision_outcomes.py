@@ -71,8 +71,27 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
     connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
     for start in range(0, len(links), LISTED):
         batch = links[start : start + LISTED]
-        _copy_to_linked(connection, [one["decision_"] for one in batch])
+        ids = [one["decision_"] for one in batch]
+        _correct_applied(connection, ids)
+        _copy_to_linked(connection, ids)
     return len(links)
+
+
+def _correct_applied(connection: Connection, decision_ids: Sequence[str]) -> None:
+    """Record as not applied what the job has neither a note of nor the values: it came too late."""
+    counts = and_(
+        decisions.c.unit == "nodes",
+        decisions.c.nodes != decisions.c.requested_nodes,
+        decisions.c.nodes != runs.c.nodes,
+    )
+    limits = and_(
+        decisions.c.nodes == decisions.c.requested_nodes,
+        decisions.c.given_limit_s != runs.c.limit_s,
+    )
+    linked = and_(runs.c.id == decisions.c.run_id, runs.c.decision_id == "")
+    differs = select(runs.c.id).where(linked, or_(counts, limits)).correlate(decisions).exists()
+    late = and_(decisions.c.decision_id.in_(decision_ids), decisions.c.action == "set", differs)
+    connection.execute(update(decisions).where(late).values(applied=False))
 
 
 def _by_id(connection: Connection) -> Iterator[_Pair]:

@@ -327,3 +327,22 @@ def test_a_note_that_cannot_be_read_makes_no_decision(store: Store, comment: str
     store.runs.add([run(admin_comment=comment)])
     store.decisions.join_outcomes()
     assert list(store.decisions.with_outcomes()) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "applied"),
+    [
+        ({"nodes": 1}, False),
+        ({"nodes": 4}, True),
+        ({"nodes": 1, "admin_comment": NOTE}, True),  # shrunk since
+    ],
+)
+def test_a_decision_that_came_too_late_is_not_recorded_as_applied(
+    store: Store, fields: dict[str, Any], applied: bool
+) -> None:
+    chosen = {"action": "set", "mode": "enforce", "requested_nodes": 1, "nodes": 4}
+    store.decisions.add([decision(**chosen, applied=True)])
+    store.runs.add([run(**fields)])
+    store.decisions.join_outcomes()
+    ((recorded, outcome),) = store.decisions.with_outcomes()
+    assert (recorded.applied, outcome is not None) == (applied, True)
