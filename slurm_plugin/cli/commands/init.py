@@ -102,7 +102,7 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
     hosts: tuple[str, ...] = ()
     if args.login_node is not None:
         hosts = _names(args.login_node) or controllers(installation)
-    answers = _from_options(args, propose(installation), hosts)
+    answers = _from_options(args, _proposed(args, installation), hosts)
     check(answers, names)
     if answers.controllers or args.immediate or args.json or not sys.stdin.isatty():
         return answers
@@ -110,6 +110,20 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
         if getattr(args, name) is None:
             answers = _dialogue(question, answers, names)
     return answers
+
+
+def _proposed(args: argparse.Namespace, installation: Installation) -> Answers:
+    """Answers without options; a nimo.yaml that stays has named the socket of both files."""
+    proposed, there = propose(installation), installation.config_file
+    shipped = (ETC / "nimo.yaml").read_text()
+    if isinstance(installation.config, Exception) or there is None or not there.exists():
+        return proposed
+    if there.read_text() == shipped:
+        return proposed
+    kept = installation.settings.socket
+    if args.socket not in (None, kept):
+        raise ConfigError(f"{there} says socket: {kept}; change it there, or leave out --socket")
+    return replace(proposed, socket=kept)
 
 
 def _from_options(args: argparse.Namespace, proposed: Answers, hosts: tuple[str, ...]) -> Answers:

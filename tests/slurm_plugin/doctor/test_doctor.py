@@ -348,6 +348,12 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
 }
 
 
+def test_files_are_put_right_before_the_plugins_that_read_them() -> None:
+    names = [check.name for check in CHECKS]
+    files = max(names.index(name) for name in ("hook files", "hook syntax", "Lua modules"))
+    assert files < min(names.index("job_submit"), names.index("cli_filter"))
+
+
 def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
     result = diagnosis(site)
     assert troubles(site) == []

@@ -128,6 +128,15 @@ def test_options_answer(machine: Machine) -> None:
     assert (machine.etc / "job_submit.lua").exists()
 
 
+def test_a_second_run_leaves_one_socket_in_both_files(machine: Machine) -> None:
+    assert machine.init("--socket", "/srv/nimod.sock") == 0
+    machine.hook_conf.unlink()
+    assert machine.init("--socket", "/srv/other.sock") != 0
+    assert machine.init() == 0
+    assert load(machine.config).socket == "/srv/nimod.sock"
+    assert "socket = /srv/nimod.sock\n" in machine.hook_conf.read_text()
+
+
 def test_deadlines_are_forwarded_only_where_job_submit_runs(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
