@@ -15,6 +15,8 @@ REAL := cluster or database
 EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
 # Tests with servers mostly wait for them: five files at a time, however many cores there are; long files first.
 FIVE := -n 5 --dist loadfile --no-loadscope-reorder
+# Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
+SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes.py
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
@@ -59,6 +61,7 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(PYTEST) -m 'not ($(REAL))' $(EACH_CORE)
+	sh scripts/pytest-each-processor $(BIN)/pytest -q $(SELECTING) $(EACH_CORE)
 	$(PYTEST) -m '$(REAL)' $(FIVE)
 	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FIVE)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 
 
 def need_positive(what: str, *values: float) -> None:
@@ -41,3 +41,15 @@ def need_rising(what: str, values: Iterable[float]) -> None:
     for one, other in pairwise(values):
         if not one < other:
             raise ValueError(f"{what}: {other} follows {one}; they must rise, each given once")
+
+
+def comparable(value: float, least: float = -inf) -> float:
+    """Round a computed number so that only what is no rounding error decides a selection.
+
+    Nine significant digits remain, and all below ``least``, of the value's unit, are alike: what
+    comes first, the simpler one, stands among equals (``min``, ``max`` and ``sorted`` keep it).
+
+    >>> comparable(0.1 + 0.2) == comparable(0.3), comparable(3e-16, 1e-9) == comparable(0.0, 1e-9)
+    (True, True)
+    """
+    return max(float(f"{value:.8e}"), least)

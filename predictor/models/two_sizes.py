@@ -23,7 +23,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_share
+from predictor.checks import comparable, need_share
 from predictor.models.base import FittedModel, create, need, quantiles, register
 from predictor.types import Curve, Point, Prediction, Problem
 
@@ -162,7 +162,7 @@ def translation_of(curve: Curve) -> Translation:
         return _fitted(rows, all_count=False, prior=_OF_ALL)[1]
     ways = ((True, _OF_ALL), (False, _OF_NODES))
     fits = [_fitted(rows, all_count=all_count, prior=prior) for all_count, prior in ways]
-    return min(fits, key=lambda one: one[0])[1]
+    return min(fits, key=lambda one: comparable(one[0]))[1]
 
 
 def _fitted(

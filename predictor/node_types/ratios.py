@@ -14,7 +14,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_nodes
+from predictor.checks import comparable, need_nodes
 from predictor.node_types.product_form import ProductFit, ProductForm, Sums, TooFewObservations
 from predictor.occupancy.application_model import occupancies
 
@@ -180,7 +180,7 @@ def believe(
         for name, (way, prior) in WAYS.items()
         if way(evidence, target, (), [1]) is not None
     ]
-    return min(judged, key=lambda one: one.off)
+    return min(judged, key=lambda one: comparable(one.off))
 
 
 def _judged(

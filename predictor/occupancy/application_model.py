@@ -19,6 +19,7 @@ from statistics import median
 import numpy as np
 from scipy.stats import spearmanr
 
+from predictor.checks import comparable
 from predictor.occupancy.bottleneck import learn_bottleneck
 from predictor.occupancy.fit import (
     COMPUTE,
@@ -53,6 +54,8 @@ _TELLING, _STEEP, _LEAST_OFF, _BOTTLENECK = 12, 4.0, 0.005, 4.0
 #: A form decides alone where its median left-out error is so many times smaller than any other's,
 #: beyond :data:`SAME`; others of its kind are plausible where it is not.
 _CLEARLY = 3.0
+#: Left-out errors (log time) and correlations below this are rounding.
+_ROUNDING = 1e-9
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
 
@@ -94,7 +97,8 @@ class OccupancyModel:
             median(abs(log_error(own[i], one)) for own, one in zip(made, samples, strict=True))
             for i in range(len(forms))
         ]
-        order = sorted(range(len(forms)), key=off.__getitem__)
+        # Forms that are off by rounding errors alone are alike: the first is of the fewest terms.
+        order = sorted(range(len(forms)), key=lambda i: comparable(off[i], _ROUNDING))
         best = _CLEARLY * off[order[0]] + SAME
         plausible = [i for i in order if off[i] <= best]
         if len(plausible) == 1:
@@ -197,7 +201,11 @@ def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[
     falling = set()
     for name in base:
         values = [one.attributes[name] for one in samples]
-        if len(set(values)) > 1 and len(set(times)) > 1 and spearmanr(values, times).statistic < 0:
+        if (
+            len(set(values)) > 1
+            and len(set(times)) > 1
+            and spearmanr(values, times).statistic < -_ROUNDING
+        ):
             falling.add(name)
     return frozenset(falling)
 

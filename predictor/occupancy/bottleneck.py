@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from predictor.checks import need_finite, need_positive
+from predictor.checks import comparable, need_finite, need_positive
 from predictor.occupancy.functions import Function, Shape, Term, reference_of
 
 Floats = NDArray[np.float64]
@@ -156,9 +156,9 @@ def likeliest(tried: Iterable["LearnedDemand"]) -> list["LearnedDemand"]:
     best: dict[tuple[bool, ...], LearnedDemand] = {}
     for one in tried:
         used = tuple((one.theta > 0).tolist())
-        if used not in best or one.criterion < best[used].criterion:
+        if used not in best or comparable(one.criterion) < comparable(best[used].criterion):
             best[used] = one
-    likeliest = sorted(best.values(), key=lambda one: one.criterion)[:_MOST_RIVALS]
+    likeliest = sorted(best.values(), key=lambda one: comparable(one.criterion))[:_MOST_RIVALS]
     return [one for one in likeliest if one.criterion - likeliest[0].criterion < _REFUTED]
 
 
@@ -194,7 +194,7 @@ class DemandRuns:
             if not left:
                 return
             tried = [self.fitted([*chosen, i], full, idle_s) for i in left]
-            best = min(range(len(left)), key=lambda i: tried[i].criterion)
+            best = min(range(len(left)), key=lambda i: comparable(tried[i].criterion))
             chosen.append(left[best])
             yield from tried
 
@@ -217,6 +217,11 @@ class DemandRuns:
             if (now == binding).all():
                 break
             binding = now
+        # A term below the noise in every run is none: its sign is that of rounding errors.
+        telling = (weighted * some).max(axis=0) > NOISE
+        if 0 < telling.sum() < len(chosen):
+            kept = [i for i, one in zip(chosen, telling, strict=True) if one]
+            return self.fitted(kept, full, idle_s)
         theta = np.zeros(self.columns.shape[1])
         theta[chosen] = some
         return LearnedDemand(theta, idle_s, self.criterion(theta, idle_s, len(chosen)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 
+from predictor.checks import comparable
 from predictor.occupancy.bottleneck import Bottleneck
 from predictor.occupancy.functions import Function, Shape
 from predictor.occupancy.samples import Occupancies, Sample
@@ -188,7 +189,7 @@ def joined(made: Sequence[Occupancies], weights: Sequence[float]) -> tuple[Occup
         sum(weight * getattr(one, part) for weight, one in zip(weights, made, strict=True))
         for part in PARTS
     )
-    return Occupancies(*parts), max(range(len(made)), key=weights.__getitem__)
+    return Occupancies(*parts), max(range(len(made)), key=lambda i: comparable(weights[i]))
 
 
 def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:

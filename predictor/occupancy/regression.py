@@ -287,7 +287,8 @@ class _Solution:
         rest = self.rest[:, None] - new * (new.T @ self.rest)
         leverage = self.leverage[:, None] + new**2
         errors = np.sqrt((_missed(rest, leverage) ** 2).mean(axis=0))
-        best = int(np.argmin(np.where(usable, errors, np.inf)))
+        # The target is about one: the first of terms that differ by rounding errors alone is taken.
+        best = int(np.argmin(np.where(usable, np.round(errors, 12), np.inf)))
         basis = np.column_stack([self.basis, new[:, best]])
         return best, _Solution(self.target, basis, rest[:, best], leverage[:, best])
 

@@ -95,7 +95,7 @@ NOT_CALLED = {
     "occupancy.active.informative": "Informative.choose",
     "occupancy.active.learner": "Learner.is_unused",
     "occupancy.active.refinement": "LearnerState.is_unused",
-    "checks": "need_finite need_nodes need_positive need_rising need_share",
+    "checks": "comparable need_finite need_nodes need_positive need_rising need_share",
     "waits.easy_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
     "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update"
     " Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked

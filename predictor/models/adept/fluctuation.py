@@ -15,6 +15,7 @@ from math import expm1, hypot, log, log1p, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import comparable
 from predictor.models.adept.envelope import Bounds, everything, need_observations
 from predictor.models.adept.search import best_for
 from predictor.models.downey import VarianceMode
@@ -205,7 +206,7 @@ def _simplest(metric: Metric, start: AnomalyExplanation) -> AnomalyExplanation |
         tried = {one for base in pursued for one in _extended(metric, base)}
         ranked = sorted(
             ((metric.roughness(one), one) for one in tried),
-            key=lambda pair: (pair[0], pair[1].segments),
+            key=lambda pair: (comparable(pair[0], 1e-9), pair[1].segments),
         )
         good = [(len(one.segments), left, one) for left, one in ranked if left <= enough]
         if good:

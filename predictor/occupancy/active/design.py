@@ -92,13 +92,16 @@ def effects(space: Space, runs: Sequence[tuple[Assignment, float]]) -> dict[str,
         if missing := [name for name in space.attributes if name not in one]:
             raise ValueError(f"a run lacks attribute {missing[0]}")
         need_positive("attribute", *(one[name] for name in space.attributes))
+    # What rounding makes of equal means is no effect.
+    least = 1e-12 * max((abs(value) for _, value in runs), default=0.0)
     differences = {}
     for name in space.attributes:
         levels = space.levels(name)
         middle = (levels[0] + levels[-1]) / 2
         high = [value for one, value in runs if one[name] > middle]
         low = [value for one, value in runs if one[name] <= middle]
-        differences[name] = abs(float(np.mean(high) - np.mean(low))) if high and low else 0.0
+        effect = abs(float(np.mean(high) - np.mean(low))) if high and low else 0.0
+        differences[name] = effect if effect > least else 0.0
     return differences
 
 

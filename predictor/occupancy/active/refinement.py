@@ -11,6 +11,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
+from predictor.checks import comparable
 from predictor.occupancy.active.design import binary_search, effects, plackett_burman
 from predictor.occupancy.active.settings import (
     FunctionForm,
@@ -161,7 +162,7 @@ class Refinement:
         settings = self._learner.settings
         while left := [part for part, own in progress.items() if not own.exhausted]:
             if settings.traversal is Traversal.DYNAMIC:
-                yield max(left, key=self.error_of)
+                yield max(left, key=lambda part: comparable(self.error_of(part)))
                 continue
             for part in left:
                 yield part
@@ -177,7 +178,7 @@ class Refinement:
         if settings.order is RefinementOrder.DOMAIN or settings.traversal is Traversal.DYNAMIC:
             return settings.parts
         total = {part: sum(self._effects(part).values()) for part in settings.parts}
-        return tuple(sorted(settings.parts, key=lambda part: -total[part]))
+        return tuple(sorted(settings.parts, key=lambda part: -comparable(total[part])))
 
     def _attribute_orders(self) -> dict[OccupancyPart, tuple[str, ...]]:
         settings, every = self._learner.settings, self._learner.space.attributes

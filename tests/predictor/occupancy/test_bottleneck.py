@@ -291,3 +291,14 @@ def test_a_coefficient_of_one_is_a_term_and_none_is_not() -> None:
     likeliest = result.demands[0].function
     assert likeliest.coefficients == pytest.approx((0.8,), rel=1e-6)
     assert likeliest.constant == pytest.approx(11.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_errors_make_no_rivals(seed: int) -> None:
+    given = runs(lambda _, lat: 2.0 + 0.75 * lat)
+    off = 1 + 4e-16 * np.random.default_rng(seed).standard_normal(len(given))
+    one = learned(given)
+    other = learned([(a, b, s * o) for (a, b, s), o in zip(given, off, strict=True)])
+    assert one is not None
+    assert other is not None
+    assert [d.weight for d in one.demands] == pytest.approx([d.weight for d in other.demands])
