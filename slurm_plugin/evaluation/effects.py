@@ -9,7 +9,7 @@ from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S
+from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, WaitAccuracy
 
 _HOUR_S = 3600.0
 
@@ -27,10 +27,10 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectEstimate:
-    """What is predicted for what did not happen; ``low`` and ``high``: by the intervals.
+    """What did not happen: its prediction, scaled by the job's own actual over predicted.
 
-    Within an application all predictions are taken to be off the same way, between applications
-    independently of each other.
+    ``low`` and ``high``: by the intervals.  Within an application all predictions are taken to be
+    off the same way, between applications independently of each other.
     """
 
     value: float
@@ -40,7 +40,7 @@ class EffectEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What happened, beside what is predicted for the other node count.
+    """What happened, beside what the same jobs would have had on the other node count.
 
     For decisions that were applied the other count is the one asked for; for decisions that were
     only observed it is the one that would have been chosen.
@@ -52,9 +52,10 @@ class Effect:
     other_node_hours: EffectEstimate
     run_hours: float
     other_run_hours: EffectEstimate
-    wait_jobs: int  #: of them, those with an estimate of the other wait
+    wait_jobs: int  #: of them, those whose two waits are predicted well, by record
+    unsure_wait_jobs: int  #: those whose waits are predicted, but not well
     wait_hours: float
-    other_wait_hours: float
+    other_wait_hours: EffectEstimate
     unit: Unit = Unit.NODES  #: of the counts and of ``node_hours``
 
 
@@ -69,13 +70,45 @@ def is_finished(run: RunRow | None) -> bool:
 
 
 class _Other(NamedTuple):
-    """The count that a job did not have, and what was predicted for it."""
+    """The count that a job did not have, and what it would have taken there."""
 
     nodes: int
     time_s: float
     low_s: float
     high_s: float
-    wait_s: float | None
+    wait_s: float | None  #: as predicted
+
+
+@dataclass(slots=True)
+class _Waits:
+    """Sums over jobs whose waits are predicted alike, seconds."""
+
+    jobs: int = 0
+    waited_s: float = 0.0
+    predicted_s: float = 0.0
+    predicted_other_s: float = 0.0
+    other_s: float = 0.0
+
+    def add(self, waited_s: float, predicted_s: float, other_s: float) -> None:
+        """Take a job; a wait that is long enough scales the other one."""
+        scale = waited_s / predicted_s if predicted_s > AT_ONCE_S else 1.0
+        self.jobs += 1
+        self.waited_s += waited_s
+        self.predicted_s += predicted_s
+        self.predicted_other_s += other_s
+        self.other_s += other_s * scale
+
+    def off_s(self, record: WaitAccuracy, pair: tuple[bool, bool]) -> float | None:
+        """By how much the other waits may be off in all; None where one of both is not known well.
+
+        Waits are known well where most come within half of the wait, or within a minute.
+        """
+        for waits, sum_s in zip(pair, (self.predicted_s, self.predicted_other_s), strict=True):
+            shares = record.waiting if waits else record.at_once
+            if shares is None or shares.within_s > max(AT_ONCE_S, sum_s / self.jobs / 2):
+                return None
+        shares = record.waiting if pair[1] else record.at_once
+        return self.jobs * shares.within_s if shares else None
 
 
 @dataclass(slots=True)
@@ -87,16 +120,16 @@ class EffectTally:
     more_nodes: int = 0
     _node_s: float = 0.0
     _run_s: float = 0.0
-    _wait_jobs: int = 0
-    _wait_s: float = 0.0
-    _other_wait_s: float = 0.0
+    _waits: defaultdict[tuple[bool, bool], _Waits] = field(
+        default_factory=lambda: defaultdict(_Waits)
+    )
     _others: defaultdict[str, list[float]] = field(
         default_factory=lambda: defaultdict(lambda: [0.0] * 6)
     )
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision for another count than was asked for, and its run."""
-        other = _other(decision)
+        other = _other(decision, run)
         if other is None or run.state is not JobState.COMPLETED or decision.unit != self.unit:
             return
         self.jobs += 1
@@ -107,16 +140,22 @@ class EffectTally:
         for i, time_s in enumerate(other[1:4]):
             sums[i] += time_s or 0.0
             sums[i + 3] += other.nodes * (time_s or 0.0)
-        waited_s = _waited_s(run)
-        if other.wait_s is not None and waited_s is not None:
-            self._wait_jobs += 1
-            self._wait_s += waited_s
-            self._other_wait_s += other.wait_s
+        if other.wait_s is not None and (waits := waits_of(decision, run)):
+            predicted_s, waited_s = waits
+            kinds = predicted_s > AT_ONCE_S, other.wait_s > AT_ONCE_S
+            self._waits[kinds].add(waited_s, predicted_s, other.wait_s)
 
-    def result(self) -> Effect | None:
-        """Sum up; None where there is no such job."""
+    def result(self, record: WaitAccuracy) -> Effect | None:
+        """Sum up; None where there is no such job.
+
+        record: how near predicted waits came.
+        """
         if not self.jobs:
             return None
+        rows = [(one, one.off_s(record, pair)) for pair, one in self._waits.items()]
+        good = [(one, off_s) for one, off_s in rows if off_s is not None]
+        other_s, off_s = sum(one.other_s for one, _ in good), sum(off for _, off in good)
+        wait_jobs = sum(one.jobs for one, _ in good)
         return Effect(
             jobs=self.jobs,
             more_nodes=self.more_nodes,
@@ -124,9 +163,10 @@ class EffectTally:
             other_node_hours=self._estimate(3),
             run_hours=self._run_s / _HOUR_S,
             other_run_hours=self._estimate(0),
-            wait_jobs=self._wait_jobs,
-            wait_hours=self._wait_s / _HOUR_S,
-            other_wait_hours=self._other_wait_s / _HOUR_S,
+            wait_jobs=wait_jobs,
+            unsure_wait_jobs=sum(one.jobs for one, _ in rows) - wait_jobs,
+            wait_hours=sum(one.waited_s for one, _ in good) / _HOUR_S,
+            other_wait_hours=_hours(other_s, other_s - off_s, other_s + off_s),
             unit=self.unit,
         )
 
@@ -136,8 +176,7 @@ class EffectTally:
         value = sum(row[0] for row in rows)
         below = hypot(*(row[0] - row[1] for row in rows))
         above = hypot(*(row[2] - row[0] for row in rows))
-        low, high = max(value - below, 0.0), value + above
-        return EffectEstimate(value=value / _HOUR_S, low=low / _HOUR_S, high=high / _HOUR_S)
+        return _hours(value, value - below, value + above)
 
 
 class EffectTallies:
@@ -150,9 +189,9 @@ class EffectTallies:
         """Take a decision for another count than was asked for, and its run."""
         self._tallies[Unit(decision.unit)].add(application, decision, run)
 
-    def result(self) -> tuple[Effect, ...]:
+    def result(self, record: WaitAccuracy) -> tuple[Effect, ...]:
         """Sum up; units without such jobs are left out."""
-        results = (tally.result() for tally in self._tallies.values())
+        results = (tally.result(record) for tally in self._tallies.values())
         return tuple(one for one in results if one is not None)
 
 
@@ -195,14 +234,20 @@ def _chooses(decision: DecisionRow) -> bool:
     return decision.action == "set" and decision.nodes != decision.requested_nodes
 
 
-def _other(decision: DecisionRow) -> _Other | None:
+def _hours(value_s: float, low_s: float, high_s: float) -> EffectEstimate:
+    low, high = max(low_s, 0.0) / _HOUR_S, high_s / _HOUR_S
+    return EffectEstimate(value=value_s / _HOUR_S, low=low, high=high)
+
+
+def _other(decision: DecisionRow, run: RunRow) -> _Other | None:
     nodes = decision.requested_nodes if decision.applied else decision.nodes
-    predicted = predicted_for(decision, nodes)
+    predicted, had = predicted_for(decision, nodes), predicted_for(decision, run.nodes)
     if predicted is None or nodes is None:
         return None
+    scale = run.elapsed_s / had[0] if had else 1.0
     time_s, low_s, high_s = predicted
-    wait_s = _wait_for(decision, nodes)
-    return _Other(nodes, time_s, low_s or time_s, high_s or time_s, wait_s)
+    ends_s = [scale * (one or time_s) for one in (time_s, low_s, high_s)]
+    return _Other(nodes, ends_s[0], ends_s[1], ends_s[2], _wait_for(decision, nodes))
 
 
 def _wait_for(decision: DecisionRow, nodes: int) -> float | None:

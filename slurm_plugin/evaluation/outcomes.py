@@ -39,7 +39,7 @@ from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, WaitTally
 Pair = tuple[DecisionRow, RunRow | None]
 
 #: Raised when a field of the JSON report changes its meaning or goes.
-VERSION = 4
+VERSION = 5
 _WEEK_S = 7 * 86_400
 _MONDAY_S = 4 * 86_400  #: the first one of the epoch
 
@@ -215,6 +215,7 @@ class OutcomeTally:
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)
+        waits = self._waits.result()
         return OutcomeReport(
             first_s=self._first_s,
             last_s=self._last_s,
@@ -239,10 +240,10 @@ class OutcomeTally:
                 )
                 for number, week in sorted(self._weeks.items())
             ),
-            waits=self._waits.result(),
+            waits=waits,
             deadlines=self._deadlines.result(),
-            applied=self._applied.result(),
-            observed=self._observed.result(),
+            applied=self._applied.result(waits),
+            observed=self._observed.result(waits),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked

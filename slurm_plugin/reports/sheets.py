@@ -174,7 +174,9 @@ def _effects(report: OutcomeReport) -> Sheet:
         SheetField("unit", "counts", lambda row: row[1].unit.plural, left=True),
         *(SheetField(key, title, of_second(key)) for key, title in _JOB_COUNTS),
     ]
-    for key, title in (("node_hours", "node-hours"), ("run_hours", "run time h")):
+    for key, title in _JOB_HOURS:
+        if key == "wait_hours":
+            fields += [SheetField(name, text, of_second(name)) for name, text in _WAIT_COUNTS]
         other = f"other_{key}"
         fields += [
             SheetField(key, title, of_second(key), hours),
@@ -182,11 +184,6 @@ def _effects(report: OutcomeReport) -> Sheet:
             SheetField(f"{other}_low", "at least", of_second(f"{other}.low"), hours),
             SheetField(f"{other}_high", "at most", of_second(f"{other}.high"), hours),
         ]
-    fields += [
-        SheetField("wait_jobs", "jobs with waits", of_second("wait_jobs")),
-        SheetField("wait_hours", "wait h", of_second("wait_hours"), hours),
-        SheetField("other_wait_hours", "wait h otherwise", of_second("other_wait_hours"), hours),
-    ]
     return Sheet(
         name="effects",
         caption="Outcomes, compared with the predictions for the other count",
@@ -198,11 +195,14 @@ def _effects(report: OutcomeReport) -> Sheet:
 
 
 _JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
+_JOB_HOURS = (("node_hours", "node-hours"), ("run_hours", "run time h"), ("wait_hours", "wait h"))
+_WAIT_COUNTS = (("wait_jobs", "jobs with waits"), ("unsure_wait_jobs", "with unsure waits"))
 COUNTERFACTUAL = (
-    "Counterfactual: these jobs did not run the other way. Hours of nodes, CPUs or GPUs and run "
-    "times are those that were predicted for the other count; 'at least' and 'at most' follow from "
-    "the predictions' intervals, with all errors of one application in the same direction. Waits "
-    "are estimates made at submission."
+    "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
+    "predictions for the other count, times the job's own actual over predicted; 'at least' and "
+    "'at most' follow from the predictions' intervals, with all errors of one application in the "
+    "same direction, and from how near predicted waits came. Waits that are not predicted well "
+    "are left out."
 )
 
 

@@ -198,12 +198,12 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     for effect in report.applied:
         yield (
             "changed jobs",
-            _effect(effect, "on another count than asked for", "predicted as asked"),
+            _effect(effect, "on another count than asked for", "otherwise, as asked"),
         )
     for effect in report.observed:
         yield (
             "left alone",
-            _effect(effect, "that enforce would give another count", "predicted as chosen"),
+            _effect(effect, "that enforce would give another count", "otherwise, as chosen"),
         )
 
 
@@ -270,7 +270,7 @@ def _held(held: WaitShares) -> str:
 
 
 def _effect(effect: Effect, which: str, other: str) -> str:
-    """Say what happened, and behind it what was predicted for the other counts."""
+    """Say what happened, and behind it what the other counts would have come to."""
     sums = [
         f"{hours(effect.node_hours)} {effect.unit.word}-hours "
         f"({other}: {_estimate(effect.other_node_hours)})",
@@ -279,7 +279,9 @@ def _effect(effect: Effect, which: str, other: str) -> str:
     if effect.wait_jobs:
         of = "" if effect.wait_jobs == effect.jobs else f" of {count(effect.wait_jobs, 'job')}"
         waited = f"{hours(effect.wait_hours)} h of waiting{of}"
-        sums.append(f"{waited} ({other}: {hours(effect.other_wait_hours)})")
+        sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours)})")
+    if effect.unsure_wait_jobs:
+        sums.append(f"waits of {count(effect.unsure_wait_jobs, 'job')} not predicted well enough")
     return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
 
 

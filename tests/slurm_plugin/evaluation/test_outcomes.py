@@ -142,8 +142,10 @@ def test_effect_of_applied_decisions() -> None:
     assert result is not None
     assert (result.jobs, result.more_nodes) == (2, 2)
     assert (result.node_hours, result.run_hours) == (3.0, 0.75)
-    assert result.other_node_hours == EffectEstimate(value=2.0, low=1.8, high=pytest.approx(2.2))
-    assert result.other_run_hours.value == 1.0
+    # Otherwise 2 x 1800 s x 0.9 and x 1.8: each job is as slow on either count.
+    ends = {"low": pytest.approx(2.43), "high": pytest.approx(2.97)}
+    assert result.other_node_hours == EffectEstimate(value=2.7, **ends)
+    assert result.other_run_hours.value == 1.35
 
 
 def test_effect_of_decisions_that_were_only_observed() -> None:
@@ -181,15 +183,30 @@ def test_a_count_that_was_asked_for_is_no_change() -> None:
 
 
 def test_waits_otherwise() -> None:
+    pair = decision(wait_s=100.0, request_wait_s=400.0), run(start_s=int(AT_S) + 160)
     pairs = [
-        (decision(wait_s=100.0, request_wait_s=400.0), run(start_s=int(AT_S) + 160)),
+        *[pair] * 5,
         (decision(wait_s=0.0), run(start_s=int(AT_S) + 20)),
         (decision(request_wait_s=9.0), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
     ]
     result = applied_effect(pairs)
     assert result is not None
-    assert (result.wait_jobs, result.wait_hours * 3600) == (1, 160.0)
-    assert result.other_wait_hours * 3600 == 400.0
+    assert (result.wait_jobs, result.unsure_wait_jobs) == (5, 0)
+    assert result.wait_hours * 3600 == 5 * 160.0
+    # 400 s x 1.6 each; those waits were off by a minute.
+    otherwise = result.other_wait_hours
+    assert [x * 3600 for x in (otherwise.low, otherwise.value, otherwise.high)] == pytest.approx(
+        [5 * 580.0, 5 * 640.0, 5 * 700.0]
+    )
+
+
+def test_waits_that_are_predicted_badly_save_nothing() -> None:
+    # A day and 20 h were predicted, the jobs started after minutes.
+    pair = decision(wait_s=86400.0, request_wait_s=72000.0), run(start_s=int(AT_S) + 300)
+    result = applied_effect([pair] * 6)
+    assert result is not None
+    assert (result.wait_jobs, result.unsure_wait_jobs) == (0, 6)
+    assert (result.wait_hours, result.other_wait_hours.value) == (0.0, 0.0)
 
 
 def test_no_such_decision_no_effect() -> None:
