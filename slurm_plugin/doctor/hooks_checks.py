@@ -17,6 +17,11 @@ _PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _COPY = "nimo hook-path --install"
 #: Module -> package of it.
 _MODULES = {"socket.unix": "lua-socket"}
+#: Lua's search paths without the current folder, where others may have left modules.
+_ABSOLUTE = (
+    'for _, one in ipairs { "path", "cpath" } do '
+    'package[one] = (";" .. package[one]):gsub(";[^;/][^;]*", "") end'
+)
 
 
 def hook_files(installation: Installation) -> Iterator[Finding]:
@@ -77,7 +82,7 @@ def modules(installation: Installation) -> Iterator[Finding]:
 
 def _loads(installation: Installation, lua: str, module: str) -> bool:
     try:
-        installation.run((lua, "-e", f'require("{module}")'))
+        installation.run((lua, "-e", f'{_ABSOLUTE} require("{module}")'))
     except SlurmError:
         return False
     return True

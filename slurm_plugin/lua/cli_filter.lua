@@ -11,8 +11,13 @@
 -- Every submission compiles this file, so the rest is in nimo_filter.lua and others, as `nimo
 -- hook-path --install` has compiled them.  Whatever goes wrong, the options stay as they were.
 
-local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
-package.path = folder .. "?.lua;" .. package.path
+local folder = debug.getinfo(1, "S").source:match("^@(/.*/)")
+
+-- Templates of a search path that name a folder from the root on: Lua's own begin with the current
+-- folder, where anybody may have left a module for the one who submits.
+local function absolute(path)
+  return (path:gsub("[^;]+", function(template) return template:sub(1, 1) ~= "/" and "" or nil end))
+end
 
 local function contents(path)
   local file = io.open(path, "rb")
@@ -23,14 +28,19 @@ end
 -- A compiled module.  Such a file holds code for one version of Lua and the sources that it was made
 -- of: it gives the module only beside those very sources.
 table.insert(package.loaders or package.searchers, 2, function(name)
-  local copy = name:find("^nimo_") and loadfile(folder .. name .. ".lua" .. _VERSION:sub(5))
+  local copy = folder and name:find("^nimo_") and loadfile(folder .. name .. ".lua" .. _VERSION:sub(5))
   if not copy then return nil end
   local whole, module = pcall(copy, folder, contents)
   return whole and module or nil
 end)
 
 function slurm_cli_pre_submit(options, offset)
-  pcall(function() require("nimo_filter").filter(folder, options, offset) end)
+  local path, cpath = package.path, package.cpath
+  pcall(function()
+    package.path, package.cpath = folder .. "?.lua;" .. absolute(path), absolute(cpath)
+    require("nimo_filter").filter(folder, options, offset)
+  end)
+  package.path, package.cpath = path, cpath
   return slurm.SUCCESS
 end
 

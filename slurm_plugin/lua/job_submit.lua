@@ -6,8 +6,13 @@
 --
 -- Whatever goes wrong, the job passes as its user wrote it, and slurmctld's log says why.
 
-local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
-package.path = folder .. "?.lua;" .. package.path
+local folder = debug.getinfo(1, "S").source:match("^@(/.*/)")
+
+-- Templates of a search path that name a folder from the root on: Lua's own begin with the current
+-- folder, where anybody may have left a module for the one who submits.
+local function absolute(path)
+  return (path:gsub("[^;]+", function(template) return template:sub(1, 1) ~= "/" and "" or nil end))
+end
 
 local function log(text) slurm.log_error("%s", text) end
 
@@ -25,6 +30,7 @@ local function take_back_comment(job_desc)
 end
 
 local function load_hook()
+  package.path, package.cpath = folder .. "?.lua;" .. absolute(package.path), absolute(package.cpath)
   local nimo = require("nimo")
   local settings, complaints = require("nimo_settings").read(folder .. "nimo_hook.conf")
   for _, complaint in ipairs(complaints) do log("nimo: " .. complaint) end
@@ -36,7 +42,9 @@ local function load_hook()
   }
 end
 
+local path, cpath = package.path, package.cpath
 local loaded, hook = pcall(load_hook)
+package.path, package.cpath = path, cpath
 if not loaded then log("nimo: off until slurmctld loads job_submit.lua again: " .. tostring(hook)) end
 
 function slurm_job_submit(job_desc, partitions, submit_uid)

@@ -1,5 +1,7 @@
 """What the job_submit hook asks, and what it does with the answer."""
 
+from pathlib import Path
+
 import pytest
 
 from slurm_plugin.protocol.decision_messages import Answer, Change
@@ -321,3 +323,25 @@ def test_missing_parts_switch_the_hook_off(runtime: Load, missing: str) -> None:
 def test_hook_ask_equals_the_protocols_own(hooks: Hooks) -> None:
     hooks.submit(min_cpus=1)
     assert decode_ask(hooks.peer.sent[1].encode()).v == Ask().v
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["installed", "without modules"])
+def test_no_code_of_the_current_folder_runs(
+    runtime: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    hooks = runtime("forward_deadline = yes\nask_ahead = yes")
+    for path in [] if installed else hooks.folder.glob("nimo*.lua"):
+        path.unlink()
+    (tmp_path / "shared/socket").mkdir(parents=True)
+    for name in ("nimo", "nimo_filter", "socket/core", "socket/unix"):
+        (tmp_path / f"shared/{name}.lua").write_text("ran = true")
+    monkeypatch.chdir(tmp_path / "shared")
+    before = hooks.lua.execute("""
+        package.preload["socket.core"], package.preload["socket.unix"] = nil, nil
+        package.path, package.cpath = "./?.lua;" .. package.path .. ";?.lua", "./?.so"
+        return package.path .. package.cpath""")
+    options = {"type": "sbatch", "nodes": "1-8", "argv": ["nimo.lua"], "deadline": "1767261600"}
+    left = hooks.load().load_cli_filter().filter(**options)
+    assert ("comment" in left) is installed
+    assert hooks.lua.globals().ran is None
+    assert hooks.lua.eval("package.path .. package.cpath") == before

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.local_installation import installation_of
-from slurm_plugin.doctor import slurm_checks
+from slurm_plugin.doctor import hooks_checks, slurm_checks
 from slurm_plugin.doctor.findings import FindingState
 from slurm_plugin.doctor.installation import Installation
 
@@ -75,3 +75,13 @@ def test_commands_that_load_a_filter_from_elsewhere(
     (result,) = slurm_checks.cli_filter(installation)
     assert result.state is FindingState["OK" if fine else "WARNING"]
     assert (f"nimo hook-path --install {folder}" in result.fix) is not fine
+
+
+def test_no_lua_of_the_current_folder_runs(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "socket").mkdir()
+    (tmp_path / "socket/unix.lua").write_text(f"io.open('{tmp_path}/ran', 'w'):close()")
+    monkeypatch.chdir(tmp_path)
+    assert list(hooks_checks.modules(installation))
+    assert not (tmp_path / "ran").exists()
