@@ -5,64 +5,76 @@ travel).
 """
 
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from slurm_plugin.protocol.lines import version
 
+#: The greatest lengths, in characters, and ranges that nimod takes.  Longer ones cost its loop
+#: processor time; a job that has one passes unchanged.
+Name = Annotated[str, msgspec.Meta(max_length=1024)]
+Path = Annotated[str, msgspec.Meta(max_length=4096)]  #: Linux's PATH_MAX
+Terms = Annotated[str, msgspec.Meta(max_length=4096)]  #: partitions, features, licences, TRES
+Nodes = Annotated[str, msgspec.Meta(max_length=16_384)]  #: a node list
+Text = Annotated[str, msgspec.Meta(max_length=65_536)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  #: Slurm's are uint32
+Mebibytes = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]  #: their bytes fit the store's integers
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]
+JobIds = Annotated[list[Annotated[int, msgspec.Meta(lt=2**32)]], msgspec.Meta(max_length=1000)]
+
 
 class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
 
-    user_id: int | None = None
-    user_name: str = ""
-    name: str = ""
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    min_nodes: int | None = None
-    max_nodes: int | None = None
-    num_tasks: int | None = None
-    ntasks_per_node: int | None = None
-    ntasks_per_socket: int | None = None
-    cpus_per_task: int | None = None
-    min_cpus: int | None = None
-    max_cpus: int | None = None
-    time_limit: int | None = None
-    time_min: int | None = None
-    begin_time: int | None = None  #: seconds since the epoch
-    deadline: str = ""  #: as the user wrote it (cli_filter) or the client made of it
-    array_inx: str = ""
-    het_job_offset: int | None = None
-    dependency: str = ""
-    reservation: str = ""
-    req_nodes: str = ""
-    exc_nodes: str = ""
-    features: str = ""
-    licenses: str = ""
-    contiguous: int | None = None
-    segment_size: int | None = None  #: node counts are multiples of it (``--segment``, 25.11)
-    shared: int | None = None
-    req_switch: int | None = None
-    min_mem_per_node: int | None = None  #: MiB
-    min_mem_per_cpu: int | None = None  #: MiB
-    mem_per_tres: str = ""  #: of ``--mem-per-gpu``
-    cpus_per_tres: str = ""  #: of ``--cpus-per-gpu``; of nimo-advise only
-    tres_per_job: str = ""
-    tres_per_node: str = ""
-    tres_per_socket: str = ""
-    tres_per_task: str = ""
-    work_dir: str = ""
+    user_id: Count | None = None
+    user_name: Name = ""
+    name: Name = ""
+    account: Name = ""
+    partition: Terms = ""
+    qos: Name = ""
+    min_nodes: Count | None = None
+    max_nodes: Count | None = None
+    num_tasks: Count | None = None
+    ntasks_per_node: Count | None = None
+    ntasks_per_socket: Count | None = None
+    cpus_per_task: Count | None = None
+    min_cpus: Count | None = None
+    max_cpus: Count | None = None
+    time_limit: Count | None = None
+    time_min: Count | None = None
+    begin_time: Moment | None = None  #: seconds since the epoch
+    deadline: Name = ""  #: as the user wrote it (cli_filter) or the client made of it
+    array_inx: Text = ""
+    het_job_offset: Count | None = None
+    dependency: Text = ""
+    reservation: Name = ""
+    req_nodes: Nodes = ""
+    exc_nodes: Nodes = ""
+    features: Terms = ""
+    licenses: Terms = ""
+    contiguous: Count | None = None
+    segment_size: Count | None = None  #: node counts are multiples of it (``--segment``, 25.11)
+    shared: Count | None = None
+    req_switch: Count | None = None
+    min_mem_per_node: Mebibytes | None = None  #: MiB
+    min_mem_per_cpu: Mebibytes | None = None  #: MiB
+    mem_per_tres: Terms = ""  #: of ``--mem-per-gpu``
+    cpus_per_tres: Terms = ""  #: of ``--cpus-per-gpu``; of nimo-advise only
+    tres_per_job: Terms = ""
+    tres_per_node: Terms = ""
+    tres_per_socket: Terms = ""
+    tres_per_task: Terms = ""
+    work_dir: Path = ""
     #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
     inputs_changed_s: float | None = None
     #: lines of input files that fix a number of tasks; of nimo-advise and commands that wait
     input_text: str = ""
-    comment: str = ""  #: the user's own, what cli_filter had put before it taken off
+    comment: Text = ""  #: the user's own, what cli_filter had put before it taken off
     argv: list[str] = []  #: script and its arguments
     script: str = ""  #: text of the batch script; empty for salloc and srun
     script_cut: bool = False  #: the script was longer than the hook sends
-    ticket: str = ""  #: of the decision that cli_filter had asked for
+    ticket: Name = ""  #: of the decision that cli_filter had asked for
     node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
     hook: int = 0  #: what the hook that asks can write, one of `HookLevel`
 
@@ -116,11 +128,11 @@ class Selection(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     since_s: float | None = None
     until_s: float | None = None
-    cluster: str = ""
-    partition: str = ""
-    account: str = ""
-    user: str = ""
-    application: str = ""
+    cluster: Name = ""
+    partition: Terms = ""
+    account: Name = ""
+    user: Name = ""
+    application: Name = ""
     least_node_hours: float = 100.0  #: as of `slurm_plugin.evaluation.report_data.collect`
 
 
@@ -147,15 +159,15 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
     confidence: float = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
-    name: str = ""  #: to ``applications``: this one alone
+    name: Path = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: int | None = None  #: to ``explain``
     selection: Selection = msgspec.field(default_factory=Selection)  #: to ``report``
-    job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
-    tasks: list[int] = []  #: to ``waits``: index of a task of each of them; below zero: the array
-    decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
+    job_ids: JobIds = []  #: to ``waits``; none: all that the user has in the queue
+    tasks: JobIds = []  #: to ``waits``: index of a task of each of them; below zero: the array
+    decision_id: Name = ""  #: to ``explain``, where the job's admin_comment has it
     one_way: bool = False  #: the peer does not wait for an answer, and there is none
-    ticket: str = ""  #: names the decision that nimod should ``prepare`` for a command
+    ticket: Name = ""  #: names the decision that nimod should ``prepare`` for a command
     taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
 
 

@@ -41,21 +41,26 @@ def make_job(
 ) -> Job:
     """Make the request of a batch job; see `job_fields`.
 
-    Raises ScriptError: the value of an option is not what sbatch would take.
+    Raises ScriptError: the value of an option is not what sbatch would take, or a greater one than
+        nimod takes.
     """
-    from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415 - see above
+    import msgspec  # noqa: PLC0415 - see above
 
-    return Job(
-        **job_fields(
-            command,
-            script,
-            user=user,
-            uid=uid,
-            work_dir=work_dir,
-            now_s=now_s,
-            environment=environment,
-        )
+    from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
+
+    fields = job_fields(
+        command,
+        script,
+        user=user,
+        uid=uid,
+        work_dir=work_dir,
+        now_s=now_s,
+        environment=environment,
     )
+    try:
+        return msgspec.convert(fields, Job)
+    except msgspec.ValidationError as error:
+        raise ScriptError(str(error)) from error
 
 
 def job_fields(

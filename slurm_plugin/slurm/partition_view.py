@@ -62,7 +62,7 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
     cache: terms of jobs in this view of the cluster; those of this job are added.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
-    names = job.partition.split(",") if job.partition else [cluster.default_partition]
+    names = _names(cluster, job)
     if not all(name in cluster.partitions for name in names):
         return None
     named = [cluster.partitions[name] for name in names]
@@ -81,10 +81,15 @@ def unready(
 
     cache: as for :func:`partition_for`.
     """
-    names = job.partition.split(",") if job.partition else [cluster.default_partition]
+    names = _names(cluster, job)
     named = [cluster.partitions[name] for name in names if name in cluster.partitions]
     shares = [(part, terms_of(cluster, job, part, cache).share) for part in named]
     return [(part, share) for part, share in shares if part.pool and not part.pool.ready(share)]
+
+
+def _names(cluster: Cluster, job: Job) -> list[str]:
+    """List the partitions that a job names, each once."""
+    return list(dict.fromkeys((job.partition or cluster.default_partition).split(",")))
 
 
 def share_of(job: Job, partition: Partition) -> NodeShare:
