@@ -187,7 +187,7 @@ def verdict_text(
     sentences = [_opening(table, nodes), *(_sentence(one.text) for one in problems)]
     if observe := next_run(table, largest):
         sentences.append(
-            f"A run on {count(observe, table.unit.word)} would improve the prediction most."
+            f"One run on {count(observe, table.unit.word)} would narrow the prediction most."
         )
     return "  ".join(sentences)
 
@@ -202,7 +202,7 @@ def next_run(table: PredictionTable, largest: float = inf) -> int | None:
 
 def _opening(table: PredictionTable, nodes: int | None) -> str:
     if table.is_guess:
-        return f"This is only a guess: the run times of all jobs {_GUESSED[table.level]}."
+        return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
     if not table.nodes:
         return "There is no prediction."
     if is_serial(table):
@@ -231,7 +231,7 @@ _OPENINGS = {
     Verdict.DOUBTFUL: "The prediction is doubtful",
     Verdict.REFUSED: "There are too few runs for a prediction",
 }
-_GUESSED = {"name": "of this user with this name", "user": "of this user"}
+_GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
 
 
 def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:

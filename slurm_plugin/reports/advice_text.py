@@ -17,6 +17,7 @@ from slurm_plugin.text.formatting import (
     printable,
     short_clock,
     table,
+    time_span,
     wrapped,
 )
 from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
@@ -92,7 +93,7 @@ def _verdict(advice: Advice) -> str:
     runs = f"{name}, {count(advice.runs, 'run')}: " if name and advice.runs else ""
     sentences = [first]
     if advice.verdict != "reliable" or advice.nodes is None:
-        sentences += [*more[:1], *(text for text in more[1:] if text.startswith("A run on"))]
+        sentences += [*more[:1], *(text for text in more[1:] if text.startswith("One run on"))]
     return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
 
 
@@ -129,7 +130,7 @@ def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
     """Pick the node counts to show.
 
     They are those observed, powers of two, the first and the last, the recommended one, and the
-    one where a run would improve the prediction most.
+    one where a run would narrow the prediction most.
     """
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
     return [
@@ -332,9 +333,9 @@ def _expected(advice: Advice, now_s: float) -> str:
     row = next((one for one in advice.rows if one.recommended), None)
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
-    waits = interval_text(row.wait_low_s, row.wait_high_s, duration)
+    waits = interval_text(row.wait_low_s, row.wait_high_s, time_span)
     ends = interval_text(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
-    return f"Nine in ten such jobs wait {waits} and end {ends}."
+    return f"90 % interval: wait {waits}, end {ends}."
 
 
 def _held(advice: Advice) -> str:

@@ -102,8 +102,8 @@ def alternative_fit(
     rival = int(differ.max(axis=1).argmax())
     observe = int(beyond[np.argmax(differ[rival] >= 0.8 * differ[rival].max())])
     text = (
-        f"curves with an average parallelism of {own:.0f} and of "
-        f"{others.parallelism[apart][rival]:.0f} fit the runs equally well"
+        f"the runs do not show how far it scales: average parallelisms of {own:.0f} and of "
+        f"{others.parallelism[apart][rival]:.0f} fit them equally well"
     )
     return Problem("alternative_fit", text, observe)
 

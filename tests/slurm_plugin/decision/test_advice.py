@@ -95,7 +95,7 @@ def test_an_answer_is_not_reliable_and_doubtful_at_once():
 def test_a_guess_is_marked_and_has_no_speedup():
     reported = advice(learned=history())
     assert reported.guess
-    assert "only a guess" in reported.verdict_text
+    assert "Low confidence" in reported.verdict_text
     assert {(row.speedup, row.efficiency) for row in reported.rows} == {(None, None)}
     assert not advice().guess
 
@@ -125,7 +125,7 @@ def test_a_history_is_shown_and_what_would_help():
     reported = advice(learned=history())
     assert (reported.nodes, reported.verdict, reported.observe) == (None, "doubtful", 8)
     assert [row.nodes for row in reported.rows] == [4]
-    assert "A run on 8 nodes would improve the prediction most." in reported.verdict_text
+    assert "One run on 8 nodes would narrow the prediction most." in reported.verdict_text
 
 
 def test_a_doubtful_curve_recommends_nothing():

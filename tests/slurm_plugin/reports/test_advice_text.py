@@ -159,9 +159,9 @@ def test_a_doubt_is_reported_with_its_reason() -> None:
 
 
 def test_without_a_recommendation_the_run_that_would_help_is_named() -> None:
-    verdict = "There is no curve yet.  Runs on 4 and 8 nodes only.  A run on 16 nodes would help."
+    verdict = "There is no curve yet.  Runs on 4 and 8 nodes only.  One run on 16 nodes would help."
     short = text.render(advice(verdict_text=verdict, nodes=None), now_s=0)
-    assert "A run on 16 nodes would help." in " ".join(short.split())
+    assert "One run on 16 nodes would help." in " ".join(short.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 130])
