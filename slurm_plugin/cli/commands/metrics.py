@@ -6,9 +6,11 @@ until a signal stops it.  Needs the extra 'metrics'.
 
 import argparse
 import signal
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from typing import Any
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
@@ -48,10 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print, write or serve."""
     try:
-        from prometheus_client import (  # noqa: PLC0415
-            generate_latest,
-            start_http_server,
-        )
+        from prometheus_client import generate_latest  # noqa: PLC0415
 
         from slurm_plugin.nimod.prometheus_metrics import registry  # noqa: PLC0415
     except ImportError as error:
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             atomic_file.write(args.textfile, generate_latest(metrics), mode=0o644)
         elif args.listen:
             host, port = args.listen
-            server, thread = start_http_server(port, host, metrics)
+            server, thread = serve(metrics, host, port)
             print(f"http://{host}:{server.server_port}/metrics", flush=True)
             _until_signalled()
             server.shutdown()
@@ -81,6 +80,23 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise NimoError(f"{args.textfile or args.listen}: {error.strerror or error}") from error
     return 0
+
+
+def serve(metrics: Any, host: str, port: int, *, idle_s: float = 10.0) -> tuple[Any, Thread]:
+    """Start to serve a registry over HTTP; a connection on which nothing comes is closed."""
+    from prometheus_client import start_http_server  # noqa: PLC0415
+
+    server, thread = start_http_server(port, host, metrics)
+
+    class Handler(server.RequestHandlerClass):  # type: ignore[misc, name-defined]
+        timeout = idle_s
+
+        def handle(self) -> None:
+            with suppress(TimeoutError):
+                super().handle()
+
+    server.RequestHandlerClass = Handler
+    return server, thread
 
 
 def _until_signalled() -> None:

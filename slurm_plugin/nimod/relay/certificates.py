@@ -56,6 +56,12 @@ def check_name(certificate: Any, patterns: Iterable[str]) -> None:
     """
     certificate = certificate or {}
     names = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS"]
-    if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
+    if not any(_matches(name, pattern) for name in names for pattern in patterns):
         shown = ", ".join(names) or "no host"
         raise LinkError(f"the certificate is of {shown}, not of relay.tls.login_nodes")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether each label of a name matches that of the pattern; `*` stands for no dot."""
+    labels, patterns = name.split("."), pattern.split(".")
+    return len(labels) == len(patterns) and all(map(fnmatchcase, labels, patterns))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,11 +13,13 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from predictor.table import encode
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
+from slurm_plugin.cli.commands.metrics import serve
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod.answer_counts import BOUNDS_S, AnswerCounts
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
@@ -149,6 +152,18 @@ def test_it_is_served_on_the_loopback_as_it_is_printed(
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
     assert served == printed
+
+
+def test_a_connection_on_which_nothing_comes_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    server, thread = serve(CollectorRegistry(), "127.0.0.1", 0, idle_s=0.05)
+    try:
+        with socket.create_connection(server.server_address[:2], timeout=30) as silent:
+            assert silent.recv(1) == b""
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert capsys.readouterr().err == ""
 
 
 def _queries() -> str:

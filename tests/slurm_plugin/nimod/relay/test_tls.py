@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.config.setting_types import Auth
 from slurm_plugin.config.settings import RelaySettings, Tls
-from slurm_plugin.nimod.relay.certificates import Certificates
+from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import LinkError
 from tests.certificates import Authority
 from tests.conftest import unavailable
@@ -57,6 +57,16 @@ def test_certificates_of_other_hosts_make_no_relay(links, gate, site):
     at, gateway = gate
     assert refused(links, at, site.certify("node17.example"))
     assert gateway.relays == []
+
+
+def test_a_pattern_matches_label_by_label():
+    def certificate(name):
+        return {"subjectAltName": (("DNS", name),)}
+
+    check_name(certificate("login1.cluster"), ["login*.cluster"])
+    for name in ("login.evil.cluster", "login1.cluster.evil", "login1"):
+        with pytest.raises(LinkError):
+            check_name(certificate(name), ["login*.cluster"])
 
 
 def test_another_authority_counts_neither_here_nor_there(links, gate, site, tmp_path):
