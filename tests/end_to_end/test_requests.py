@@ -14,7 +14,7 @@ def test_an_unknown_application_stays_unchanged(enforcing: Site) -> None:
     job, decision = enforcing.decided("-N", "1-3", "--hold", "-t", "5", script=script)
     # The user's other jobs are no curve, and may have taken longer than those before them.
     assert decision.action == "keep"
-    assert decision.reason in ("no_curve", "out_of_band")
+    assert decision.reason in ("name_only", "out_of_band")
     assert job["NumNodes"] == "1-3"
 
 

@@ -154,6 +154,14 @@ def test_a_wait_without_a_record_is_no_reason_for_fewer_nodes(recorded, nodes):
     assert decide(asked, TABLE, where, free, now_s=NOW).chosen.nodes == nodes
 
 
+def test_the_time_until_a_jobs_begin_is_no_wait_without_a_record():
+    where = part(lambda *_: [0.0] * 40, recorded=0)
+    asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
+    at_once = decide(asked, TABLE, where, rules(), now_s=NOW)
+    later = decide(replace(asked, begin_s=NOW + 3_600.0), TABLE, where, rules(), now_s=NOW)
+    assert later.chosen.nodes <= at_once.chosen.nodes < 32
+
+
 def test_who_comes_behind_a_burst_waits_for_it_though_the_queue_was_idle():
     where = part(lambda *_: [0.0] * 40)
     assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
