@@ -14,6 +14,7 @@ local switched_off = require("nimo_settings").switched_off
 local M = {}
 
 M.MAX_REQUEST_BYTES = 256 * 1024
+M.MAX_TEXT_BYTES = 64 * 1024 -- of all fields but the script: to encode them takes slurmctld's time
 M.COMPLAINT_PAUSE_S = 30
 
 -- Collecting --------------------------------------------------------------------------------------
@@ -53,17 +54,26 @@ local function default_partition(partitions)
   end
 end
 
+-- How many bytes are left after a text; the job passes unchanged where they do not suffice.
+local function less(left, text)
+  if #text > left then error("request too long", 0) end
+  return left - #text
+end
+
 local function arguments(job_desc)
-  local argv, list = job_desc.argv, {}
+  local argv, list, left = job_desc.argv, {}, M.MAX_TEXT_BYTES
   for index = 0, (argv and job_desc.argc or 0) - 1 do
     list[index + 1] = argv[index] or ""
+    left = less(left, list[index + 1])
   end
   return #list > 0 and list or nil
 end
 
 local function text_of(job_desc, field)
   local value = job_desc[field]
-  return type(value) == "string" and value ~= "" and value or nil
+  if type(value) ~= "string" or value == "" then return nil end
+  if field ~= "script" then less(M.MAX_TEXT_BYTES, value) end
+  return value
 end
 
 local floor = math.floor
@@ -114,6 +124,11 @@ function M.collect(job_desc, partitions, max_script_bytes)
   for field in pairs(NUMBERS) do job[field] = number_of(job_desc, field) end
   for field in pairs(STRINGS) do job[field] = text_of(job_desc, field) end
   for field, make in pairs(MADE) do job[field] = make(job_desc, partitions) end
+  local left = M.MAX_TEXT_BYTES
+  for _, value in pairs(job) do
+    if type(value) == "string" then left = less(left, value) end
+  end
+  for _, argument in ipairs(job.argv or {}) do left = less(left, argument) end
   local script = text_of(job_desc, "script")
   if script then
     job.script = script:sub(1, max_script_bytes)

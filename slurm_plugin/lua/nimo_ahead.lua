@@ -14,6 +14,8 @@ local encoding = require("nimo_encode")
 
 local M = {}
 
+local MAX_TEXT_BYTES = 64 * 1024 -- as in nimo.lua: to encode more takes long
+
 M.VERSION = 1 -- of the messages, see slurm_plugin/protocol/
 -- What can be written: HookLevel there.  Of a command that does not wait job_submit writes it.
 local BY_JOB_SUBMIT, BY_COMMAND = 1, 2
@@ -66,15 +68,17 @@ end
 --- The line that asks nimod about a command.
 -- @param how `"one_way":true` and the ticket, or ""; ends with a comma
 -- @param level what can be written
--- @return nil where the script cannot be read
+-- @return nil where the script cannot be read or the options are too long
 local function question(settings, options, epoch, how, level)
   local path, script = options.argv and options.argv[1], ""
   if options.type == "sbatch" then
     script = path and script_text(path, settings.max_script_bytes)
     if not script then return nil end
   end
+  local given = slurm.json_cli_options(options)
+  if #given > MAX_TEXT_BYTES then return nil end
   -- On one line; a line's end within a text is escaped already.
-  local given = encoding.valid_utf8(slurm.json_cli_options(options):gsub("[\r\n]", " "), nil)
+  given = encoding.valid_utf8(given:gsub("[\r\n]", " "), nil)
   return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
     .. '"input_text":%s,"given":%s}}\n'):format(M.VERSION, how, level,
     encoding.quoted(options.type or ""), encoding.quoted(os.getenv("PWD") or ""),

@@ -99,6 +99,7 @@ ELSEWHERE: dict[str, Fields] = {
     "later component": {**SRUN, "offset": 1},
     "standard input": {**SRUN, "type": "sbatch"},
     "unreadable script": {**SRUN, "type": "sbatch", "argv": ["/nowhere/job.sh"]},
+    "long argument": {**SRUN, "argv": ["\xff" * 1_800_000]},
 }
 
 

@@ -70,6 +70,27 @@ def test_text_that_is_not_utf8_still_reaches_nimod(hooks: Hooks) -> None:
     assert comment.endswith("\ufffdok")
 
 
+LONG = "\xff" * 1_800_000
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"argc": 1, "argv": {0: LONG}},
+        {"argc": 9, "argv": dict.fromkeys(range(9), LONG[:8_000])},
+        {"comment": LONG},
+        {"account": LONG},
+        {"comment": LONG[:40_000], "features": LONG[:40_000]},
+    ],
+    ids=["argument", "arguments", "comment", "account", "together"],
+)
+def test_long_texts_are_not_even_encoded(hooks: Hooks, texts: Fields) -> None:
+    hooks.lua.execute("require('nimo_json').encode = function() error('encoded') end")
+    outcome = hooks.submit(**MOLDABLE, **texts)
+    assert (outcome.code, outcome.writes) == (0, [])
+    assert outcome.log == ["nimo: jobs pass unchanged: request too long"]
+
+
 @pytest.mark.parametrize("letter", ["x", "\x01"])
 def test_long_scripts_are_cut_to_what_nimod_takes(runtime: Load, letter: str) -> None:
     hooks = runtime("max_script_bytes = 200000").load()
