@@ -43,8 +43,10 @@ _LEFT_ALONE = frozenset(
 #: Fields that must be in the submitted job what the command was to submit.
 _SAME = (
     *("user_id", "name", "min_nodes", "max_nodes", "ntasks_per_node", "cpus_per_task"),
-    *("time_limit", "time_min", "array_inx", "het_job_offset"),
+    *("time_limit", "time_min", "array_inx", "het_job_offset", "deadline"),
 )
+#: And these where they are known: of an open one only slurmctld may know what the job gets.
+_SAME_IF_KNOWN = ("account", "qos", "partition", "min_mem_per_node", "min_mem_per_cpu")
 #: And these where the command went on as its user wrote it: the answer is about them, too.
 _SAME_TASKS = ("num_tasks", "ntasks_per_socket")
 
@@ -77,6 +79,8 @@ class PreparedDecision:
         if given.get("num_tasks"):
             names = (*names, "num_tasks")
         own = {name: _field(self.case.job, name) for name in names}
+        known = {name: _field(self.case.job, name) for name in _SAME_IF_KNOWN}
+        own |= {name: value for name, value in known.items() if value is not None}
         return own | {name: given[name] for name in names if given.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
@@ -123,6 +127,8 @@ def _has_devices(job: Job, given: Change) -> bool:
 def _field(job: Job, name: str) -> int | str | None:
     """Field of a job; None where it is not set."""
     value: int | str | None = getattr(job, name)
+    if name == "account" and isinstance(value, str):
+        value = value.lower()  # as the accounting keeps it
     return None if value == "" else value
 
 

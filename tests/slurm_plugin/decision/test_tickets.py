@@ -35,7 +35,12 @@ def command(program="srun", **options):
 
 
 def asked(made=None, **options):
-    return job_of(made or command(**options), user="alice", uid=1001, now_s=NOW)
+    return in_batch(job_of(made or command(**options), user="alice", uid=1001, now_s=NOW))
+
+
+def in_batch(job):
+    """The job in the default partition, which job_submit names where the command does not."""
+    return job and msgspec.structs.replace(job, partition=job.partition or "batch")
 
 
 def arriving(answer, **changed):
@@ -235,13 +240,16 @@ def test_it_is_booked_once_when_job_submit_says_that_it_was_taken():
     [
         *({"user_id": 1002}, {"name": "other"}, {"max_nodes": 8}, {"num_tasks": 9}),
         *({"time_limit": 600}, {"array_inx": "1-9"}, {"ticket": "ffffffffffff"}),
-        {"het_job_offset": 0},
+        *({"het_job_offset": 0}, {"partition": "other"}, {"account": "b"}, {"qos": "high"}),
+        *({"min_mem_per_node": 9}, {"deadline": "uts9999999999"}),
     ],
     ids=str,
 )
 def test_what_lies_ready_is_for_no_other_job(changed):
-    made, _ = published()
-    job = msgspec.structs.replace(asked(), **{"ticket": MINE} | changed)
+    named = asked(account="A", qos="low", mem="8", deadline=f"uts{NOW + 9e5:.0f}")
+    made = advisor()
+    made.prepare(named, now_s=NOW, ticket=MINE)
+    job = msgspec.structs.replace(named, **{"ticket": MINE} | changed)
     assert made.redeem(job, now_s=NOW) is None
 
 
@@ -310,7 +318,7 @@ def sized_advisor(layout, unit):
 
 def sized_command(options, *, hook=HookLevel.COMMANDS):
     line = Command(program="salloc", options=SALLOC | options, hook=hook)
-    return job_of(line, user="alice", uid=1001, now_s=NOW)
+    return in_batch(job_of(line, user="alice", uid=1001, now_s=NOW))
 
 
 @pytest.mark.parametrize("name", SIZED)
@@ -369,7 +377,7 @@ def test_input_files_that_a_command_has_read_bind_its_tasks(text, reason):
         input_text=text,
         hook=HookLevel.COMMANDS,
     )
-    request = job_of(line, user="alice", uid=1001, now_s=NOW)
+    request = in_batch(job_of(line, user="alice", uid=1001, now_s=NOW))
     prepared = made.prepare(request, now_s=NOW)
     given = prepared.set.num_tasks if prepared.set else None
     assert given is None if reason == "fixed_by_script" else given > 3
