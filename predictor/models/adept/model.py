@@ -68,7 +68,7 @@ class AdeptFit:
         need_nodes(nodes)
         need_share("level", level)
         targets = np.asarray(nodes, dtype=float)
-        searched, back = np.unique(shared_targets(targets), return_inverse=True)
+        searched, back = np.unique(self._shared(targets), return_inverse=True)
         medians = self._search(searched).chosen(back).times(targets)
         return around(nodes, medians, self.uncertainty, level)
 
@@ -99,8 +99,18 @@ class AdeptFit:
         need_nodes((target,))
         return _listed(self._search(np.array([float(target)])))[0]
 
+    @property
+    def _observed(self) -> "ObservedTimes":
+        return ObservedTimes(np.array(self.nodes), np.array(self.times), self.diagnosis)
+
+    def _shared(self, targets: Floats) -> Floats:
+        """Shared targets, but the target itself where rounding would lead to another phase."""
+        shared = shared_targets(targets)
+        own, other = (self._observed.weights(t, self.settings.q) > 0 for t in (targets, shared))
+        return np.where((own == other).all(axis=1), shared, targets)
+
     def _search(self, targets: Floats) -> Instances:
-        observed = ObservedTimes(np.array(self.nodes), np.array(self.times), self.diagnosis)
+        observed = self._observed
         weight = observed.weights(targets, self.settings.q)
         return observed.search(weight, targets, self.envelope, self.settings)
 

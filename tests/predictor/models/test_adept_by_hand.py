@@ -498,3 +498,13 @@ def test_the_unit_of_time_does_not_matter(unit: float) -> None:
     assert [p.time_s for p in other.predict(asked)] == pytest.approx(expected, rel=1e-6, abs=0)
     assert [p.name for p in other.problems] == [p.name for p in one.problems]
     assert other.roughly(asked) == pytest.approx(unit * one.roughly(asked), rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(("last", "first"), [(17, 24), (28, 32), (40, 48)])
+def test_node_counts_beside_a_step_keep_their_phase(last: int, first: int) -> None:
+    nodes = np.array([2.0, 4, 8, last, first, 2 * first, 3 * first, 4 * first])
+    times = downey(300, 0.8)(nodes) / np.where(nodes <= last, 1, 1.6)
+    fit = Adept().fit(curve_of(nodes.astype(int).tolist(), times))
+    assert len(set(fit.diagnosis.phase)) == 2
+    asked = fit.predict([last, first])
+    assert [p.time_s for p in asked] == pytest.approx(times[3:5], rel=0.05)
