@@ -23,16 +23,17 @@ def signs(count: int) -> Signs:
     any two columns are orthogonal.  The second half is the first with all signs changed, which
     frees main effects of pairwise interactions.
 
-    count: factors, at least one.
-    Raises ValueError: there is no factor.
+    count: factors, a whole number of at least one.
+    Raises ValueError: it is not.
 
     The first rows of table 3 of the paper:
 
     >>> signs(7)[:3].tolist()
     [[1, 1, 1, -1, 1, -1, -1], [-1, 1, 1, 1, -1, 1, -1], [-1, -1, 1, 1, 1, -1, 1]]
     """
-    if not 1 <= count < inf:
-        raise ValueError(f"a design of {count} factors needs at least one factor")
+    if not 1 <= count < inf or count % 1:
+        raise ValueError(f"a design of {count} factors needs at least one factor, and whole ones")
+    count = int(count)
     size = 4 * (count // 4 + 1)
     while (made := _plain(size)) is None:
         size += 4

@@ -52,6 +52,8 @@ def test_sizes_are_the_next_that_a_construction_gives() -> None:
     assert sizes == [4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 32, 32]
     with pytest.raises(ValueError, match="at least one factor"):
         signs(0)
+    with pytest.raises(ValueError, match="whole ones"):
+        signs(1.5)  # type: ignore[arg-type]
 
 
 def test_a_design_falls_on_assignments_that_can_be_had_once_each() -> None:
