@@ -42,10 +42,6 @@ def test_one_connection_serves_many_requests(running):
         (b'{"v":1,"job":{"exc_nodes":"%s"}}' % (b"n1," * 5462), "length <= 16384"),
         (b'{"v":1,"job":{"min_mem_per_cpu":9223372036854775807}}', "`int` <= 8796093022207"),
         (b'{"v":1,"op":"waits","job_ids":[%s1]}' % (b"1," * 1000), "length <= 1000"),
-        (
-            b'{"v":1,"op":"prepare","command":{"options":{"partition":"%s"}}}' % (b"p," * 2049),
-            "length <= 4096",
-        ),
         (b'{"v":2}', "nimod speaks 1"),
         (b"\xff\xfe", "malformed"),
         (b'{"x":1,"op":"\xff"}', "UTF-8"),

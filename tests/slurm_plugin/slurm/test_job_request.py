@@ -147,6 +147,13 @@ def test_what_sbatch_would_not_take_names_the_option(words: Sequence[str]) -> No
         job(*words, "a.sh")
 
 
+def test_an_option_that_is_longer_than_nimod_takes_is_refused() -> None:
+    command = parse_command_line(["sbatch", "-p", "p," * 2049, "a.sh"])
+    who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
+    with pytest.raises(ScriptError, match="length <= 4096"):
+        make_job(command, SCRIPT, **who)
+
+
 def test_variables_go_before_the_script_and_after_the_command_line() -> None:
     environ = {
         "SBATCH_PARTITION": "long",
