@@ -151,6 +151,7 @@ def _steps(columns: _Columns) -> list[StepRun]:
             tasks = columns.get("tasks") or repeat(None)
             columns[total_name] = list(map(_total, totals, means, tasks))
     _fill_elapsed(columns, len(ids))
+    _correct_ends(columns)
     return _structs(StepRun, columns)
 
 
@@ -169,6 +170,7 @@ def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) 
         raise ValueError("no submit time")
     _fill_ids(columns)
     _fill_elapsed(columns, len(owned))
+    _correct_ends(columns)
     if "_req_mem" in columns:
         requested = columns.pop("_req_mem")
         sizes = (columns.get("nodes") or repeat(1), columns.get("cpus") or repeat(1))
@@ -288,6 +290,18 @@ def _fill_elapsed(columns: _Columns, count: int) -> None:
     if "elapsed_s" not in columns:
         starts, ends = (columns.get(name) or [None] * count for name in ("start_s", "end_s"))
         columns["elapsed_s"] = list(map(_between, starts, ends))
+
+
+def _correct_ends(columns: _Columns) -> None:
+    """Move ends of the hour that local time has twice in autumn behind the start."""
+    if {"start_s", "end_s"} <= columns.keys():
+        rows = zip(columns["start_s"], columns["end_s"], columns["elapsed_s"], strict=True)
+        columns["end_s"] = [
+            start + round(elapsed)
+            if start and end and start > end and abs(end + 3600 - start - elapsed) <= 1
+            else end
+            for start, end, elapsed in rows
+        ]
 
 
 def _between(start: int | None, end: int | None) -> float:

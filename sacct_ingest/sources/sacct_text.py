@@ -67,20 +67,27 @@ def split_records(
 ) -> Iterator[Row]:
     """Split lines into records of ``width`` values; each with the number of its first line.
 
+    A last line without its end is refused: what is missing of its last value does not show.
+
     rejoin: puts the values of a record together of which there are too many; None where it cannot.
     above: lines that have been read before.
     Raises FormatError: the text ends in the middle of a record.
     """
     lines = iter(lines)
     joiner = _Joiner(width, delimiter, tally, rejoin)
-    number = above + 1
+    number, cut = above + 1, ""
     while block := list(islice(lines, _BLOCK)):
+        if not block[-1].endswith("\n"):
+            cut = block.pop()
         records = [line.rstrip("\n").split(delimiter) for line in block]
-        if not joiner.begun and set(map(len, records)) == {width}:
+        if not joiner.begun and set(map(len, records)) <= {width}:
             yield from enumerate(records, number)
         else:
             yield from joiner.join(number, block, records)
         number += len(block)
+    for first, values in joiner.join(number, [cut], [cut.split(delimiter)]):
+        tally.rows += 1
+        tally.refuse("the text ends inside this line", delimiter.join(values), first)
     joiner.end()
 
 
@@ -180,7 +187,10 @@ def _first_line(lines: Iterator[str]) -> tuple[int, str]:
 
 
 def _check(header: Sequence[str], cluster: str, line: str) -> None:
-    canonical = {canonical_name(name) for name in header}
+    canonical = [canonical_name(name) for name in header]
+    twice = sorted({name for name in canonical if name in names() and canonical.count(name) > 1})
+    if twice:
+        raise FormatError(f"column {', '.join(twice)} stands there twice; {_FIX}")
     missing = [name for name in REQUIRED if name not in canonical]
     if missing:
         where = f"in the first line {line[:60]!r}" if line else "in -o"

@@ -83,6 +83,17 @@ class _Notes:
             self.named[name][pair[1]] = pair[2]
         self.values.setdefault(name, value)
 
+    @property
+    def start_s(self) -> int:
+        """Start of the log, seconds since the epoch; 0 where it does not say.
+
+        Raises FormatError: what it says is no number.
+        """
+        said = self.values.get("UnixStartTime", "0")
+        if not re.match(r"\d", said):
+            raise FormatError(f"'; UnixStartTime: {said[:40]}' is no number of seconds; correct it")
+        return self.number("UnixStartTime")
+
     def number(self, name: str) -> int:
         match = re.match(r"\d+", self.values.get(name, ""))
         return int(match[0]) if match else 0
@@ -130,7 +141,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     state, user, group, program, queue, partition = values[10:16]
     if state not in _STATES:
         raise ValueError(f"not a status: {state!r}")
-    submit_s = notes.number("UnixStartTime") + int(submit)
+    submit_s = notes.start_s + int(submit)
     start_s = submit_s + int(wait or 0) if run is not None else None
     # Some logs have only one of both counts.
     cpus, requested_cpus = procs or requested_procs or 0, requested_procs or procs

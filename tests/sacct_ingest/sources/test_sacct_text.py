@@ -179,8 +179,27 @@ def test_a_text_that_breaks_off_is_an_error_after_what_was_whole() -> None:
         list(runs)
 
 
-def test_the_last_line_needs_no_newline() -> None:
-    assert len(read(f"{NAMES}\n1|c|a|FAILED|50|5")) == 1
+@pytest.mark.parametrize("last", ["2|c|a|FAILED|50|02:3", "2|c|two\nlines|FAILED|50|02:3"])
+def test_a_last_line_without_its_end_is_refused(last: str) -> None:
+    tally = Tally()
+    assert [run.job_id for run in read(f"{NAMES}\n1|c|a|FAILED|50|5\n{last}", tally)] == [1]
+    assert (tally.rows, [reject.reason for reject in tally.rejects]) == (
+        2,
+        ["the text ends inside this line"],
+    )
+
+
+def test_a_column_that_stands_twice_is_refused() -> None:
+    with pytest.raises(FormatError, match="column State stands there twice"):
+        read(f"{NAMES}|State\n1|c|a|FAILED|50|5|FAILED\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [(3000 - 3600 + 1200, 4200), (2000, 2000), (4200, 4200)]
+)
+def test_an_end_in_the_hour_that_comes_twice_is_behind_the_start(end: int, expected: int) -> None:
+    text = f"{NAMES}|Start|End\n1|c|a|FAILED|50|1200|3000|{end}\n"
+    assert [run.end_s for run in read(text)] == [expected]
 
 
 def test_headers_of_joined_files_are_skipped() -> None:

@@ -88,6 +88,11 @@ def test_a_log_that_does_not_say_how_many_nodes_counts_processors() -> None:
     assert (run.nodes, run.cluster, run.submit_s) == (8, "curie", 100)
 
 
+def test_a_start_that_is_no_time_is_refused() -> None:
+    with pytest.raises(FormatError, match="UnixStartTime: soon"):
+        read("; Computer: pine\n; UnixStartTime: soon\n1 0 0 9 8 -1 -1 8 -1 -1 1 1 1 1 1 1 -1 -1\n")
+
+
 def test_a_log_without_a_machine_is_asked_to_name_one() -> None:
     with pytest.raises(FormatError, match="-M"):
         read(f"{LINE}\n")
