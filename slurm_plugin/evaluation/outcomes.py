@@ -192,8 +192,9 @@ class OutcomeTally:
         if run is None:
             return
         self._jobs.add(outcome_of(name, decision, run))
-        headline = self._guesses if is_guess(decision) else self._all
-        self._compare(decision, run, (headline, own.accuracy, week.accuracy))
+        # A week's errors are of the predictions that the headline counts.
+        counted = (self._guesses,) if is_guess(decision) else (self._all, week.accuracy)
+        self._compare(decision, run, (*counted, own.accuracy))
         if waits := waits_of(decision, run):
             self._waits.add(*waits)
         if applied_to(decision, run):

@@ -290,6 +290,13 @@ def test_weeks_begin_on_monday() -> None:
     ]
 
 
+def test_weeks_have_the_errors_that_the_headline_has() -> None:
+    pairs: list[Pair] = [(decision(), run()), (decision(key_level="user", applied=False), run())]
+    report = summarise(pairs, confidence=0.9)
+    assert report.guesses is not None
+    assert [week.accuracy for week in report.weeks] == [report.accuracy]
+
+
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
 def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None:
     pairs: list[Pair] = [(decision(), run(elapsed_s=t)) for t in times]
