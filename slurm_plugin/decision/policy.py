@@ -129,7 +129,7 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     feasible = _feasible(options, asked)
     if not feasible:
         return _missed(scene, options, asked)
-    best = _best(scene, feasible, asked)
+    best = _best(feasible, asked)
     return Decision(
         action=Action.SET,
         reason=_reason(scene, best, asked, feasible, options),
@@ -140,15 +140,14 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     )
 
 
-def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Option:
+def _best(feasible: Sequence[Option], asked: Option) -> Option:
     """Take the cheapest count; the request, where only a wait without a record speaks against it.
 
     A request that cannot start, or that must not be taken, is no choice.
     """
     best, wait = _cheapest(feasible), asked.wait
     probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf
-    until_begin_s = max(0.0, scene.request.begin_s - scene.now_s)  # of every count's wait
-    if probable or best.cost_s <= asked.cost_s - (asked.wait_s - until_begin_s):
+    if probable or best.cost_s - best.wait_s <= asked.cost_s - asked.wait_s:
         return best
     return asked if any(one is asked for one in feasible) else best
 

@@ -73,7 +73,7 @@ def ended(store, state=JobState.OUT_OF_MEMORY, *, given=600, asked=800, uid=UID,
     made = {
         "job_id": number, "uid": uid, "submit_s": int(at_s), "name": name, "nodes": 4, "cpus": 8,
         "state": state, "elapsed_s": 5.0, "end_s": int(at_s) + 5, "work_dir": "/home/ada",
-        "req_mem_bytes": 4 * given * MIB,
+        "req_mem_bytes": 4 * given * MIB, "admin_comment": f"NIMO1:{number:012x}:",
     }  # fmt: skip
     store.runs.add([run(**made | fields)])
     store.decisions.join_outcomes()
