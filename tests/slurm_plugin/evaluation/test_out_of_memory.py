@@ -39,7 +39,7 @@ def states(slurm, task):
 
 
 class Slurm:
-    """Shows jobs to the operator, and notes what it is told as their user."""
+    """Stands for scontrol and sbatch: shows jobs, and records the commands run as their user."""
 
     def __init__(self, shown, *, refused="", root=True):
         self.shown, self.refused, self.root, self.commands = shown, refused, root, []
