@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
 IDLE_S = 60.0  #: longest that anybody but slurmctld may say nothing
 #: The loop stays awake so long after an empty line: a core that fell asleep takes 80 µs, and the
-#: hook 741 µs instead of 831 (docs/measured.md).
+#: hook 741 µs instead of 831.
 AWAKE_S = 0.0005
 #: Work that can wait does so for this long, or until somebody else comes: slurmctld goes on with
 #: the job, which takes a third longer beside a core at work.
