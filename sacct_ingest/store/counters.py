@@ -29,7 +29,7 @@ def read(connection: Connection, name: str) -> int:
 
 
 def start(connection: Connection) -> None:
-    """Make the counters of a new store; for migrations."""
-    connection.execute(
-        insert(counters), [{"name": "runs", "value": 1}, {"name": "fits", "value": 0}]
-    )
+    """Make the counters of a new store."""
+    first = {"runs": 1, "fits": 0, "standings": 0, "sums": 0}
+    rows = [{"name": name, "value": value} for name, value in first.items()]
+    connection.execute(insert(counters), rows)

@@ -7,8 +7,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event, inspect, text
 
 from sacct_ingest.errors import StoreError
+from sacct_ingest.store import counters
+from sacct_ingest.store.column_types import OPTIONS
 from sacct_ingest.store.engine import make_engine, reading, translated, writing
-from sacct_ingest.store.schema import HEAD
+from sacct_ingest.store.schema import HEAD, metadata
 
 #: Locks that keep two processes from making the tables at once, which give 1 if taken; SQLite's
 #: writer lock does it.
@@ -19,7 +21,7 @@ LOCKS = {
 }
 _UNLOCKS = {"mysql": "SELECT RELEASE_LOCK('nimo_migration')"}
 _UNLOCKS["mariadb"] = _UNLOCKS["mysql"]
-
+_TOO_OLD = 'an unreleased version: set it aside, then "nimo ingest" reads the history again'
 
 #: MariaDB commits each change of a table by itself: a migration that was killed is done once more,
 #: and what it had done already is left alone.
@@ -40,8 +42,8 @@ _REPEATABLE = tuple(
 def migrate(engine: Engine) -> None:
     """Create or upgrade the tables.
 
-    Raises StoreError: the store was made by a newer release, or another process has been at it for
-        a minute.
+    Raises StoreError: the store was made by a newer release or before the first one, or another
+        process has been at it for a minute.
     """
     with reading(engine) as connection:
         if _revision(connection) == HEAD:
@@ -52,7 +54,10 @@ def migrate(engine: Engine) -> None:
         if getattr(connection.dialect, "is_mariadb", False):
             event.listen(connection, "before_cursor_execute", _repeatably, retval=True)
         try:
-            _upgrade(connection)
+            if _revision(connection) is None:
+                _create(connection)
+            else:
+                _upgrade(connection)
         finally:
             _execute(connection, _UNLOCKS)
 
@@ -70,6 +75,18 @@ def revision(url: str) -> str | None:
         engine.dispose()
 
 
+def _create(connection: Connection) -> None:
+    """Make all tables; after the last one everything is one transaction on MariaDB, too."""
+    kind = connection.dialect.name
+    for table in metadata.sorted_tables:
+        table.dialect_kwargs.update({key: OPTIONS[key] for key in OPTIONS if key.startswith(kind)})
+    statement = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+    connection.execute(text(statement))
+    metadata.create_all(connection, checkfirst=False)
+    counters.start(connection)
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
 def _upgrade(connection: Connection) -> None:
     # Loaded here: opening a store that is up to date must not pay for it.
     from alembic import command  # noqa: PLC0415
@@ -80,10 +97,11 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     revision = _revision(connection)
-    if revision is not None and revision not in revisions:
+    if revision not in revisions:
+        url = connection.engine.url.render_as_string()
         raise StoreError(
-            f"store {connection.engine.url.render_as_string()} has schema {revision}, this "
-            f"release has {HEAD}: it was made by a newer release, upgrade this one"
+            f"store {url} has schema {revision}, this release has {HEAD}: it was made by "
+            + ("a newer release, upgrade this one" if str(revision) > HEAD else _TOO_OLD)
         )
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

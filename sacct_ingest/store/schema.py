@@ -1,9 +1,10 @@
 """The tables, the same for SQLite, PostgreSQL and MariaDB.
 
 Text is compared byte by byte on all three (user names and keys differ in case), and columns that
-take part in an index are short enough for InnoDB's 3072 bytes.  The tables of a database that is
-already there are made by ``migrations/``; a test holds both against each other.  Their engine and
-character set on MariaDB are set there alone: here they would load its dialect for every command.
+take part in an index are short enough for InnoDB's 3072 bytes.  A new database gets these tables;
+``migrations/`` change those of an earlier release, and a test holds both against each other.
+Engine and character set on MariaDB are set in ``migrate``: here they would load its dialect for
+every command.
 """
 
 from typing import Final

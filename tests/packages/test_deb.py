@@ -87,7 +87,7 @@ def test_it_holds_all_that_a_site_needs(deb: Path) -> None:
     assert {"/usr/bin/nimo", "/usr/bin/nimo-advise", "/etc/nimo/nimo.yaml"} <= held.keys()
     assert "/usr/share/bash-completion/completions/nimo-advise" in held
     assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
-    assert any(path.endswith("store/migrations/versions/0001_first_schema.py") for path in held)
+    assert any(path.endswith("store/migrations/versions/0013_first_schema.py") for path in held)
     assert {mode.split()[1] for mode in held.values()} == {"root/root"}
     writable = [path for path, mode in held.items() if mode[0] != "l" and "w" in mode[5:10]]
     assert writable == []

@@ -65,7 +65,7 @@ def test_it_holds_all_that_a_site_needs() -> None:
     pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
     assert units | pages <= held
     assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
-    assert any(path.endswith("store/migrations/versions/0001_first_schema.py") for path in held)
+    assert any(path.endswith("store/migrations/versions/0013_first_schema.py") for path in held)
     assert [path for path in held if ".build-id" in path] == []
 
 

@@ -26,11 +26,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server
 
 
-@pytest.mark.parametrize("revision", ["0001", "0008"])
-def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url: str, revision: str) -> None:
+def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url: str) -> None:
     engine = create_engine(url)
     with writing(engine) as connection:
-        make(connection, revision)
+        make(connection)
     with writing(engine) as connection:
         (runs,) = [one for one in tables(connection) if one.name == "runs"]
         rng, at_s = random.Random(1), 1_790_000_000
