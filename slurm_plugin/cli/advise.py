@@ -36,10 +36,10 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import (
-    parsable,
     render_conclusion,
     render_predictions,
     render_starts,
+    scripts_table,
 )
 from slurm_plugin.reports.pasted_lines import for_command
 from slurm_plugin.text.table_columns import terminal_width
@@ -208,7 +208,7 @@ def _advise(arguments: Sequence[str]) -> int:
 
         print(json_text(advice))
     elif args.parsable2:
-        print("\n".join(parsable(advice, now_s=time.time(), options=table_options(args))))
+        print(scripts_table(advice, now_s=time.time()).parsable(table_options(args)))
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.config.settings_file import socket_of
-from slurm_plugin.text.table_columns import TableOptions
+from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,14 @@ def add_table_of_store(parser: argparse.ArgumentParser) -> None:
 def table_options(args: argparse.Namespace) -> TableOptions:
     """Give what `add_table_options` read."""
     return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)
+
+
+def print_table(table: OutputTable, args: argparse.Namespace) -> None:
+    """Print a table for people, or as ``-P`` asks."""
+    options = table_options(args)
+    print(
+        table.parsable(options) if args.parsable2 else table.text(options, width=terminal_width())
+    )
 
 
 def moment(text: str) -> int:

@@ -14,12 +14,11 @@ from slurm_plugin.cli.command_context import (
     add_since,
     add_table_of_store,
     load_config,
-    table_options,
+    print_table,
 )
 from slurm_plugin.experiments import forecast_text as words
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo forecast
@@ -66,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
     if args.json:
         print(json_text(forecasts))
-    elif args.parsable2:
-        print("\n".join(words.parsable(forecasts, table_options(args))))
     else:
-        print(words.table_of(forecasts, table_options(args), width=terminal_width()))
+        print_table(words.series_table(forecasts), args)
     return 0

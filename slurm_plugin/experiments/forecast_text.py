@@ -6,87 +6,47 @@ from math import isfinite
 from predictor.forecasts.series import SeriesForecast
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from slurm_plugin.experiments.probe_text import amount
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import count, percent, printable, short_clock
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    OutputColumn,
+    OutputTable,
+    or_dash,
+    text_column,
+)
 
 
-def table_of(
-    forecasts: Sequence[SeriesForecast],
-    options: TableOptions | None = None,
-    *,
-    width: int = WIDTH,
-) -> str:
+def series_table(forecasts: Sequence[SeriesForecast]) -> OutputTable:
     """One line a series: the next value, its interval, the last one, and the mean error.
 
-    Raises NoColumn: the options name a column that there is not.
+    Values of ``-P`` are in the units of the resources; unknown ones are empty.
     """
-    return table_columns.text(series_columns(), forecasts, options, width=width)
 
+    def amounts(
+        name: str, title: str, get: Callable[[SeriesForecast], float], worth: int = ON_REQUEST
+    ) -> OutputColumn:
+        def show(one: SeriesForecast) -> str:
+            return amount(one.resource, get(one))
 
-def parsable(
-    forecasts: Sequence[SeriesForecast], options: TableOptions | None = None
-) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``; unknown values are empty.
+        return OutputColumn(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
 
-    Raises NoColumn: the options name a column that there is not.
-    """
-    return table_columns.parsable(series_columns(), forecasts, options)
-
-
-def series_columns() -> list[OutputColumn]:
-    """Columns of the table of forecasts; values of ``-P`` are in the units of the resources."""
-    return [
-        _words("resource", "resource", lambda f: f.resource.value),
-        _words("from", "from", lambda f: f.source),
-        _words("to", "to", lambda f: f.target),
-        _amount("next", "next", lambda f: f.value, worth=table_columns.ALWAYS),
-        _amount("low", "at least", lambda f: f.low),
-        _amount("high", "at most", lambda f: f.high),
-        OutputColumn(
-            name="interval", title="nine of ten", value=_interval, left=True, worth=7, derived=True
-        ),
-        _amount("last", "last", lambda f: f.last, worth=6),
-        OutputColumn(
-            name="at",
-            title="at",
-            value=lambda f: f.last_s,
-            show=lambda f: short_clock(f.last_s),
-            worth=3,
-        ),
-        OutputColumn(
-            name="nmae",
-            title="off by",
-            value=lambda f: _finite(f.nmae),
-            show=lambda f: percent(_finite(f.nmae)),
-            worth=5,
-        ),
-        OutputColumn(name="measured", title="n", value=lambda f: f.measured, worth=2),
-        OutputColumn(name="failed", title="failed", value=lambda f: f.failed, worth=ON_REQUEST),
-        OutputColumn(name="by", title="by", value=lambda f: f.by, left=True, worth=1),
+    columns = [
+        text_column("resource", "resource", value=lambda f: f.resource.value),
+        text_column("from", "from", value=lambda f: f.source, as_text=or_dash),
+        text_column("to", "to", value=lambda f: f.target, as_text=or_dash),
+        amounts("next", "next", lambda f: f.value, ALWAYS),
+        amounts("low", "at least", lambda f: f.low),
+        amounts("high", "at most", lambda f: f.high),
+        OutputColumn("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
+        amounts("last", "last", lambda f: f.last, 6),
+        OutputColumn("at", "at", lambda f: f.last_s, short_clock, worth=3),
+        OutputColumn("nmae", "off by", lambda f: _finite(f.nmae), percent, worth=5),
+        OutputColumn("measured", "n", worth=2),
+        OutputColumn("failed", "failed", worth=ON_REQUEST),
+        OutputColumn("by", "by", left=True, worth=1),
     ]
-
-
-def _words(name: str, title: str, get: Callable[[SeriesForecast], str]) -> OutputColumn:
-    return OutputColumn(
-        name=name,
-        title=title,
-        value=get,
-        show=lambda f: printable(get(f)) or "-",
-        left=True,
-        cuts=True,
-    )
-
-
-def _amount(
-    name: str, title: str, get: Callable[[SeriesForecast], float], *, worth: int = ON_REQUEST
-) -> OutputColumn:
-    def show(one: SeriesForecast) -> str:
-        return amount(one.resource, get(one))
-
-    return OutputColumn(
-        name=name, title=title, value=lambda f: _finite(get(f)), show=show, worth=worth
-    )
+    return OutputTable(columns, forecasts)
 
 
 def _interval(one: SeriesForecast) -> str:

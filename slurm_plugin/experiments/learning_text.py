@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from slurm_plugin.experiments.learn.journal import Stage, Trial
 from slurm_plugin.experiments.learn.proposers import Next, ProposerState
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import WIDTH, OutputColumn
+from slurm_plugin.text.table_columns import ALWAYS, WIDTH, OutputColumn, OutputTable
 
 
 def progress_line(trial: Trial) -> str:
@@ -65,31 +64,25 @@ def summary(
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
     lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     best = sorted(state.expected, key=lambda one: one.time_s)
-    shown = table_columns.text(_columns(list(best[0].attributes)), best, width=width)
+    shown = OutputTable(_columns(list(best[0].attributes)), best).text(width=width)
     text = "\n".join(lines)
     return f"{wrapped(text, width)}\n{shown}"
 
 
 def _columns(names: Sequence[str]) -> list[OutputColumn]:
     """Columns of a table of assignments; attributes are left out last to first."""
+
+    def of(name: str, place: int) -> OutputColumn:
+        worth = max(ALWAYS - 1 - place, 1)
+        return OutputColumn(
+            name, name, lambda one: one.attributes[name], "{:g}".format, worth=worth
+        )
+
     return [
-        *(
-            OutputColumn(
-                name=name,
-                title=name,
-                value=lambda one, name=name: f"{one.attributes[name]:g}",  # type: ignore[misc]
-                worth=max(table_columns.ALWAYS - 1 - place, 1),
-            )
-            for place, name in enumerate(names)
-        ),
-        OutputColumn(name="time_s", title="time s", value=lambda one: f"{one.time_s:.1f}"),
+        *(of(name, place) for place, name in enumerate(names)),
+        OutputColumn("time_s", "time s", as_text="{:.1f}".format),
         OutputColumn(
-            name="interval",
-            title="90 %",
-            value=lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}",
-            worth=table_columns.ALWAYS - 1,
+            "interval", "90 %", lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}", worth=ALWAYS - 1
         ),
-        OutputColumn(
-            name="verdict", title="verdict", value=lambda one: one.verdict.value, left=True
-        ),
+        OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True),
     ]

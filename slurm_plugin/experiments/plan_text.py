@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import clock, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import WIDTH, OutputColumn
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    text_column,
+)
 
 if TYPE_CHECKING:  # numbers are heavy, and --help needs none
     from slurm_plugin.experiments.plan.plans import Plan
@@ -105,29 +110,23 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
 def _steps(plan: Plan, now_s: float, width: int) -> str:
     critical = {step.name for step in plan.path}
 
-    def after(name: str, title: str, get: Callable[[Any], float], worth: int) -> OutputColumn:
-        return OutputColumn(
-            name=name, title=title, value=get, show=lambda step: duration(get(step)), worth=worth
-        )
+    def after(name: str, get: Callable[[Any], float], worth: int) -> OutputColumn:
+        return OutputColumn(name, name, get, duration, worth=worth)
 
     columns = [
-        OutputColumn(
-            name="step",
-            title="  step",
+        text_column(
+            "step",
+            "  step",
             value=lambda step: f"{'*' if step.name in critical else ' '} {step.name}",
-            left=True,
-            cuts=True,
         ),
-        OutputColumn(
-            name="where", title="where", value=lambda step: step.pool, left=True, cuts=True
-        ),
-        OutputColumn(name="nodes", title="nodes", value=lambda step: step.nodes or None),
-        after("start", "start", lambda step: step.start_s - now_s, 8),
-        after("wait", "wait", lambda step: step.wait_s, 6),
-        after("takes", "takes", lambda step: step.estimate.time_s, 7),
-        after("end", "end", lambda step: step.end_s - now_s, table_columns.ALWAYS),
+        text_column("where", "where", value=lambda step: step.pool),
+        OutputColumn("nodes", "nodes", lambda step: step.nodes or None),
+        after("start", lambda step: step.start_s - now_s, 8),
+        after("wait", lambda step: step.wait_s, 6),
+        after("takes", lambda step: step.estimate.time_s, 7),
+        after("end", lambda step: step.end_s - now_s, ALWAYS),
     ]
-    return table_columns.text(columns, plan.schedule.steps, width=width)
+    return OutputTable(columns, plan.schedule.steps).text(width=width)
 
 
 def _read_in_place(plan: Plan, width: int) -> Iterator[str]:
@@ -150,29 +149,13 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
     """Compare plans; what speaks against each stands below the table."""
     sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
     columns = [
-        OutputColumn(
-            name="plan", title="plan", value=lambda plan: plan.label, left=True, cuts=True
-        ),
-        OutputColumn(
-            name="ends", title="ends after", value=lambda plan: duration(plan.end_s - now_s)
-        ),
-        OutputColumn(
-            name="high",
-            title=f"{sure} by",
-            value=lambda plan: duration(plan.high_s - now_s),
-            worth=5,
-        ),
-        OutputColumn(
-            name="node_hours",
-            title="node-hours",
-            value=lambda plan: hours(plan.node_hours),
-            worth=6,
-        ),
-        OutputColumn(
-            name="chance", title="in time", value=lambda plan: percent(plan.chance), worth=7
-        ),
+        text_column("plan", "plan", value=lambda plan: plan.label),
+        OutputColumn("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
+        OutputColumn("high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5),
+        OutputColumn("node_hours", "node-hours", as_text=hours, worth=6),
+        OutputColumn("chance", "in time", as_text=percent, worth=7),
     ]
-    table = table_columns.text(columns, shown, width=width)
+    table = OutputTable(columns, shown).text(width=width)
     against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
     return "\n".join([table, "", *(wrapped(line, width) for line in against)])
 

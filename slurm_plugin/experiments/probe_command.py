@@ -27,7 +27,7 @@ from sacct_ingest.records import Probe
 from slurm_plugin.cli.command_context import (
     add_table_of_store,
     load_config,
-    table_options,
+    print_table,
 )
 from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.experiments import probe_text as words
@@ -200,10 +200,8 @@ def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member
 def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(each) for each in probes]))
-    elif args.parsable2:
-        print("\n".join(words.parsable(probes, table_options(args))))
     else:
-        print(words.table(probes, table_options(args), width=terminal_width()))
+        print_table(words.probe_table(probes), args)
 
 
 def _some(members: Sequence[Member]) -> Sequence[Member]:

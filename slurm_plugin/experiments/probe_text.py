@@ -1,14 +1,18 @@
 """Measurements and their cost as text."""
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 
 from sacct_ingest.probes.probe_settings import Cost
 from sacct_ingest.records import Probe, Resource
 from slurm_plugin.config.settings import SensorSettings
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import printable, short_clock
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ON_REQUEST,
+    OutputColumn,
+    OutputTable,
+    or_dash,
+    text_column,
+)
 
 
 def newest(probes: Sequence[Probe]) -> list[Probe]:
@@ -20,69 +24,25 @@ def newest(probes: Sequence[Probe]) -> list[Probe]:
     return [latest[key] for key in sorted(latest)]
 
 
-def table(
-    probes: Sequence[Probe], options: TableOptions | None = None, *, width: int = WIDTH
-) -> str:
-    """One line a measurement; of one that failed, why.
+def probe_table(probes: Sequence[Probe]) -> OutputTable:
+    """Measurements by the fields of a `Probe`, in their order; of one that failed, why.
 
-    Raises NoColumn: the options name a column that there is not.
-
-    >>> print(table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
-    ...     value=0.00025)]))
+    >>> print(probe_table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
+    ...     value=0.00025)]).text())
     resource  from  to  value
     latency   n1    n2  250 us
     """
-    return table_columns.text(probe_columns(), probes, options, width=width)
-
-
-def parsable(probes: Sequence[Probe], options: TableOptions | None = None) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    return table_columns.parsable(probe_columns(), probes, options)
-
-
-def probe_columns() -> list[OutputColumn]:
-    """Columns of the table of measurements: the fields of a `Probe`, in their order."""
-    return [
-        OutputColumn(
-            name="resource", title="resource", value=lambda p: p.resource.value, left=True
-        ),
-        _words("source", "from"),
-        _words("target", "to"),
-        OutputColumn(
-            name="at_s",
-            title="at",
-            value=lambda p: p.at_s,
-            show=lambda p: short_clock(p.at_s),
-            worth=ON_REQUEST,
-        ),
-        OutputColumn(
-            name="value",
-            title="value",
-            value=lambda p: p.value,
-            show=_value,
-            left=True,
-            cuts=True,
-        ),
-        *(
-            OutputColumn(name=name, title=title, value=attrgetter(name), worth=ON_REQUEST)
-            for name, title in (("size_bytes", "bytes"), ("took_s", "took"), ("error", "error"))
-        ),
+    columns = [
+        OutputColumn("resource", "resource", lambda p: p.resource.value, left=True),
+        text_column("source", "from", as_text=or_dash),
+        text_column("target", "to", as_text=or_dash),
+        OutputColumn("at_s", "at", as_text=short_clock, worth=ON_REQUEST),
+        text_column("value", "value", show=_value),
+        OutputColumn("size_bytes", "bytes", worth=ON_REQUEST),
+        OutputColumn("took_s", "took", worth=ON_REQUEST),
+        OutputColumn("error", "error", worth=ON_REQUEST),
     ]
-
-
-def _words(name: str, title: str) -> OutputColumn:
-    get = attrgetter(name)
-    return OutputColumn(
-        name=name,
-        title=title,
-        value=get,
-        show=lambda p: printable(get(p)) or "-",
-        left=True,
-        cuts=True,
-    )
+    return OutputTable(columns, probes)
 
 
 def describe_cost(cost: Cost, settings: SensorSettings) -> str:

@@ -21,6 +21,7 @@ from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.command_context import (
     add_table_of_store,
     load_config,
+    print_table,
     table_options,
 )
 from slurm_plugin.cli.numbers import whole
@@ -28,7 +29,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Benchmarks, Config
 from slurm_plugin.experiments.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
-from slurm_plugin.experiments.profile_text import describe, parsable
+from slurm_plugin.experiments.profile_text import describe, profile_table
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.table_columns import terminal_width
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(_json(profiles, types))
     elif args.parsable2:
-        print("\n".join(parsable(profiles, table_options(args))))
+        print_table(profile_table(profiles), args)
     else:
         print(describe(profiles, types, table_options(args), width=terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from operator import attrgetter
 from typing import NamedTuple
 
 from sacct_ingest.probes.agreement import MEASURES, Outlier, TypeProfile
 from sacct_ingest.records import NodeProfile
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import printable, wrapped
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    TableOptions,
+)
 
 #: Measure to heading, factor and digits.
 _COLUMNS = {
@@ -28,7 +33,7 @@ _COLUMNS = {
 class ProfileRow(NamedTuple):
     """A type of node, or one node of it."""
 
-    name: str
+    node: str
     node_type: str
     values: Mapping[str, float | None]
 
@@ -47,22 +52,15 @@ def describe(
     by_name = {profile.node: profile for profile in profiles}
     rows = [row for kind in types for row in _rows(kind, by_name)]
     measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
-    made = table_columns.text(_columns(measures), rows, options, width=width)
+    made = OutputTable(_columns(measures), rows).text(options, width=width)
     complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
     complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
     return "\n".join([made, *(wrapped(printable(text), width) for text in complaints)])
 
 
-def parsable(profiles: Sequence[NodeProfile], options: TableOptions | None = None) -> Iterator[str]:
-    """Lines of all fields of the nodes with ``|`` between them, as ``sacct -P``.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    columns = [
-        OutputColumn(name=field.name, title=field.name, value=attrgetter(field.name))
-        for field in fields(NodeProfile)
-    ]
-    return table_columns.parsable(columns, profiles, options)
+def profile_table(profiles: Sequence[NodeProfile]) -> OutputTable:
+    """All fields of the nodes."""
+    return OutputTable([OutputColumn(one.name, one.name) for one in fields(NodeProfile)], profiles)
 
 
 def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[ProfileRow]:
@@ -74,21 +72,20 @@ def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[Pro
 
 def _columns(measures: Sequence[str]) -> list[OutputColumn]:
     """Columns of these measures, the first of most worth."""
+
+    def of(measure: str, place: int) -> OutputColumn:
+        return OutputColumn(
+            measure,
+            _COLUMNS[measure][0],
+            lambda row: row.values.get(measure),
+            lambda value: _cell(measure, value),
+            worth=max(ALWAYS - 1 - place, 1),
+        )
+
     return [
-        OutputColumn(name="node", title="", value=lambda row: row.name, left=True, cuts=True),
-        OutputColumn(
-            name="node_type", title="type", value=lambda row: row.node_type, worth=ON_REQUEST
-        ),
-        *(
-            OutputColumn(
-                name=measure,
-                title=_COLUMNS[measure][0],
-                value=lambda row, measure=measure: row.values.get(measure),  # type: ignore[misc]
-                show=lambda row, m=measure: _cell(m, row.values.get(m)),  # type: ignore[misc]
-                worth=max(table_columns.ALWAYS - 1 - place, 1),
-            )
-            for place, measure in enumerate(measures)
-        ),
+        OutputColumn("node", "", left=True, cuts=True),
+        OutputColumn("node_type", "type", worth=ON_REQUEST),
+        *(of(measure, place) for place, measure in enumerate(measures)),
     ]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
@@ -20,7 +19,17 @@ from slurm_plugin.text.formatting import (
     time_span,
     wrapped,
 )
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    TableOptions,
+    between,
+    or_dash,
+    text_column,
+)
 
 _MARK = "=>"
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
@@ -66,7 +75,7 @@ def render_predictions(
     table = ""
     if advice.rows:
         rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
-        table = table_columns.text(advice_columns(advice, now_s), rows, options, width=width)
+        table = OutputTable(_columns(advice, now_s), rows).text(options, width=width)
     title = wrapped(_title(advice), width) if verbose else ""
     about = wrapped(_about(advice), width)
     layouts = _layouts(advice, width)
@@ -97,15 +106,11 @@ def _verdict(advice: Advice) -> str:
     return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
 
 
-def parsable(advice: Advice, *, now_s: float, options: TableOptions | None) -> Iterator[str]:
-    """Lines of the table, all node counts, with ``|`` between the fields; times in seconds.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    columns = {column.name: column for column in advice_columns(advice, now_s)}
-    # In the order that scripts are used to; then what only ``-o`` shows.
+def scripts_table(advice: Advice, *, now_s: float) -> OutputTable:
+    """All node counts, times in seconds, columns in the order that scripts are used to."""
+    columns = {column.name: column for column in _columns(advice, now_s)}
     ordered = {name: columns[name] for name in Row.__dataclass_fields__} | columns
-    return table_columns.parsable(list(ordered.values()), advice.rows, options)
+    return OutputTable(list(ordered.values()), advice.rows)
 
 
 def render_starts(advice: Advice, *, now_s: float) -> str:
@@ -158,31 +163,24 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
     """Partitions side by side, each on the node count that is best there."""
     if not advice.partitions:
         return ""
-    return table_columns.text(_partition_columns(advice, now_s), advice.partitions, width=width)
 
-
-def _partition_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     def ends(row: PartitionRow) -> str:
         ended = row.nodes is not None and row.wait_s is not None
         return short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
 
-    def interval(row: PartitionRow) -> str:
-        return f"{duration(row.low_s)} to {duration(row.high_s)}" if row.low_s is not None else "-"
-
-    return [
-        _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
-        _words("partition", "partition", lambda row: printable(row.partition) or "-"),
-        _column(
-            "nodes", advice.unit.plural, lambda row: "-" if row.nodes is None else str(row.nodes)
-        ),
-        _column("time_s", "run time", lambda row: duration(row.time_s)),
-        _derived("interval", f"{percent(advice.confidence)} of runs take", interval, worth=4),
-        _column("wait_s", "wait", lambda row: duration(row.wait_s)),
-        _derived("ends", "ends", ends, worth=5),
-        _column("runs", "runs there", lambda row: str(row.runs), worth=3),
-        _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=6),
-        _words("node_type", "node type", lambda row: printable(row.node_type)),
+    columns = [
+        _MARKED,
+        text_column("partition", "partition", as_text=or_dash),
+        OutputColumn("nodes", advice.unit.plural),
+        OutputColumn("time_s", "run time", as_text=duration),
+        _interval(advice, 4),
+        OutputColumn("wait_s", "wait", as_text=duration),
+        OutputColumn("ends", "ends", ends, worth=5),
+        OutputColumn("runs", "runs there", worth=3),
+        OutputColumn("verdict", "verdict", left=True, worth=6),
+        text_column("node_type", "node type"),
     ]
+    return OutputTable(columns, advice.partitions).text(width=width)
 
 
 def _layouts(advice: Advice, width: int) -> str:
@@ -191,20 +189,33 @@ def _layouts(advice: Advice, width: int) -> str:
         return ""
     size = count(advice.layouts[0].size, advice.unit.word)
     columns = [
-        _column("own", "", lambda row: "this job" if row.own else "", left=True, worth=2),
-        _column("layout", "layout", lambda row: printable(row.layout), left=True, worth=3),
-        _column("time_s", "run time", lambda row: duration(row.time_s)),
-        _derived("interval", f"{percent(advice.confidence)} of runs take", _interval, worth=4),
-        _column("size_hours", f"{advice.unit.word}-hours", lambda row: hours(row.size_hours)),
-        _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=5),
-        _column("options", "options", lambda row: printable(row.options), left=True),
+        OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
+        OutputColumn("layout", "layout", left=True, worth=3),
+        OutputColumn("time_s", "run time", as_text=duration),
+        _interval(advice, 4),
+        OutputColumn("size_hours", f"{advice.unit.word}-hours", as_text=hours),
+        OutputColumn("verdict", "verdict", left=True, worth=5),
+        OutputColumn("options", "options", left=True),
     ]
-    rows = table_columns.text(columns, advice.layouts, width=width)
+    rows = OutputTable(columns, advice.layouts).text(width=width)
     return f"Laid out otherwise, on {size}\n\n{rows}"
 
 
-def _interval(row: LayoutRow) -> str:
-    return f"{duration(row.low_s)} to {duration(row.high_s)}"
+def _interval(advice: Advice, worth: int) -> OutputColumn:
+    """Column of the interval of run times."""
+    title = f"{percent(advice.confidence)} of runs take"
+
+    def interval(row: Row | LayoutRow | PartitionRow) -> str:
+        return between(row.low_s, row.high_s, duration)
+
+    return OutputColumn("interval", title, interval, worth=worth, derived=True)
+
+
+def _if(word: str) -> Callable[[bool], str]:
+    return lambda value: word if value else ""
+
+
+_MARKED: Final = OutputColumn("recommended", "", as_text=_if(_MARK), left=True)
 
 
 def _about(advice: Advice) -> str:
@@ -215,7 +226,7 @@ def _about(advice: Advice) -> str:
     return f"{where}on nodes of the type {printable(advice.node_type)}:"
 
 
-def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
+def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
     def ends(row: Row) -> str:
@@ -224,73 +235,57 @@ def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
             end_s = row.wait_s + row.time_s
         return short_clock(None if end_s is None else now_s + end_s)
 
-    def made(row: Row) -> str:
-        return {True: "made", False: "missed", None: "-"}[row.meets_deadline]
+    def waiting(row: Row) -> str:
+        return between(row.wait_low_s, row.wait_high_s, duration)
 
-    def interval(row: Row) -> str:
-        return f"{duration(row.low_s)} to {duration(row.high_s)}"
+    def ending(row: Row) -> str:
+        low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
+        return between(low_s, high_s, short_clock)
 
     def if_any(worth: int, *, there: bool) -> int:
         return worth if there else ON_REQUEST
 
-    def waiting(row: Row) -> str:
-        return interval_text(row.wait_low_s, row.wait_high_s, duration)
+    def seconds(name: str, title: str, worth: int = ON_REQUEST) -> OutputColumn:
+        return OutputColumn(name, title, as_text=duration, worth=worth)
 
-    def ending(row: Row) -> str:
-        low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
-        return interval_text(low_s, high_s, short_clock)
+    def derived(name: str, title: str, show: Callable[..., str], worth: int) -> OutputColumn:
+        return OutputColumn(name, title, show, worth=worth, derived=True)
 
     waits = any(row.wait_s is not None for row in advice.rows)
     spread = any(row.wait_high_s is not None for row in advice.rows)
-    curve, share = not advice.guess, percent(advice.confidence)
+    chances = any(row.chance is not None for row in advice.rows)
+    curve, dated = not advice.guess, bool(advice.deadline_s)
     return [
-        _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
-        _column("nodes", advice.unit.plural, lambda row: str(row.nodes)),
-        _column("time_s", "run time", lambda row: duration(row.time_s)),
-        _column("low_s", "at least", lambda row: duration(row.low_s), worth=ON_REQUEST),
-        _column("high_s", "at most", lambda row: duration(row.high_s), worth=ON_REQUEST),
-        _derived("interval", f"{share} of runs take", interval, worth=5),
-        _column("speedup", "speedup", _speedup, worth=if_any(2, there=curve)),
-        _column(
-            "efficiency",
-            "efficiency",
-            lambda row: percent(row.efficiency),
-            worth=if_any(4, there=curve),
+        _MARKED,
+        OutputColumn("nodes", advice.unit.plural),
+        seconds("time_s", "run time", ALWAYS),
+        seconds("low_s", "at least"),
+        seconds("high_s", "at most"),
+        _interval(advice, 5),
+        OutputColumn("speedup", "speedup", as_text=_speedup, worth=if_any(2, there=curve)),
+        OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
+        OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
+        seconds("wait_s", "wait", if_any(7, there=waits)),
+        seconds("slurm_wait_s", "Slurm's wait"),
+        seconds("wait_low_s", "waits at least"),
+        seconds("wait_high_s", "at most"),
+        derived("wait_interval", f"{WAITS} of waits", waiting, if_any(3, there=spread)),
+        derived("ends", "ends", ends, if_any(6, there=waits)),
+        seconds("end_s", "ends in"),
+        seconds("end_low_s", "at least"),
+        seconds("end_high_s", "at most"),
+        derived("end_interval", f"{WAITS} end", ending, if_any(1, there=spread)),
+        OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
+        OutputColumn(
+            "meets_deadline",
+            "deadline",
+            as_text=lambda made: "made" if made else "missed",
+            worth=if_any(8, there=dated),
         ),
-        _column(
-            "node_hours", f"{advice.unit.word}-hours", lambda row: hours(row.node_hours), worth=4
-        ),
-        _column("wait_s", "wait", lambda row: duration(row.wait_s), worth=if_any(7, there=waits)),
-        _column(
-            "slurm_wait_s",
-            "Slurm's wait",
-            lambda row: duration(row.slurm_wait_s),
-            worth=ON_REQUEST,
-        ),
-        _column("wait_low_s", "waits at least", lambda r: duration(r.wait_low_s), worth=ON_REQUEST),
-        _column("wait_high_s", "at most", lambda row: duration(row.wait_high_s), worth=ON_REQUEST),
-        _derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(3, there=spread)),
-        _derived("ends", "ends", ends, worth=if_any(6, there=waits)),
-        _column("end_s", "ends in", lambda row: duration(row.end_s), worth=ON_REQUEST),
-        _column("end_low_s", "at least", lambda row: duration(row.end_low_s), worth=ON_REQUEST),
-        _column("end_high_s", "at most", lambda row: duration(row.end_high_s), worth=ON_REQUEST),
-        _derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
-        _column(
-            "chance",
-            "chance",
-            lambda row: chance_text(row.chance),
-            worth=if_any(8, there=any(row.chance is not None for row in advice.rows)),
-        ),
-        _column("meets_deadline", "deadline", made, worth=if_any(8, there=bool(advice.deadline_s))),
-        _column("observed", "", lambda row: "observed" if row.observed else "", worth=2, left=True),
-        _column("limit_s", "limit", lambda row: duration(row.limit_s), worth=ON_REQUEST),
-        _column("time_min_s", "time-min", lambda row: duration(row.time_min_s), worth=ON_REQUEST),
+        OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
+        seconds("limit_s", "limit"),
+        seconds("time_min_s", "time-min"),
     ]
-
-
-def interval_text(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
-    """Write an interval; ``-`` where there is none."""
-    return "-" if low is None or high is None else f"{show(low)} to {show(high)}"
 
 
 def chance_text(chance: float | None) -> str:
@@ -304,28 +299,8 @@ def chance_text(chance: float | None) -> str:
     return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else percent(chance)
 
 
-def _column(
-    name: str,
-    title: str,
-    show: Callable[..., str],
-    *,
-    worth: int = table_columns.ALWAYS,
-    left: bool = False,
-) -> OutputColumn:
-    value = attrgetter(name)
-    return OutputColumn(name=name, title=title, value=value, show=show, worth=worth, left=left)
-
-
-def _words(name: str, title: str, show: Callable[..., str]) -> OutputColumn:
-    return _column(name, title, show, left=True)._replace(cuts=True)
-
-
-def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> OutputColumn:
-    return OutputColumn(name=name, title=title, value=show, show=show, worth=worth, derived=True)
-
-
-def _speedup(row: Row) -> str:
-    return f"{row.speedup:.1f}" if row.speedup else "-"
+def _speedup(speedup: float) -> str:
+    return f"{speedup:.1f}" if speedup else "-"
 
 
 def _expected(advice: Advice, now_s: float) -> str:
@@ -333,8 +308,8 @@ def _expected(advice: Advice, now_s: float) -> str:
     row = next((one for one in advice.rows if one.recommended), None)
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
-    waits = interval_text(row.wait_low_s, row.wait_high_s, time_span)
-    ends = interval_text(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
+    waits = between(row.wait_low_s, row.wait_high_s, time_span)
+    ends = between(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
 
 

@@ -7,7 +7,6 @@ from predictor.types import PredictionTable, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import StandingRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
@@ -17,7 +16,16 @@ from slurm_plugin.text.formatting import (
     printable,
     wrapped,
 )
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    TableOptions,
+    between,
+    text_column,
+)
 
 _SHORT_KEY = 8
 _READ = {
@@ -59,8 +67,8 @@ def render(
     lines += [*_memory_lines(prediction), *map(use_text, prediction.uses)]
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
-    parts = [_wrapped(head, width), _table(prediction, every=every, width=width, options=options)]
-    parts.append(_wrapped(lines, width))
+    table = curve_table(prediction, every=every).text(options, width=width)
+    parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for one in prediction.by_type if prediction.node_type else ():
         parts += _of_type(prediction, one.node_type, every=every, width=width, options=options)
     return "\n\n".join(parts)
@@ -133,7 +141,7 @@ def _of_type(
     runs = count(own.runs, "run")
     head = f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"
     yield wrapped(head, width)
-    yield _table(own, every=every, width=width, options=options)
+    yield curve_table(own, every=every).text(options, width=width)
     problems = (f"  {problem.name}: {printable(problem.text)}" for problem in own.problems[:1])
     yield _wrapped([f"verdict: {_READ[own.verdict]}", *problems], width)
 
@@ -149,38 +157,10 @@ def standing_line(row: StandingRow) -> str:
     )
 
 
-def parsable(prediction: PredictionTable, options: TableOptions | None = None) -> Iterator[str]:
-    """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    every = range(len(prediction.nodes))
-    return table_columns.parsable(curve_columns(prediction), every, options)
-
-
-def summary(
-    tables: Iterable[PredictionTable],
-    options: TableOptions | None = None,
-    *,
-    width: int = WIDTH,
-) -> str:
-    """List applications, each once, the most reliable first, as `listing` says.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
+def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
+    """List applications, each once, the most reliable first, as `listing` says."""
     shown = _once(tables)
-    return table_columns.text(list_columns(shown), shown, options, width=width)
-
-
-def parsable_summary(
-    tables: Iterable[PredictionTable], options: TableOptions | None = None
-) -> Iterator[str]:
-    """Write the same list with ``|`` between the fields, and whole keys.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    shown = _once(tables)
-    return table_columns.parsable(list_columns(shown), shown, options)
+    return OutputTable(_list_columns(shown), shown)
 
 
 def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
@@ -189,58 +169,41 @@ def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     return [one for one in ranked if (one.level, one.key) not in again]
 
 
-def list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
+def _list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
     """Columns of a list of these tables."""
     shown = [listed_of(one) for one in tables]
     apart: Mapping[TableKey, str] = distinctions(shown)
     names = {one.table_key: one.name for one in shown}
-    if_same = ON_REQUEST if not apart else None
 
     def details(one: PredictionTable) -> str:
         return apart.get((one.level, one.key), "")
 
     return [
+        text_column("application", "application", value=lambda t: names[t.level, t.key]),
+        OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
+        OutputColumn("runs", "runs", worth=7),
         OutputColumn(
-            name="application",
-            title="application",
-            value=lambda t: names[t.level, t.key],
-            left=True,
-            cuts=True,
-        ),
-        OutputColumn(name="by", title="by", value=lambda t: t.level, left=True, worth=3),
-        OutputColumn(name="runs", title="runs", value=lambda t: t.runs, worth=7),
-        OutputColumn(
-            name="nodes_observed",
-            title="nodes",
-            value=_span,
+            "nodes_observed",
+            "nodes",
+            _span,
             order=lambda t: max((p.nodes for p in t.observed), default=0),
             worth=6,
         ),
         OutputColumn(
-            name="verdict",
-            title="verdict",
-            value=lambda t: t.verdict.value,
+            "verdict",
+            "verdict",
+            lambda t: t.verdict.value,
             order=lambda t: list(Verdict).index(t.verdict),
             left=True,
         ),
-        OutputColumn(name="model", title="model", value=lambda t: t.model, left=True, worth=1),
-        OutputColumn(
-            name="key",
-            title="key",
-            value=lambda t: t.key,
-            show=lambda t: printable(t.key[:_SHORT_KEY]),
-            left=True,
-            worth=2 if if_same is None else if_same,
-        ),
-        OutputColumn(
-            name="details",
-            title="differs by",
-            value=details,
-            left=True,
-            cuts=True,
-            worth=table_columns.ALWAYS if if_same is None else if_same,
-        ),
+        OutputColumn("model", "model", left=True, worth=1),
+        OutputColumn("key", "key", as_text=_short, left=True, worth=2 if apart else ON_REQUEST),
+        text_column("details", "differs by", ALWAYS if apart else ON_REQUEST, value=details),
     ]
+
+
+def _short(key: str) -> str:
+    return key[:_SHORT_KEY]
 
 
 def _span(prediction: PredictionTable) -> str:
@@ -270,60 +233,47 @@ def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     return sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
 
 
-def _table(
-    prediction: PredictionTable, *, every: bool, width: int, options: TableOptions | None
-) -> str:
-    rows = shown_counts(prediction, every=every)
-    return table_columns.text(curve_columns(prediction), rows, options, width=width)
-
-
-def curve_columns(prediction: PredictionTable) -> list[OutputColumn]:
-    """Columns of one application's table; its rows are the indices of its node counts."""
+def curve_table(prediction: PredictionTable, *, every: bool) -> OutputTable:
+    """One application's table; its rows are the indices of its node counts."""
     repeats = {point.nodes: point.repeats for point in prediction.observed}
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
     nodes = prediction.nodes
 
-    def interval(i: int) -> str:
-        return f"{duration(low[i])} to {duration(high[i])}"
-
-    def seconds(name: str, title: str, times: tuple[float, ...], worth: int) -> OutputColumn:
+    def seconds(
+        name: str, title: str, times: tuple[float, ...], worth: int = ON_REQUEST
+    ) -> OutputColumn:
         return OutputColumn(
-            name=name,
-            title=title,
-            value=lambda i: f"{times[i]:.1f}",
+            name,
+            title,
+            lambda i: f"{times[i]:.1f}",
             show=lambda i: duration(times[i]),
             order=lambda i: times[i],
             worth=worth,
         )
 
-    return [
-        OutputColumn(name="nodes", title=prediction.unit.plural, value=lambda i: nodes[i]),
-        seconds("median_s", "run time", median, table_columns.ALWAYS),
-        seconds("low_s", "at least", low, ON_REQUEST),
-        seconds("high_s", "at most", high, ON_REQUEST),
+    columns = [
+        OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
+        seconds("median_s", "run time", median, ALWAYS),
+        seconds("low_s", "at least", low),
+        seconds("high_s", "at most", high),
         OutputColumn(
-            name="interval",
-            title=f"{percent(prediction.confidence)} of runs take",
-            value=interval,
+            "interval",
+            f"{percent(prediction.confidence)} of runs take",
+            lambda i: between(low[i], high[i], duration),
             worth=4,
             derived=True,
         ),
         OutputColumn(
-            name="verdict",
-            title="verdict",
-            value=lambda i: verdict_at_entry(prediction, i),
-            left=True,
-            worth=5,
+            "verdict", "verdict", lambda i: verdict_at_entry(prediction, i), left=True, worth=5
         ),
+        OutputColumn("observed", "observed", lambda i: nodes[i] in repeats, worth=ON_REQUEST),
         OutputColumn(
-            name="observed", title="observed", value=lambda i: nodes[i] in repeats, worth=ON_REQUEST
-        ),
-        OutputColumn(
-            name="runs",
-            title="runs used",
-            value=lambda i: repeats.get(nodes[i], 0),
-            show=lambda i: str(repeats.get(nodes[i], "")),
+            "runs",
+            "runs used",
+            lambda i: repeats.get(nodes[i], 0),
+            lambda runs: str(runs or ""),
             worth=3,
             derived=True,
         ),
     ]
+    return OutputTable(columns, shown_counts(prediction, every=every))

@@ -13,9 +13,16 @@ from slurm_plugin.config.settings import Policy
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import html
-from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import count, duration, percent
-from slurm_plugin.text.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    TableOptions,
+    between,
+)
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
 UNLUCKY = 0.01
@@ -45,9 +52,7 @@ def render(
     Raises NoColumn: the options name a column that there is not.
     """
     title = Text(title_of(report), style="bold")
-    settings = table_columns.text(
-        setting_columns(report.suggested), report.results, options, width=width
-    )
+    settings = setting_table(report, report.suggested).text(options, width=width)
     parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True), _groups(report)]
     parts.append(Text(f"\n{verdict(report)}", style="bold"))
     parts += [Text(f"- {line}") for line in report.assumptions]
@@ -65,7 +70,7 @@ def title_of(report: ReplayReport) -> str:
 
 def tables(report: ReplayReport) -> list[html.Table]:
     """Make tables for a page: all settings, and moldable and rigid jobs apart."""
-    shown = [one for one in setting_columns() if one.worth != ON_REQUEST]
+    shown = [one for one in setting_table(report).columns if one.worth != ON_REQUEST]
     settings = html.Table(
         name="settings",
         caption="Results of each setting, compared with the jobs' own requests",
@@ -191,93 +196,72 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
     return made | {"present": _plain(made["present"]), "verdict": verdict(report)}
 
 
-def parsable(report: ReplayReport, options: TableOptions | None = None) -> Iterator[str]:
-    """Lines of the table of settings with ``|`` between the fields, as ``sacct -P``.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    return table_columns.parsable(setting_columns(), report.results, options)
-
-
-def setting_columns(suggested: Result | None = None) -> list[OutputColumn]:
-    """Columns of the table of settings, a row for each result of a replay.
+def setting_table(report: ReplayReport, suggested: Result | None = None) -> OutputTable:
+    """Table of settings, a row for each result of a replay.
 
     Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
     """
-    return [
+
+    def pair(
+        name: str,
+        title: str,
+        get: Callable[[Result], tuple[float, float]],
+        as_text: Callable[[float], str],
+        worth: int,
+    ) -> OutputColumn:
+        """Column of two values, sorted by the second."""
+        return OutputColumn(
+            name,
+            title,
+            lambda r: between(*get(r), as_text),
+            order=lambda r: get(r)[1],
+            worth=worth,
+            derived=True,
+        )
+
+    def raw(name: str, get: Callable[[Result], float]) -> OutputColumn:
+        return OutputColumn(name, name.replace("_", " "), get, worth=ON_REQUEST)
+
+    columns = [
         OutputColumn(
-            name="suggested",
-            title="",
-            value=lambda r: "=>" if r is suggested else "",
+            "suggested",
+            "",
+            lambda r: "=>" if r is suggested else "",
             left=True,
-            worth=table_columns.ALWAYS if suggested else ON_REQUEST,
+            worth=ALWAYS if suggested else ON_REQUEST,
             derived=True,
         ),
-        _number("load", "load", lambda r: r.load, "{:.2f}".format),
-        _number("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
-        _number("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        OutputColumn("load", "load", as_text="{:.2f}".format),
+        OutputColumn("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
+        OutputColumn("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        OutputColumn("bystanders", "bystanders", _bystanders_of, left=True, worth=2),
+        OutputColumn("moved", "changed", as_text=percent, worth=7),
         OutputColumn(
-            name="bystanders",
-            title="bystanders",
-            value=lambda r: str(r.setting.policy.bystanders),
-            left=True,
-            worth=2,
-        ),
-        _number("moved", "changed", lambda r: r.moved, percent, worth=7),
-        _number(
             "response_ratio", "response", lambda r: r.everybody.response_ratio, "{:.2f}".format
         ),
-        _raw("requested_wait", lambda r: r.requested.wait_s),
-        _raw("wait", lambda r: r.measures.wait_s),
-        _pair("waits", "wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
-        _raw("requested_slowdown", lambda r: r.requested.slowdown),
-        _raw("slowdown", lambda r: r.measures.slowdown),
-        _pair(
+        raw("requested_wait", lambda r: r.requested.wait_s),
+        raw("wait", lambda r: r.measures.wait_s),
+        pair("waits", "wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
+        raw("requested_slowdown", lambda r: r.requested.slowdown),
+        raw("slowdown", lambda r: r.measures.slowdown),
+        pair(
             "slowdowns",
             "slowdown",
             lambda r: (r.requested.slowdown, r.measures.slowdown),
             "{:.1f}".format,
             5,
         ),
-        _raw("utilisation", lambda r: r.utilisation[1]),
-        _pair("utilisations", "utilisation", lambda r: r.utilisation, percent, 1),
-        _raw("worse_off", lambda r: r.everybody.worse_off),
-        _raw("worse_by", lambda r: r.everybody.worse_by),
-        OutputColumn(name="worse", title="worse off", value=_worse_off, worth=8, derived=True),
+        raw("utilisation", lambda r: r.utilisation[1]),
+        pair("utilisations", "utilisation", lambda r: r.utilisation, percent, 1),
+        raw("worse_off", lambda r: r.everybody.worse_off),
+        raw("worse_by", lambda r: r.everybody.worse_by),
+        OutputColumn("worse", "worse off", _worse_off, worth=8, derived=True),
     ]
+    return OutputTable(columns, report.results)
 
 
-def _number(
-    name: str,
-    title: str,
-    get: Callable[[Result], float],
-    show: Callable[[float], str],
-    *,
-    worth: int = table_columns.ALWAYS,
-) -> OutputColumn:
-    return OutputColumn(name=name, title=title, value=get, show=lambda r: show(get(r)), worth=worth)
-
-
-def _raw(name: str, get: Callable[[Result], float]) -> OutputColumn:
-    return OutputColumn(name=name, title=name.replace("_", " "), value=get, worth=ON_REQUEST)
-
-
-def _pair(
-    name: str,
-    title: str,
-    get: Callable[[Result], tuple[float, float]],
-    show: Callable[[float], str],
-    worth: int,
-) -> OutputColumn:
-    """Column of two values, sorted by the second."""
-    return OutputColumn(
-        name=name,
-        title=title,
-        value=lambda r: " to ".join(map(show, get(r))),
-        order=lambda r: get(r)[1],
-        worth=worth,
-        derived=True,
-    )
+def _bystanders_of(r: Result) -> str:
+    return str(r.setting.policy.bystanders)
 
 
 def _worse_off(r: Result) -> str:

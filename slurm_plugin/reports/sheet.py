@@ -4,7 +4,7 @@ Raw values keep their units (seconds, hours, shares).
 """
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -14,23 +14,11 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.text import table_columns
-from slurm_plugin.text.formatting import percent, plain, printable
-from slurm_plugin.text.table_columns import WIDTH, OutputColumn, TableOptions
+from slurm_plugin.text.formatting import percent, plain
+from slurm_plugin.text.table_columns import OutputColumn, OutputTable
 
-Value = str | int | float | bool | None
 #: What a spreadsheet would take for a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-
-
-@dataclass(frozen=True, slots=True)
-class SheetField:
-    """Column of a sheet: stable name, title, where its value is, how it is shown to people."""
-
-    key: str
-    title: str
-    get: Callable[[Any], Value]
-    show: Callable[[Any], str] = str
-    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +27,7 @@ class Sheet:
 
     name: str
     caption: str
-    fields: tuple[SheetField, ...]
+    fields: tuple[OutputColumn, ...]
     rows: Sequence[Any]
     note: str = ""
     empty: str = "none"
@@ -52,16 +40,22 @@ class Sheet:
         return Table(
             name=self.name,
             caption=self.caption,
-            columns=tuple(TableColumn(key=f.key, title=f.title, left=f.left) for f in self.fields),
-            rows=[[_shown(f, row) for f in self.fields] for row in shown],
+            columns=tuple(TableColumn(key=f.name, title=f.title, left=f.left) for f in self.fields),
+            rows=[[f.text(row) for f in self.fields] for row in shown],
             note=note.strip(),
             empty=self.empty,
         )
 
-    def values(self) -> Iterator[list[Value]]:
-        """Give the raw values, row by row."""
-        for row in self.rows:
-            yield [field.get(row) for field in self.fields]
+    def output(self) -> OutputTable:
+        """Give the table for terminals; of the columns but the first the last go first."""
+        columns = [
+            field._replace(
+                worth=max(table_columns.ALWAYS - place, 1) if place else table_columns.ALWAYS,
+                cuts=field.left,
+            )
+            for place, field in enumerate(self.fields)
+        ]
+        return OutputTable(columns, self.rows)
 
 
 def of(path: str) -> Callable[[Any], Any]:
@@ -110,45 +104,13 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
             path = folder / f"{one.name}.csv"
             text = StringIO()
             rows = csv.writer(text)
-            rows.writerow([field.key for field in one.fields])
-            rows.writerows([_safe(plain(value)) for value in row] for row in one.values())
+            rows.writerow([field.name for field in one.fields])
+            rows.writerows([_safe(plain(f.of(row))) for f in one.fields] for row in one.rows)
             atomic_file.write(path, text.getvalue().encode())
             written.append(path)
     except OSError as error:
         raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error
     return written
-
-
-def parsable(one: Sheet, options: TableOptions | None = None) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    return table_columns.parsable(_columns(one), one.rows, options)
-
-
-def text(one: Sheet, options: TableOptions | None = None, *, width: int = WIDTH) -> str:
-    """Lay the table out for a terminal.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    return table_columns.text(_columns(one), one.rows, options, width=width)
-
-
-def _columns(one: Sheet) -> list[OutputColumn]:
-    """Columns of a sheet: the first names the row and stays, of the others the last go first."""
-    return [
-        OutputColumn(
-            name=field.key,
-            title=field.title,
-            value=field.get,
-            show=lambda row, field=field: printable(_shown(field, row)),  # type: ignore[misc]
-            left=field.left,
-            worth=max(table_columns.ALWAYS - place, 1) if place else table_columns.ALWAYS,
-            cuts=field.left,
-        )
-        for place, field in enumerate(one.fields)
-    ]
 
 
 def _safe(text: str) -> str:
@@ -158,8 +120,3 @@ def _safe(text: str) -> str:
     except ValueError:
         return f"'{text}" if text.startswith(_FORMULAS) else text
     return text
-
-
-def _shown(field: SheetField, row: Any) -> str:
-    value = field.get(row)
-    return "-" if value is None else field.show(value)

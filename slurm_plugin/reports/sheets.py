@@ -12,10 +12,11 @@ from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.reports.sheet import Sheet, SheetField, of_second, share
+from slurm_plugin.reports.sheet import Sheet, of_second, share
 from slurm_plugin.reports.usage_sheets import arrays, unused, waste
 from slurm_plugin.reports.wait_sheets import wait_estimates, waits
 from slurm_plugin.text.formatting import clock, duration, factor, hours, percent
+from slurm_plugin.text.table_columns import OutputColumn
 
 
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
@@ -54,22 +55,22 @@ def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[
     return get
 
 
-def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[SheetField, ...]:
+def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[OutputColumn, ...]:
     def at(name: str) -> Callable[[Any], Any]:
         return lambda row: None if (accuracy := where(row)) is None else getattr(accuracy, name)
 
     return (
-        SheetField("mape", "MAPE", at("mape"), share),
-        SheetField("bias", "actual/predicted", at("bias"), factor),
+        OutputColumn("mape", "MAPE", at("mape"), share),
+        OutputColumn("bias", "actual/predicted", at("bias"), factor),
         *(
-            SheetField(
+            OutputColumn(
                 f"inside_{100 * level:.0f}", f"in {percent(level)}", _inside(where, level), share
             )
             for level in LEVELS
         ),
-        SheetField("pa", "PA", at("pa"), share),
-        SheetField("longer", "under-predicted", at("longer"), share),
-        SheetField("beyond", "beyond interval", at("beyond"), share),
+        OutputColumn("pa", "PA", at("pa"), share),
+        OutputColumn("longer", "under-predicted", at("longer"), share),
+        OutputColumn("beyond", "beyond interval", at("beyond"), share),
     )
 
 
@@ -83,11 +84,11 @@ def applications(report: OutcomeReport) -> Sheet:
         name="applications",
         caption="Applications, most decisions first",
         fields=(
-            SheetField("application", "application", attrgetter("application"), left=True),
-            SheetField("decisions", "decisions", attrgetter("decisions")),
-            SheetField("changed", "changed", attrgetter("changed")),
-            SheetField("finished", "finished", attrgetter("finished")),
-            SheetField("compared", "compared", _compared),
+            OutputColumn("application", "application", left=True),
+            OutputColumn("decisions", "decisions"),
+            OutputColumn("changed", "changed"),
+            OutputColumn("finished", "finished"),
+            OutputColumn("compared", "compared", _compared),
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.applications,
@@ -106,8 +107,8 @@ def _accuracies(report: OutcomeReport) -> Sheet:
         name="accuracy",
         caption="Accuracy by verdict, and by how the application was recognised",
         fields=(
-            SheetField("group", "decisions", lambda row: str(row[0]), left=True),
-            SheetField("runs", "compared", lambda row: int(row[1].runs)),
+            OutputColumn("group", "decisions", lambda row: str(row[0]), left=True),
+            OutputColumn("runs", "compared", lambda row: int(row[1].runs)),
             *_accuracy_fields(lambda row: row[1]),
         ),
         rows=[row for row in groups if row[1]],
@@ -133,9 +134,9 @@ def _weeks(report: OutcomeReport) -> Sheet:
         name="weeks",
         caption="Week by week (from Monday, UTC)",
         fields=(
-            SheetField("begin_s", "week of", attrgetter("begin_s"), _day, left=True),
-            SheetField("decisions", "decisions", attrgetter("decisions")),
-            SheetField("compared", "compared", _compared),
+            OutputColumn("begin_s", "week of", as_text=_day, left=True),
+            OutputColumn("decisions", "decisions"),
+            OutputColumn("compared", "compared", _compared),
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.weeks,
@@ -144,16 +145,19 @@ def _weeks(report: OutcomeReport) -> Sheet:
 
 
 def _reasons(report: OutcomeReport, reasons: Mapping[str, str]) -> Sheet:
+    def meaning(row: Any) -> str:
+        return reasons.get(row.reason, row.reason)
+
     return Sheet(
         name="reasons",
         caption="Decisions by mode and reason",
         fields=(
-            SheetField("mode", "mode", attrgetter("mode"), left=True),
-            SheetField("action", "action", attrgetter("action"), left=True),
-            SheetField("applied", "applied", attrgetter("applied"), _yes, left=True),
-            SheetField("decisions", "decisions", attrgetter("decisions")),
-            SheetField("reason", "reason", attrgetter("reason"), left=True),
-            SheetField("meaning", "meaning", lambda r: reasons.get(r.reason, r.reason), left=True),
+            OutputColumn("mode", "mode", left=True),
+            OutputColumn("action", "action", left=True),
+            OutputColumn("applied", "applied", as_text=_yes, left=True),
+            OutputColumn("decisions", "decisions"),
+            OutputColumn("reason", "reason", left=True),
+            OutputColumn("meaning", "meaning", meaning, left=True),
         ),
         rows=report.reasons,
         empty="no decision",
@@ -169,20 +173,20 @@ def _effects(report: OutcomeReport) -> Sheet:
         )
         for effect in effects
     ]
-    fields: list[SheetField] = [
-        SheetField("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
-        SheetField("unit", "counts", lambda row: row[1].unit.plural, left=True),
-        *(SheetField(key, title, of_second(key)) for key, title in _JOB_COUNTS),
+    fields: list[OutputColumn] = [
+        OutputColumn("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
+        OutputColumn("unit", "counts", lambda row: row[1].unit.plural, left=True),
+        *(OutputColumn(key, title, of_second(key)) for key, title in _JOB_COUNTS),
     ]
     for key, title in _JOB_HOURS:
         if key == "wait_hours":
-            fields += [SheetField(name, text, of_second(name)) for name, text in _WAIT_COUNTS]
+            fields += [OutputColumn(name, text, of_second(name)) for name, text in _WAIT_COUNTS]
         other = f"other_{key}"
         fields += [
-            SheetField(key, title, of_second(key), hours),
-            SheetField(other, f"{title} otherwise", of_second(f"{other}.value"), hours),
-            SheetField(f"{other}_low", "at least", of_second(f"{other}.low"), hours),
-            SheetField(f"{other}_high", "at most", of_second(f"{other}.high"), hours),
+            OutputColumn(key, title, of_second(key), hours),
+            OutputColumn(other, f"{title} otherwise", of_second(f"{other}.value"), hours),
+            OutputColumn(f"{other}_low", "at least", of_second(f"{other}.low"), hours),
+            OutputColumn(f"{other}_high", "at most", of_second(f"{other}.high"), hours),
         ]
     return Sheet(
         name="effects",
@@ -213,7 +217,7 @@ def _deadlines(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="deadlines",
         caption="Jobs with a deadline",
-        fields=tuple(SheetField(n, t, attrgetter(n)) for n, t in zip(names, titles, strict=True)),
+        fields=tuple(map(OutputColumn, names, titles)),
         rows=[report.deadlines] if some else [],
         note="In observe mode no user got these refusals and warnings.",
     )
@@ -224,12 +228,12 @@ def _switched_off(report: OutcomeReport) -> Sheet:
         name="switched_off",
         caption="Applications switched off after predictions that missed",
         fields=(
-            SheetField("application", "application", attrgetter("label"), left=True),
-            SheetField("ratio", "actual/predicted", attrgetter("ratio"), factor),
-            SheetField("low", "band from", attrgetter("low"), factor),
-            SheetField("high", "to", attrgetter("high"), factor),
-            SheetField("runs", "last runs", attrgetter("runs")),
-            SheetField("since_s", "since", attrgetter("since_s"), clock),
+            OutputColumn("application", "application", attrgetter("label"), left=True),
+            OutputColumn("ratio", "actual/predicted", as_text=factor),
+            OutputColumn("low", "band from", as_text=factor),
+            OutputColumn("high", "to", as_text=factor),
+            OutputColumn("runs", "last runs"),
+            OutputColumn("since_s", "since", as_text=clock),
         ),
         rows=report.switched_off,
     )
@@ -240,13 +244,13 @@ def _records(report: OutcomeReport) -> Sheet:
         name="records",
         caption="Outcomes of the last predictions, the basis of the verdicts",
         fields=(
-            SheetField("application", "application", attrgetter("application"), left=True),
-            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
-            SheetField("repeated", "count run before", attrgetter("repeated"), _yes),
-            SheetField("predictions", "last predictions", attrgetter("predictions")),
-            SheetField("median_error", "median error", attrgetter("median_error"), percent),
-            SheetField("inside", "inside the interval", attrgetter("inside")),
-            SheetField("decisions", "decisions", attrgetter("decisions")),
+            OutputColumn("application", "application", left=True),
+            OutputColumn("verdict", "verdict", left=True),
+            OutputColumn("repeated", "count run before", as_text=_yes),
+            OutputColumn("predictions", "last predictions"),
+            OutputColumn("median_error", "median error", as_text=percent),
+            OutputColumn("inside", "inside the interval"),
+            OutputColumn("decisions", "decisions"),
         ),
         rows=report.records,
     )
@@ -257,14 +261,14 @@ def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
         name=name,
         caption=caption,
         fields=(
-            SheetField("application", "application", attrgetter("application"), left=True),
-            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
-            SheetField("decisions", "decisions", attrgetter("decisions")),
-            SheetField("runs", "runs in the store", attrgetter("runs")),
-            SheetField("problem", "problem", attrgetter("problem"), left=True),
-            SheetField("text", "explanation", attrgetter("text"), left=True),
-            SheetField("observe", "best next run", attrgetter("observe")),
-            SheetField("unit", "counts", attrgetter("unit.plural"), left=True),
+            OutputColumn("application", "application", left=True),
+            OutputColumn("verdict", "verdict", left=True),
+            OutputColumn("decisions", "decisions"),
+            OutputColumn("runs", "runs in the store"),
+            OutputColumn("problem", "problem", left=True),
+            OutputColumn("text", "explanation", left=True),
+            OutputColumn("observe", "best next run"),
+            OutputColumn("unit", "counts", attrgetter("unit.plural"), left=True),
         ),
         rows=rows,
     )
@@ -275,17 +279,17 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
         name=name,
         caption=caption,
         fields=(
-            SheetField("job_id", "job", attrgetter("job_id")),
-            SheetField("application", "application", attrgetter("application"), left=True),
-            SheetField("nodes", "nodes", attrgetter("nodes")),
-            SheetField("predicted_s", "predicted", attrgetter("predicted_s"), duration),
-            SheetField("took_s", "took", attrgetter("took_s"), duration),
-            SheetField("limit_s", "limit", attrgetter("limit_s"), duration),
-            SheetField("state", "state", attrgetter("state"), left=True),
-            SheetField("decision", "decision", decision_of, left=True),
-            SheetField("user", "user", attrgetter("user"), left=True),
-            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
-            SheetField("decision_id", "decision id", attrgetter("decision_id"), left=True),
+            OutputColumn("job_id", "job"),
+            OutputColumn("application", "application", left=True),
+            OutputColumn("nodes", "nodes"),
+            OutputColumn("predicted_s", "predicted", as_text=duration),
+            OutputColumn("took_s", "took", as_text=duration),
+            OutputColumn("limit_s", "limit", as_text=duration),
+            OutputColumn("state", "state", left=True),
+            OutputColumn("decision", "decision", decision_of, left=True),
+            OutputColumn("user", "user", left=True),
+            OutputColumn("verdict", "verdict", left=True),
+            OutputColumn("decision_id", "decision id", left=True),
         ),
         rows=rows,
         note="'nimo why JOBID' explains one in sentences.",

@@ -17,7 +17,6 @@ from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import SHARE
-from slurm_plugin.reports import sheet
 from slurm_plugin.reports.curve_text import record_words, standing_line
 from slurm_plugin.reports.sheets import applications, decision_of
 from slurm_plugin.reports.usage_sheets import arrays
@@ -128,7 +127,7 @@ def _waste(row: Waste) -> Text:
 
 def _arrays(report: OutcomeReport, width: int) -> Text:
     newest = replace(arrays(report), rows=report.arrays[:_MOST])
-    return Text(sheet.text(newest, width=width), no_wrap=True)
+    return Text(newest.output().text(width=width), no_wrap=True)
 
 
 def _unused(row: Unused) -> Text:
@@ -301,4 +300,5 @@ def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> Rend
 def _applications(report: OutcomeReport, width: int) -> RenderableType:
     rows = report.applications[:_APPLICATIONS]
     # Text, not markup: a job's name is the user's text.
-    return Text(sheet.text(replace(applications(report), rows=rows), width=width), no_wrap=True)
+    table = replace(applications(report), rows=rows).output()
+    return Text(table.text(width=width), no_wrap=True)

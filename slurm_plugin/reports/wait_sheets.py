@@ -1,11 +1,10 @@
 """The report's tables of waits: as predicted at submission, and of the queue's estimates."""
 
-from operator import attrgetter
-
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.protocol.wait_accuracy import SHARE
-from slurm_plugin.reports.sheet import Sheet, SheetField, of_second, share
+from slurm_plugin.reports.sheet import Sheet, of_second, share
 from slurm_plugin.text.formatting import duration, factor, percent
+from slurm_plugin.text.table_columns import OutputColumn
 
 
 def waits(report: OutcomeReport) -> Sheet:
@@ -15,12 +14,12 @@ def waits(report: OutcomeReport) -> Sheet:
         name="waits",
         caption="Waits as predicted at submission, compared with the real ones",
         fields=(
-            SheetField("predicted", "predicted", lambda row: str(row[0]), left=True),
-            SheetField("jobs", "jobs", of_second("jobs")),
-            SheetField(
+            OutputColumn("predicted", "predicted", lambda row: str(row[0]), left=True),
+            OutputColumn("jobs", "jobs", of_second("jobs")),
+            OutputColumn(
                 "within_s", f"{percent(SHARE)} started within", of_second("within_s"), duration
             ),
-            SheetField("later", "a minute late or more", of_second("later"), share),
+            OutputColumn("later", "a minute late or more", of_second("later"), share),
         ),
         rows=[row for row in groups if row[1]],
         empty="too few started jobs with a predicted wait",
@@ -33,13 +32,13 @@ def wait_estimates(report: OutcomeReport) -> Sheet:
         name="wait_estimates",
         caption="Estimated waits in the queue, compared with the real ones",
         fields=(
-            SheetField("cluster", "cluster", attrgetter("cluster"), left=True),
-            SheetField("partition", "partition", attrgetter("partition"), left=True),
-            SheetField("of", "source", attrgetter("of"), left=True),
-            SheetField("jobs", "jobs", attrgetter("jobs")),
-            SheetField("waited", "waited over a minute", attrgetter("waited")),
-            SheetField("within", "half within a factor", attrgetter("within"), factor),
-            SheetField("inside", "in 90 %", attrgetter("inside"), percent),
+            OutputColumn("cluster", "cluster", left=True),
+            OutputColumn("partition", "partition", left=True),
+            OutputColumn("of", "source", left=True),
+            OutputColumn("jobs", "jobs"),
+            OutputColumn("waited", "waited over a minute"),
+            OutputColumn("within", "half within a factor", as_text=factor),
+            OutputColumn("inside", "in 90 %", as_text=percent),
         ),
         rows=report.queue_waits,
         note="history: estimates of 'nimo fit' for past jobs, from data before each submission. "

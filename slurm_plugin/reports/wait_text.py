@@ -1,47 +1,39 @@
 """When jobs start, as text.  Imports nothing heavy."""
 
-from operator import attrgetter
+from collections.abc import Sequence
 
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.text.formatting import clock, count, duration, printable, short_clock
-from slurm_plugin.text.table_columns import ON_REQUEST, OutputColumn
+from slurm_plugin.text.formatting import clock, count, duration, short_clock
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    OutputColumn,
+    OutputTable,
+    text_column,
+)
 
 
-def queue_columns() -> list[OutputColumn]:
-    """Columns of the table of jobs in the queue, in the manner of ``squeue --start``."""
+def queue_table(rows: Sequence[WaitRow]) -> OutputTable:
+    """Jobs in the queue, in the manner of ``squeue --start``."""
 
-    def moment(name: str, title: str, worth: int = 9) -> OutputColumn:
-        get = attrgetter(name)
-        return OutputColumn(
-            name=name, title=title, value=get, show=lambda row: short_clock(get(row)), worth=worth
-        )
+    def moment(name: str, title: str, worth: int = ALWAYS) -> OutputColumn:
+        return OutputColumn(name, title, as_text=short_clock, worth=worth)
 
-    def words(name: str, title: str, worth: int) -> OutputColumn:
-        get = attrgetter(name)
-        return OutputColumn(
-            name=name,
-            title=title,
-            value=get,
-            show=lambda row: printable(get(row)),
-            left=True,
-            worth=worth,
-            cuts=True,
-        )
-
-    return [
-        OutputColumn(name="job_id", title="job", value=lambda row: row.job_id, show=_job),
-        words("partition", "partition", 6),
-        words("name", "name", 5),
-        words("user", "user", 4),
-        OutputColumn(name="nodes", title="nodes", value=lambda row: row.nodes, worth=3),
+    columns = [
+        OutputColumn("job_id", "job", show=_job),
+        text_column("partition", "partition", 6),
+        text_column("name", "name", 5),
+        text_column("user", "user", 4),
+        OutputColumn("nodes", "nodes", worth=3),
         moment("start_s", "starts"),
         moment("low_s", "not before", 8),
         moment("high_s", "by", 8),
         moment("slurm_start_s", "Slurm's start", 7),
         moment("last_s", "last task starts", ON_REQUEST),
         moment("submit_s", "submitted", ON_REQUEST),
-        words("reason", "reason", 2),
+        text_column("reason", "reason", 2),
     ]
+    return OutputTable(columns, rows)
 
 
 def sentence(waits: Waits, *, now_s: float) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sacct_ingest.errors import NimoError
@@ -24,8 +24,6 @@ ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
 _SHORTEST = 8  #: texts are not cut to fewer characters
 _READABLE = 32  #: longer texts are cut to this before a column is left out
 _FORM = re.compile(r"(?P<name>[A-Za-z_0-9]+)(?:[%:](?P<side>[-.]?)(?P<width>\d+))?")
-
-Value = str | int | float | bool | None
 
 
 class NoColumn(NimoError):  # noqa: N818 - a noun of the user's
@@ -39,20 +37,49 @@ class OutputColumn(NamedTuple):
 
     name: str
     title: str
-    value: Callable[[Any], Value]
-    show: Callable[[Any], str] | None = None  #: text of a row; None: that of the value
+    value: Callable[[Any], Any] | None = None  #: of a row; None: its attribute of this name
+    as_text: Callable[[Any], str] | None = None  #: writes a value, for people; none is ``-``
+    show: Callable[[Any], str] | None = None  #: writes what people see of a whole row instead
     order: Callable[[Any], Any] | None = None  #: what rows are sorted by; None: the value
     left: bool = False
     worth: int = ALWAYS  #: columns of the lowest worth are left out first
     cuts: bool = False  #: long texts may be cut
-    derived: bool = (
-        False  #: made of other columns, so that ``-P`` has it only where ``-o`` names it
-    )
+    derived: bool = False  #: made of others, so that ``-P`` has it only where ``-o`` names it
     width: int = 0  #: asked for; 0: as wide as the texts
+
+    def of(self, row: Any) -> Any:
+        """Raw value of a row: text, number, yes or no, or None."""
+        return self.value(row) if self.value else getattr(row, self.name)
 
     def text(self, row: Any) -> str:
         """Text of a row for people."""
-        return self.show(row) if self.show else formatting.printable(_plain(self.value(row)))
+        if self.show:
+            return self.show(row)
+        value = self.of(row)
+        if value is None:
+            return "-"
+        return formatting.printable(
+            self.as_text(value) if self.as_text else formatting.plain(value)
+        )
+
+
+def text_column(name: str, title: str, worth: int = ALWAYS, **fields: Any) -> OutputColumn:
+    """Column of texts that may be cut; ``fields`` are the others of `OutputColumn`."""
+    return OutputColumn(name, title, worth=worth, left=True, cuts=True, **fields)
+
+
+def or_dash(name: str) -> str:
+    """Write a name; ``-`` where it is empty."""
+    return name or "-"
+
+
+def between(low: float | None, high: float | None, as_text: Callable[[float], str]) -> str:
+    """Write an interval; ``-`` where there is none.
+
+    >>> between(60, 240, "{:.0f} s".format)
+    '60 s to 240 s'
+    """
+    return "-" if low is None or high is None else f"{as_text(low)} to {as_text(high)}"
 
 
 class TableOptions(NamedTuple):
@@ -63,71 +90,61 @@ class TableOptions(NamedTuple):
     header: bool = True
 
 
-def text(
-    columns: Sequence[OutputColumn],
-    rows: Sequence[Any],
-    options: TableOptions | None = None,
-    *,
-    width: int = WIDTH,
-) -> str:
-    """Lay out a table for people.
+class OutputTable(NamedTuple):
+    """A table for people or scripts: all columns that there are, in their usual order, and rows.
 
-    columns: all that there are, in their usual order.
-    rows: what the columns look into.
-    width: columns of the terminal, which a table without ``-o`` fits into.
-    Raises NoColumn: the options name a column that there is not.
-
-    >>> columns = [OutputColumn(name="nodes", title="nodes", value=lambda row: row)]
-    >>> print(text(columns, [4, 16], TableOptions(sort="-nodes", form="nodes%4")))
+    >>> table = OutputTable([OutputColumn("nodes", "nodes", lambda row: row)], [4, 16])
+    >>> print(table.text(TableOptions(sort="-nodes", form="nodes%4")))
     node
       16
        4
     """
-    asked = options or TableOptions()
-    ordered = arranged(columns, rows, asked.sort)
-    if asked.form:
-        made = _laid_out(chosen(columns, asked.form), ordered)
-    else:
-        made = _fitted([one for one in columns if one.worth != ON_REQUEST], ordered, width)
-    return made if asked.header else made.partition("\n")[2]
+
+    columns: Sequence[OutputColumn]
+    rows: Sequence[Any]
+
+    def text(self, options: TableOptions | None = None, *, width: int = WIDTH) -> str:
+        """Lay the table out for people.
+
+        width: columns of the terminal, which a table without ``-o`` fits into.
+        Raises NoColumn: the options name a column that there is not.
+        """
+        asked = options or TableOptions()
+        ordered = _arranged(self.columns, self.rows, asked.sort)
+        if asked.form:
+            made = _laid_out(_chosen(self.columns, asked.form), ordered)
+        else:
+            made = _fitted([one for one in self.columns if one.worth != ON_REQUEST], ordered, width)
+        return made if asked.header else made.partition("\n")[2]
+
+    def parsable(self, options: TableOptions | None = None) -> str:
+        """Raw values with ``|`` between them, as ``sacct -P``.
+
+        Raises NoColumn: the options name a column that there is not.
+        """
+        asked = options or TableOptions()
+        usual = [one for one in self.columns if not one.derived]
+        shown = _chosen(self.columns, asked.form) if asked.form else usual
+        ordered = _arranged(self.columns, self.rows, asked.sort)
+        lines = formatting.parsable(
+            (one.name for one in shown), ([one.of(row) for one in shown] for row in ordered)
+        )
+        if not asked.header:
+            next(lines)
+        return "\n".join(lines)
 
 
-def parsable(
-    columns: Sequence[OutputColumn], rows: Sequence[Any], options: TableOptions | None = None
-) -> Iterator[str]:
-    """Lines of raw values with ``|`` between them, as ``sacct -P``.
-
-    Raises NoColumn: the options name a column that there is not.
-    """
-    asked = options or TableOptions()
-    usual = [one for one in columns if not one.derived]
-    shown = chosen(columns, asked.form) if asked.form else usual
-    ordered = arranged(columns, rows, asked.sort)
-    lines = formatting.parsable(
-        (one.name for one in shown), ([one.value(row) for one in shown] for row in ordered)
-    )
-    if not asked.header:
-        next(lines)
-    yield from lines
-
-
-def chosen(columns: Sequence[OutputColumn], form: str) -> list[OutputColumn]:
-    """Choose columns as ``-o`` lists them.
-
-    Raises NoColumn: there is no such column.
-    """
+def _chosen(columns: Sequence[OutputColumn], form: str) -> list[OutputColumn]:
+    """Choose columns as ``-o`` lists them."""
     return [_of_form(columns, one.strip()) for one in form.split(",")]
 
 
-def arranged(columns: Sequence[OutputColumn], rows: Sequence[Any], sort: str) -> list[Any]:
-    """Sort rows as ``--sort`` lists columns, a minus before what is to fall; rows without last.
-
-    Raises NoColumn: there is no such column.
-    """
+def _arranged(columns: Sequence[OutputColumn], rows: Sequence[Any], sort: str) -> list[Any]:
+    """Sort rows as ``--sort`` lists columns, a minus before what is to fall; rows without last."""
     made = list(rows)
     for one in reversed([word.strip() for word in sort.split(",") if word.strip()]):
         order = _of_name(columns, one.lstrip("+-"))
-        get: Callable[[Any], Any] = order.order or order.value
+        get: Callable[[Any], Any] = order.order or order.of
         filled = [row for row in made if get(row) is not None]
         filled.sort(key=get, reverse=one.startswith("-"))
         made = filled + [row for row in made if get(row) is None]
@@ -169,10 +186,6 @@ def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
 def _bare(name: str) -> str:
     """Name as it is compared: ``-P`` writes ``TimeS`` for ``time_s``, and people ``time``."""
     return name.replace("_", "").lower()
-
-
-def _plain(value: Value) -> str:
-    return "-" if value is None else formatting.plain(value)
 
 
 def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) -> str:

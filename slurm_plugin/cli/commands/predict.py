@@ -21,6 +21,7 @@ from slurm_plugin.cli.command_context import (
     add_store,
     add_table_options,
     nimod_socket,
+    print_table,
     table_options,
     user_settings,
 )
@@ -113,10 +114,8 @@ def _stored(config: Config) -> Applications:
 def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     if args.json:
         print(_as_json(tables))
-    elif args.parsable2:
-        print("\n".join(curve_text.parsable_summary(tables, table_options(args))))
     else:
-        print(curve_text.summary(tables, table_options(args), width=terminal_width()))
+        print_table(curve_text.list_table(tables), args)
 
 
 def _print(
@@ -128,7 +127,9 @@ def _print(
         print(_as_json(tables))
     elif args.parsable2:
         options = table_options(args)
-        print("\n".join(line for table in tables for line in curve_text.parsable(table, options)))
+        print(
+            "\n".join(curve_text.curve_table(one, every=True).parsable(options) for one in tables)
+        )
     else:
         for number, table in enumerate(tables):
             text = curve_text.render(

@@ -20,6 +20,7 @@ from slurm_plugin.cli.command_context import (
     add_table_of_store,
     load_config,
     moment,
+    print_table,
     table_options,
 )
 from slurm_plugin.cli.numbers import positive, share, whole
@@ -265,7 +266,7 @@ def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(replay_text.as_json(report)))
     elif args.parsable2:
-        print("\n".join(replay_text.parsable(report, table_options(args))))
+        print_table(replay_text.setting_table(report), args)
     else:
         console = terminal.console_for(terminal=sys.stdout.isatty())
         text = replay_text.render(report, table_options(args), width=console.width)

@@ -17,7 +17,7 @@ from slurm_plugin.cli.command_context import (
     add_table_of_store,
     moment,
     nimod_socket,
-    table_options,
+    print_table,
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
@@ -204,10 +204,7 @@ def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
     one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
-    if args.parsable2:
-        print("\n".join(sheet.parsable(one, table_options(args))))
-    else:
-        print(sheet.text(one, table_options(args), width=terminal_width()))
+    print_table(one.output(), args)
 
 
 def _page(report: OutcomeReport, path: Path) -> None:

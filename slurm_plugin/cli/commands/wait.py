@@ -18,16 +18,16 @@ from slurm_plugin.cli.command_context import (
     add_parsable,
     add_table_options,
     nimod_socket,
-    table_options,
+    print_table,
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow
-from slurm_plugin.reports.wait_text import queue_columns, sentence
-from slurm_plugin.text import table_columns
+from slurm_plugin.reports.wait_text import queue_table, sentence
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo wait
@@ -68,15 +68,12 @@ def run(args: argparse.Namespace) -> int:
             socket, asked, user=args.user, partition=args.partition, timeout_s=TIMEOUT_S
         ),
     )
-    shown, options = queue_columns(), table_options(args)
     if args.json:
         print(json_text(waits))
-    elif args.parsable2:
-        print("\n".join(table_columns.parsable(shown, waits.rows, options)))
-    elif waits.rows:
-        print(table_columns.text(shown, waits.rows, options, width=table_columns.terminal_width()))
-        about = sentence(waits, now_s=time.time())
-        print(f"\n{wrapped(about, table_columns.terminal_width())}")
+    elif waits.rows or args.parsable2:
+        print_table(queue_table(waits.rows), args)
+        if not args.parsable2:
+            print(f"\n{wrapped(sentence(waits, now_s=time.time()), terminal_width())}")
     else:
         print(_none(args))
     missing = _missing(asked, waits.rows)

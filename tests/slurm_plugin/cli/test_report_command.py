@@ -15,6 +15,7 @@ from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports import sheet
 from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.text.table_columns import OutputColumn
 from tests.slurm_plugin.reports.rows import decision
 
 
@@ -119,7 +120,7 @@ def test_every_table_is_a_file(
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
-    fields = (sheet.SheetField("name", "name", str), sheet.SheetField("n", "n", lambda _: -1.5))
+    fields = (OutputColumn("name", "name", str), OutputColumn("n", "n", lambda _: -1.5))
     one = sheet.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
     (path,) = sheet.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]

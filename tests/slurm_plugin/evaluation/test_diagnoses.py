@@ -99,7 +99,7 @@ def test_the_best_next_run_is_counted_as_the_curve_is() -> None:
     report = OutcomeTally(0.9).report(problems=problems_of(made, asked))
     (sheet,) = (one for one in sheets_of(report, {}) if one.name == "problems")
     counts = next(field for field in sheet.fields if field.title == "counts")
-    assert [counts.get(row) for row in sheet.rows] == ["GPUs", "nodes"]
+    assert [counts.of(row) for row in sheet.rows] == ["GPUs", "nodes"]
 
 
 def test_sizes_in_cpus_have_a_knee_of_their_own() -> None:

@@ -15,7 +15,7 @@ from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments import probe_command as probe
-from slurm_plugin.experiments.probe_text import table
+from slurm_plugin.experiments.probe_text import probe_table
 from tests.processes import free_ports, wait_until
 
 KEY = b"0123456789abcdef"
@@ -170,7 +170,11 @@ def test_only_this_machine_is_served_without_a_key(
 
 
 def test_every_resource_can_be_printed() -> None:
-    lines = table([Probe(resource=each, source="a", at_s=1.0, value=0.5) for each in Resource])
+    lines = probe_table(
+        [Probe(resource=each, source="a", at_s=1.0, value=0.5) for each in Resource]
+    ).text()
     assert len(lines.splitlines()) == 1 + len(Resource)
-    failed = table([Probe(resource=Resource.CPU, source="a", at_s=1.0, error="no /proc")])
+    failed = probe_table(
+        [Probe(resource=Resource.CPU, source="a", at_s=1.0, error="no /proc")]
+    ).text()
     assert failed.endswith("failed: no /proc")

@@ -25,7 +25,7 @@ ARRAY = ArrayRow(
 def test_a_table_lists_them() -> None:
     report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
     (sheet,) = [one for one in sheets_of(report, {}) if one.name == "arrays"]
-    shown = [field.show(field.get(ARRAY)) for field in sheet.fields]
+    shown = [field.text(ARRAY) for field in sheet.fields]
     assert shown[:5] == ["40", "ada", "sweep", "9", "8"]
     assert shown[-2:] == ["25 %", "1.5"]
     some = replace(summarise([(decision(), run())], confidence=0.9), arrays=(ARRAY,))

@@ -73,7 +73,7 @@ def test_knee_and_end_of_scaling_are_reported_where_available() -> None:
 
 
 def test_parsable() -> None:
-    lines = list(curve_text.parsable(recorded(verdicts=())))
+    lines = curve_text.curve_table(recorded(verdicts=()), every=True).parsable().split("\n")
     assert lines[:2] == [
         "Nodes|MedianS|LowS|HighS|Verdict|Observed",
         "1|3600.0|3240.0|3960.0|reliable|1",
@@ -88,7 +88,7 @@ def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> No
         recorded(label="few", key="b", runs=3, observed=observed),
         recorded(label="many", key="c", runs=50),
     ]
-    lines = curve_text.summary(tables).splitlines()
+    lines = curve_text.list_table(tables).text().splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
     assert ("2-16" if observed else "-") in lines[2].split()
 
@@ -97,37 +97,37 @@ def test_an_application_is_listed_once() -> None:
     """By its script and by its command line: the same runs."""
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
     script = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
-    assert len(curve_text.summary([line, script]).splitlines()) == 2
+    assert len(curve_text.list_table([line, script]).text().splitlines()) == 2
     elsewhere = recorded(
         label="ada/wrf", level="script", key="cc", runs=3, observed=(Point(64, 1.0), Point(99, 1.0))
     )
-    assert len(curve_text.summary([line, elsewhere]).splitlines()) == 3
+    assert len(curve_text.list_table([line, elsewhere]).text().splitlines()) == 3
 
 
 def test_an_application_with_a_tag_is_listed_by_it() -> None:
     tag = recorded(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
-    assert [one.split()[0] for one in curve_text.summary([line, tag]).splitlines()[1:]] == [
-        "ada/wrf/d02"
-    ]
+    assert [
+        one.split()[0] for one in curve_text.list_table([line, tag]).text().splitlines()[1:]
+    ] == ["ada/wrf/d02"]
     newer = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=6.0)
-    assert len(curve_text.summary([newer, tag]).splitlines()) == 3
+    assert len(curve_text.list_table([newer, tag]).text().splitlines()) == 3
 
 
 def test_arguments_tell_applications_of_one_name_apart() -> None:
     one = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
     other = recorded(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
-    text = curve_text.summary([one, other])
+    text = curve_text.list_table([one, other]).text()
     assert ["wrf.sh d01.in" in line for line in text.splitlines()].count(True) == 1
     assert "wrf.sh d02.in" in text
-    assert "wrf.sh" not in curve_text.summary([one])
-    assert "aaaaaaaa" not in curve_text.summary([one])
+    assert "wrf.sh" not in curve_text.list_table([one]).text()
+    assert "aaaaaaaa" not in curve_text.list_table([one]).text()
 
 
 def test_keys_tell_apart_what_nothing_else_does() -> None:
     one = recorded(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
     other = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
-    text = curve_text.summary([one, other])
+    text = curve_text.list_table([one, other]).text()
     assert "script aaaaaaaa" in text
     assert "script bbbbbbbb" in text
 
@@ -139,7 +139,8 @@ def test_layouts_tell_parts_apart_under_one_name() -> None:
     own = recorded(label=f"ada/wrf ({layout})", key="aa#part=1", layout=layout)
     options = TableOptions(form="application,details", header=False)
     lines = sorted(
-        " ".join(one.split()) for one in curve_text.summary([whole, own], options).splitlines()
+        " ".join(one.split())
+        for one in curve_text.list_table([whole, own]).text(options).splitlines()
     )
     assert lines == ["ada/wrf 8 tasks on each node", "ada/wrf all layouts"]
 
@@ -147,20 +148,20 @@ def test_layouts_tell_parts_apart_under_one_name() -> None:
 def test_columns_order_and_titles_can_be_chosen() -> None:
     tables = [recorded(label="few", key="a", runs=3), recorded(label="many", key="b", runs=50)]
     options = TableOptions(form="runs,application", sort="runs", header=False)
-    assert [line.split() for line in curve_text.summary(tables, options).splitlines()] == [
+    assert [line.split() for line in curve_text.list_table(tables).text(options).splitlines()] == [
         ["3", "few"],
         ["50", "many"],
     ]
     options = TableOptions(form="runs", sort="-runs")
-    assert curve_text.summary(tables, options).split() == ["runs", "50", "3"]
-    assert list(curve_text.parsable_summary(tables, options)) == ["Runs", "50", "3"]
+    assert curve_text.list_table(tables).text(options).split() == ["runs", "50", "3"]
+    assert curve_text.list_table(tables).parsable(options) == "Runs\n50\n3"
 
 
 def test_a_list_of_long_names_fits_the_terminal() -> None:
     tables = [
         recorded(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
     ]
-    text = curve_text.summary(tables, width=80)
+    text = curve_text.list_table(tables).text(width=80)
     assert max(map(len, text.splitlines())) <= 80
     assert "+" in text
 

@@ -26,9 +26,8 @@ from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
-from slurm_plugin.reports import advice_text, replay_text, sheet, sheets, terminal
-from slurm_plugin.reports.wait_text import queue_columns
-from slurm_plugin.text import table_columns
+from slurm_plugin.reports import advice_text, replay_text, sheets, terminal
+from slurm_plugin.reports.wait_text import queue_table
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
@@ -50,7 +49,7 @@ def report() -> Iterator[str]:
     made = summarise(pairs, confidence=0.9)
     yield printed(terminal.render(made, WORDS))
     for one in sheets.sheets_of(made, WORDS):
-        yield sheet.text(one)
+        yield one.output().text()
 
 
 def replay() -> Iterator[str]:
@@ -72,13 +71,13 @@ def forecast() -> Iterator[str]:
         by="exponential smoothing 0.05",
         nmae=1.2,
     )
-    yield forecast_text.table_of([made])
+    yield forecast_text.series_table([made]).text()
 
 
 def probe() -> Iterator[str]:
     value = Probe(resource=Resource.DISK_LATENCY, source=NAME, target=NAME, at_s=AT_S, value=1.0)
     failed = Probe(resource=Resource.CPU, source="n1", at_s=AT_S, error=NAME)
-    yield probe_text.table([value, failed])
+    yield probe_text.probe_table([value, failed]).text()
 
 
 def profile() -> Iterator[str]:
@@ -127,7 +126,7 @@ def wait() -> Iterator[str]:
         high_s=AT_S,
         slurm_start_s=AT_S,
     )
-    yield table_columns.text(queue_columns(), [row])
+    yield queue_table([row]).text()
 
 
 def advise() -> Iterator[str]:
@@ -188,8 +187,9 @@ def test_columns_and_order_are_the_users() -> None:
     asked = TableOptions(form="load,worse_by%9", sort="-load", header=False)
     lines = printed(replay_text.render(made, asked)).splitlines()
     assert lines[2].split() == [f"{results[0].load:.2f}", f"{results[0].everybody.worse_by:.6g}"]
-    header, *rows = replay_text.parsable(made, TableOptions(form="price,guard"))
+    lines = replay_text.setting_table(made).parsable(TableOptions(form="price,guard"))
+    header, *rows = lines.split("\n")
     assert (header, len(rows)) == ("Price|Guard", 2)
     rows = [Probe(resource=Resource.CPU, source=name, at_s=AT_S, value=0.5) for name in "ab"]
     asked = TableOptions(form="source", sort="-source", header=False)
-    assert probe_text.table(rows, asked).split() == ["b", "a"]
+    assert probe_text.probe_table(rows).text(asked).split() == ["b", "a"]

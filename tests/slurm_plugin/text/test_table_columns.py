@@ -6,9 +6,8 @@ from slurm_plugin.text.table_columns import (
     ON_REQUEST,
     NoColumn,
     OutputColumn,
+    OutputTable,
     TableOptions,
-    parsable,
-    text,
 )
 
 ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
@@ -24,9 +23,11 @@ COLUMNS = [
     OutputColumn(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
 ]
 
+TABLE = OutputTable(COLUMNS, ROWS)
+
 
 def shown(**options: object) -> list[str]:
-    return text(COLUMNS, ROWS, TableOptions(**options)).splitlines()  # type: ignore[arg-type]
+    return TABLE.text(TableOptions(**options)).splitlines()  # type: ignore[arg-type]
 
 
 def test_columns_are_chosen_by_name_without_the_unit() -> None:
@@ -54,13 +55,13 @@ def test_what_does_not_fit_its_width_is_cut_with_a_mark() -> None:
 
 
 def test_columns_of_little_worth_go_first_then_texts_are_cut() -> None:
-    assert text(COLUMNS, ROWS, width=17).splitlines()[2] == "icon-global     -"
-    assert text(COLUMNS, ROWS, width=16).splitlines() == ["name", "wrf", "icon-global"]
-    assert text(COLUMNS, ROWS, width=9).splitlines() == ["name", "wrf", "icon-glo+"]
+    assert TABLE.text(width=17).splitlines()[2] == "icon-global     -"
+    assert TABLE.text(width=16).splitlines() == ["name", "wrf", "icon-global"]
+    assert TABLE.text(width=9).splitlines() == ["name", "wrf", "icon-glo+"]
 
 
 def test_chosen_columns_stay_whatever_the_width() -> None:
-    made = text(COLUMNS, ROWS, TableOptions(form="name,wait"), width=5)
+    made = TABLE.text(TableOptions(form="name,wait"), width=5)
     assert made.splitlines()[2] == "icon-global     -"
 
 
@@ -72,9 +73,9 @@ def test_rows_are_sorted_and_those_without_a_value_are_last() -> None:
 
 
 def test_raw_values_for_scripts() -> None:
-    assert list(parsable(COLUMNS, ROWS)) == ["Name|WaitS", "wrf|60", "icon-global|"]
+    assert TABLE.parsable().split("\n") == ["Name|WaitS", "wrf|60", "icon-global|"]
     options = TableOptions(form="note,wait", sort="name", header=False)
-    assert list(parsable(COLUMNS, ROWS, options)) == ["x|", "x|60"]
+    assert TABLE.parsable(options).split("\n") == ["x|", "x|60"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +89,16 @@ def test_a_column_that_there_is_not_is_named(options: dict[str, str]) -> None:
 
 def test_ideographs_take_two_columns_of_the_terminal() -> None:
     rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
-    lines = text(COLUMNS, rows, width=80).splitlines()
+    lines = OutputTable(COLUMNS, rows).text(width=80).splitlines()
     assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]
-    assert text(COLUMNS, rows, width=10).splitlines() == ["name", "名前の計+", "cafe\u0301"]
-    assert text(COLUMNS, rows, TableOptions(form="name%6", header=False)).splitlines() == [
+    assert OutputTable(COLUMNS, rows).text(width=10).splitlines() == [
+        "name",
+        "名前の計+",
+        "cafe\u0301",
+    ]
+    assert OutputTable(COLUMNS, rows).text(
+        TableOptions(form="name%6", header=False)
+    ).splitlines() == [
         " 名前+",
         "  cafe\u0301",
     ]
