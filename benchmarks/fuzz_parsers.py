@@ -224,9 +224,9 @@ def _requests() -> Callable[[bytes], None]:
     from sacct_ingest.text.admin_comment import decision_id_in, parse  # noqa: PLC0415
     from sacct_ingest.text.hostlist import (  # noqa: PLC0415
         MOST_NAMES,
+        NodeNames,
         count_indexes,
         expand,
-        named_nodes,
     )
     from sacct_ingest.text.tag import parse_tag  # noqa: PLC0415
     from sacct_ingest.text.time_spec import parse_time  # noqa: PLC0415
@@ -237,7 +237,7 @@ def _requests() -> Callable[[bytes], None]:
             with contextlib.suppress(ValueError):
                 result = read(text)
                 assert not isinstance(result, tuple) or len(result) <= MOST_NAMES
-        assert named_nodes(text, ["n1", "n02"]) <= {"n1", "n02"}
+        assert NodeNames(["n1", "n02"]).named(text) <= {"n1", "n02"}
         parse_script(text)
         parse_command_line(split_submit_line(text))
         parse_tag(text)

@@ -11,19 +11,19 @@ _Made = TypeVar("_Made")
 def bounded_cache(
     *, entries: int, characters: int
 ) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
-    """Cache a function of texts; longer ones are worked out each time.
+    """Cache a function of texts; of longer ones the last, which one request may need several times.
 
     entries: most calls that are remembered.
     characters: most characters of all arguments of one of them.
     """
 
     def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
-        cached = lru_cache(maxsize=entries)(function)
+        cached, latest = lru_cache(maxsize=entries)(function), lru_cache(maxsize=1)(function)
 
         @wraps(function)
         def call(*texts: _Given.args, **options: _Given.kwargs) -> _Made:
             short = sum(map(len, texts)) <= characters  # type: ignore[arg-type]
-            chosen: Callable[_Given, _Made] = cached if short else function  # type: ignore[assignment]
+            chosen: Callable[_Given, _Made] = cached if short else latest  # type: ignore[assignment]
             return chosen(*texts, **options)
 
         return call

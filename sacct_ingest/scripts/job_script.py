@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ Options = Mapping[str, str | None]
 
 _NONE: Options = {}
 _MAGIC = "#SBATCH"
+_MOST_DIRECTIVES = 2_000  #: and words in them
 _HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
 _TOKEN = re.compile(r"""\\.?|["'#]|\s+|[^\\"'#\s]+""", re.DOTALL)
 _WRAPPED = "# This script was created by sbatch --wrap."
@@ -161,15 +163,20 @@ def _directives(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _components(directives: Iterable[str]) -> Iterator[list[str]]:
-    """Words of the directives, one list for each component of a heterogeneous job."""
+    """Words of the directives, one list for each component of a heterogeneous job.
+
+    No job has thousands of them: what comes after so many is not read.
+    """
     words: list[str] = []
-    for directive in directives:
+    for directive in islice(directives, _MOST_DIRECTIVES):
         if _HET.match(directive.strip()):
             yield words
             words = []
         else:
             words.extend(_words(directive) if _MARKS.search(directive) else directive.split())
-    yield words
+        if len(words) > _MOST_DIRECTIVES:
+            break
+    yield words[:_MOST_DIRECTIVES]
 
 
 #: Characters without which words are what stands between blanks.

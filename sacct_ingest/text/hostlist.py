@@ -1,11 +1,11 @@
 """Slurm's compressed node lists, ``n[1-3,7],gpu1``, and array indexes, ``1-9:2,20%2``.
 
 Users write such lists into their requests.  So no list is ever expanded beyond `MOST_NAMES`, and
-what a job asks for is only compared with the nodes of its cluster (`named_nodes`).
+what a job asks for is only compared with the nodes of its cluster (`NodeNames`).
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
@@ -15,6 +15,9 @@ _MOST_DIGITS: Final = 18  #: of a number, which then has 63 bits at most
 _MOST_PIECES: Final = (
     32  #: of one name; Slurm's have five brackets at most (``HIGHEST_DIMENSIONS``)
 )
+_LOOKED_UP: Final = 4_096  #: names in a list of a user, besides twice as many as there are nodes
+_REMEMBERED: Final = 16  #: lists
+_ONE_BRACKET: Final = 3  #: pieces of such a name
 _MARK = re.compile(r"[\[\],]")
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -33,22 +36,95 @@ def expand(text: str) -> tuple[str, ...]:
     return tuple(_names(text, highest=None))
 
 
-def named_nodes(text: str, nodes: Collection[str]) -> frozenset[str]:
-    """Those of ``nodes`` that are in a node list; none where Slurm would refuse the list.
+class NodeNames:
+    """Names of a cluster's nodes, which lists of users are compared with.
 
-    >>> named_nodes("n[1-1000000000]", ["n7", "gpu1"])
-    frozenset({'n7'})
+    The last few lists are remembered: one request compares the same one with each partition.
     """
-    if not text:
-        return frozenset()
-    present = frozenset(nodes)
-    numbers = (number for name in present for number in _NUMBER.findall(name))
-    # No node has a greater number, so no greater one is looked up.
-    highest = max((int(number) for number in numbers if len(number) <= _MOST_DIGITS), default=0)
-    try:
-        return frozenset(name for name in _names(text, highest=highest) if name in present)
-    except ValueError:
-        return frozenset()
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.all = frozenset(names)
+        numbers = (number for name in self.all for number in _NUMBER.findall(name))
+        # No node has a greater number, so no greater one is looked up.
+        self._highest = max((int(one) for one in numbers if len(one) <= _MOST_DIGITS), default=0)
+        self._remembered: dict[str, frozenset[str]] = {}
+
+    def named(self, text: str) -> frozenset[str]:
+        """Those of the nodes that are in a list.
+
+        None where Slurm would refuse the list, and where it names nodes again and again.
+
+        >>> NodeNames(["n7", "gpu1"]).named("n[1-1000000000,7-8]")
+        frozenset({'n7'})
+        """
+        if not text:
+            return frozenset()
+        if (named := self._remembered.get(text)) is None:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            try:
+                named = frozenset(self._find(text))
+            except ValueError:
+                named = frozenset()
+            self._remembered[text] = named
+        return named
+
+    def _find(self, text: str) -> Iterator[str]:
+        numbered: dict[tuple[_Piece, _Piece, int], list[range]] = {}
+        left = 2 * len(self.all) + _LOOKED_UP
+        for pieces in _parts(text, self._highest):
+            bracket = pieces[1] if len(pieces) == _ONE_BRACKET else ""
+            if bracket and not isinstance(bracket, str):
+                for numbers, width in bracket:
+                    numbered.setdefault((pieces[0], pieces[2], width), []).append(numbers)
+                continue
+            for name in islice(_combined(pieces), left + 1):
+                left = _less(left, 1)
+                if name in self.all:
+                    yield name
+        for (before, after, width), ranges in numbered.items():
+            for once in _union(ranges):
+                left = _less(left, min(len(once), len(self.all)))
+                if len(once) <= len(self.all):
+                    names = (f"{before}{number:0{width}}{after}" for number in once)
+                    yield from self.all.intersection(names)
+                else:
+                    ends = str(before), str(after)
+                    yield from (n for n in self.all if _is(n, *ends, width, once))
+
+
+def _less(left: int, taken: int) -> int:
+    """Names that may still be looked up.
+
+    Raises ValueError: there are none.
+    """
+    if left < taken:
+        raise ValueError("a node list that names nodes again and again")
+    return left - taken
+
+
+def _union(ranges: list[range]) -> Iterator[range]:
+    """Numbers of ranges, each once; all have step 1."""
+    rising = sorted(filter(None, ranges), key=lambda one: one.start)
+    start = stop = 0
+    for one in rising:
+        if one.start > stop:
+            if stop > start:
+                yield range(start, stop)
+            start = one.start
+        stop = max(stop, one.stop)
+    if stop > start:
+        yield range(start, stop)
+
+
+def _is(name: str, before: str, after: str, width: int, numbers: range) -> bool:
+    """Whether a name has one of these numbers between two texts, as wide as lists write it."""
+    if not (name.startswith(before) and name.endswith(after)):
+        return False
+    digits = name[len(before) : len(name) - len(after)]
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS):
+        return False
+    return int(digits) in numbers and digits == f"{int(digits):0{width}}"
 
 
 def count_indexes(text: str) -> int:

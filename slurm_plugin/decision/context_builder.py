@@ -17,6 +17,7 @@ from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision.bookings import Bookings
+from slurm_plugin.decision.budget import Budget
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import (
     DecisionContext,
@@ -34,6 +35,7 @@ from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sized_cache import SizedCache
 from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import layouts_of
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeShare
@@ -70,10 +72,14 @@ class ContextBuilder:
     config: the site's settings.
     bookings: the view of the cluster, with what was booked since.
     later: does what takes long; None: nothing is put off.
+    budget: processor time of the request.
     """
 
-    def __init__(self, config: Config, bookings: Bookings, later: Later | None) -> None:
+    def __init__(
+        self, config: Config, bookings: Bookings, later: Later | None, budget: Budget
+    ) -> None:
         self._config, self._bookings, self._later = config, bookings, later
+        self._budget = budget
         self._tables = PredictionLookup()
         self._cluster: Cluster | None = None
         self._keeps_limit = False
@@ -101,7 +107,7 @@ class ContextBuilder:
         cluster = self._cluster
         if self._later is None or cluster is None:
             return
-        uncounted = unready(cluster, job, self._terms)
+        uncounted = self._unready(cluster, job)
 
         def work() -> None:
             for part, share in uncounted:
@@ -115,8 +121,8 @@ class ContextBuilder:
     ) -> DecisionContext:
         """Context of a job; ``prompt``: to change it, and without counting many nodes."""
         cluster = self._bookings.view(job.user_name)
-        wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
-        partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
+        wait = prompt and self._later and cluster and bool(self._unready(cluster, job))
+        partition = self._partition(cluster, job) if cluster and not wait else None
         terms = _OF_PARTITION(partition) if partition else None
         account = self._sharing_account(job)
         key = (_ALL_BUT_ARGV(job), *job.argv, terms, account, private, prompt)
@@ -133,6 +139,20 @@ class ContextBuilder:
             made = self._in_sizes(made, cluster, table, every=not prompt)
         return made.on(self._type(job, partition) if table and table.node_type else "")
 
+    def without_data(self, job: Job, now_s: float) -> DecisionContext:
+        """Context of a job that is not looked at any closer."""
+        site = self._config.for_job(
+            partition=job.partition,
+            account=job.account,
+            qos=job.qos,
+            user=job.user_name,
+            application=job.name,
+        )
+        low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
+        request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME)
+        identity = Identity(job.user_name, job.name)
+        return DecisionContext(job, identity, site, request, None, None, now_s)
+
     def other_partitions(self, case: DecisionContext) -> list[Partition]:
         """Partitions that the job might ask for instead of its own, as far as they are counted."""
         cluster = self._bookings.view(case.job.user_name)
@@ -147,12 +167,14 @@ class ContextBuilder:
             and part.name not in own
             and part.admits.holds(account, case.job.qos or "normal")
         )
-        views = (
-            partition_for(cluster, job, self._terms)
-            for job in others
-            if not unready(cluster, job, self._terms)
-        )
+        views = (self._partition(cluster, job) for job in others if not self._unready(cluster, job))
         return [part for part in views if part is not None]
+
+    def _unready(self, cluster: Cluster, job: Job) -> list[tuple[Partition, NodeShare]]:
+        return unready(cluster, job, self._terms, self._budget.each)
+
+    def _partition(self, cluster: Cluster, job: Job) -> Partition | None:
+        return partition_for(cluster, job, self._terms, self._budget.each)
 
     def _in_sizes(
         self, case: DecisionContext, cluster: Cluster, table: PredictionTable, *, every: bool
@@ -163,7 +185,7 @@ class ContextBuilder:
             case.job,
             table,
             table.nodes if every else sizes_between(case.request.low, case.request.high, table),
-            lambda job: partition_for(cluster, job, self._terms),
+            partial(self._partition, cluster),
             own=own,
             margin=self._config.policy.memory_margin,
         )
@@ -181,6 +203,7 @@ class ContextBuilder:
             argv=job.argv,
             work_dir=job.work_dir,
         )
+        self._budget.check()
         name = application_of(job, identity)
         site = self._config.for_job(
             partition=job.partition,
@@ -200,6 +223,7 @@ class ContextBuilder:
             ),
             acting=acting,
         )
+        self._budget.check()
         table = table and in_unit(table, job, partition)
         off = table is not None and self._tables.is_off(table)
         if table is not None:

@@ -18,6 +18,7 @@ from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
 from slurm_plugin.decision.bookings import Bookings
+from slurm_plugin.decision.budget import SUBMISSION_S, Budget, BudgetSpent
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import (
     DecisionContext,
@@ -56,6 +57,8 @@ class DecisionService:
     later: does the first, which takes long, where no answer waits for it, and then the second where
         answers are made.
     publish: puts decisions that were prepared where job_submit finds them without asking.
+    cpu_clock: processor time of the thread that answers, seconds.
+    most_s: processor time of one request; a job that takes more is not changed.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
     """
 
@@ -66,11 +69,14 @@ class DecisionService:
         new_id: Callable[[], str],
         later: Later | None = None,
         publish: Publish = lambda _key, _decision: None,
+        cpu_clock: Callable[[], float] = lambda: 0.0,
+        most_s: float = SUBMISSION_S,
     ) -> None:
         self._new_id = new_id
+        self._budget = Budget(most_s, cpu_clock)
         self._cluster: Cluster | None = None
         self._bookings = Bookings()
-        self._contexts = ContextBuilder(config, self._bookings, later)
+        self._contexts = ContextBuilder(config, self._bookings, later, self._budget)
         self.config = config
         self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
@@ -133,10 +139,18 @@ class DecisionService:
             return Answer(reason=Reason.OFF), lambda: None
         if (taken := self.redeem(job, now_s=now_s)) is not None:
             return taken
-        case = self._contexts.build(job, now_s, prompt=True)
-        if case.site.mode is Mode.OFF:
-            return Answer(reason=Reason.OFF), partial(self._bookings.add, case, None)
-        decided, answer, decision_id = self._judge(case)
+        try:
+            with self._budget.counted():
+                case = self._contexts.build(job, now_s, prompt=True)
+                if case.site.mode is Mode.OFF:
+                    return Answer(reason=Reason.OFF), partial(self._bookings.add, case, None)
+                decided, answer, decision_id = self._judge(case)
+        except BudgetSpent:
+            case = self._contexts.without_data(job, now_s)
+            if case.site.mode is Mode.OFF:
+                return Answer(reason=Reason.OFF), lambda: None
+            decided = Decision(action=Action.KEEP, reason=Reason.PROCESSOR_TIME)
+            answer, decision_id = Answer(reason=decided.reason), self._new_id()
         return answer, partial(self._book, case, decided, answer, decision_id, via)
 
     def redeem(self, job: Job, *, now_s: float) -> tuple[Answer, Book] | None:
@@ -171,15 +185,19 @@ class DecisionService:
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
             return Answer()
-        case = self._contexts.build(full, now_s, private=private, prompt=True)
-        if case.site.mode is Mode.OFF:
-            return Answer(reason=Reason.OFF)
-        if case.unready:
-            self._contexts.count(full, lambda: None)
+        try:
+            with self._budget.counted():
+                case = self._contexts.build(full, now_s, private=private, prompt=True)
+                if case.site.mode is Mode.OFF:
+                    return Answer(reason=Reason.OFF)
+                if case.unready:
+                    self._contexts.count(full, lambda: None)
+                    return Answer()
+                if (waiting := without_texts(case)) is None:
+                    return Answer()
+                decided, answer, decision_id = self._judge(case)
+        except BudgetSpent:
             return Answer()
-        if (waiting := without_texts(case)) is None:
-            return Answer()
-        decided, answer, decision_id = self._judge(case)
         given = None if ticket else given_of(answer, full.hook)
         announced, ticket = bool(ticket), ticket or decision_id
         made = PreparedDecision(
@@ -221,6 +239,14 @@ class DecisionService:
         private: only from the runs of this user, whatever the site lets users share.
         confidence: required chance to make a deadline; 0: the site's.
         """
+        try:
+            with self._budget.counted():
+                return self._advised(job, now_s, private=private, confidence=confidence)
+        except BudgetSpent:
+            error = "this takes too much processor time; name fewer partitions or features"
+            return Advice(ok=False, error=error)
+
+    def _advised(self, job: Job, now_s: float, *, private: bool, confidence: float) -> Advice:
         case = self._contexts.build(job, now_s, private=private)
         choices = self._choices(case, private=private)
         rules = self._rules

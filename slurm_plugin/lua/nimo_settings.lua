@@ -5,6 +5,12 @@
 local M = {}
 
 M.MAX_TIMEOUT_MS = 100 -- submissions are serial: each would wait for all before it
+local MOST = { -- that no setting lifts
+  timeout_ms = M.MAX_TIMEOUT_MS,
+  max_script_bytes = 128 * 1024, -- nimod takes no longer ones
+  least_limit_share = 1,
+  least_memory_share = 1,
+}
 
 M.DEFAULTS = {
   socket = "/run/nimo/nimod.sock",
@@ -60,7 +66,7 @@ function M.read(path)
     end
   end
   file:close()
-  for key, most in pairs({ timeout_ms = M.MAX_TIMEOUT_MS, least_limit_share = 1, least_memory_share = 1 }) do
+  for key, most in pairs(MOST) do
     if capped(settings, key, most) then
       complaints[#complaints + 1] = path .. ": " .. key .. " is " .. most .. " at most"
     end

@@ -83,6 +83,7 @@ class Daemon:
             new_id=lambda: secrets.token_hex(6),
             later=self._later,
             publish=self._ready.publish,
+            cpu_clock=time.thread_time,
         )
         self._poller = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))

@@ -59,6 +59,10 @@ class Reason(StrEnum):
         "new_shape",
         "NIMO is still counting the nodes that fit this kind of job",
     )
+    PROCESSOR_TIME = (
+        "processor_time",
+        "to decide on this request takes NIMO too long: its lists or its script are too long",
+    )
     UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
     NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"

@@ -21,6 +21,9 @@ Text = Annotated[str, msgspec.Meta(max_length=65_536)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  #: Slurm's are uint32
 Mebibytes = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]  #: their bytes fit the store's integers
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]
+Script = Annotated[str, msgspec.Meta(max_length=131_072)]  #: the hooks cut longer ones
+Words = Annotated[list[str], msgspec.Meta(max_length=16_384)]
+_MOST_OF_WORDS = 65_536  #: characters of all together, as the hooks send them
 JobIds = Annotated[list[Annotated[int, msgspec.Meta(lt=2**32)]], msgspec.Meta(max_length=1000)]
 
 
@@ -71,8 +74,8 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     #: lines of input files that fix a number of tasks; of nimo-advise and commands that wait
     input_text: str = ""
     comment: Text = ""  #: the user's own, what cli_filter had put before it taken off
-    argv: list[str] = []  #: script and its arguments
-    script: str = ""  #: text of the batch script; empty for salloc and srun
+    argv: Words = []  #: script and its arguments
+    script: Script = ""  #: text of the batch script; empty for salloc and srun
     script_cut: bool = False  #: the script was longer than the hook sends
     ticket: Name = ""  #: of the decision that cli_filter had asked for
     node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
@@ -92,8 +95,8 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     program: Literal["sbatch", "salloc", "srun"] = "sbatch"
     options: dict[str, str] = {}  #: by long name, as far as they are set; times are ``uts...``
-    argv: list[str] = []  #: script or program, and its arguments
-    script: str = ""  #: text of the batch script
+    argv: Words = []  #: script or program, and its arguments
+    script: Script = ""  #: text of the batch script
     work_dir: str = ""
     input_text: str = ""  #: as of a job
     hook: int = 0  #: as of a job
@@ -114,7 +117,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             options={**options, **self.times},
-            argv=msgspec.convert(argv, list[str]),
+            argv=_checked(msgspec.convert(argv, Words)),
             work_dir=options.get("chdir") or self.work_dir,
             given=msgspec.Raw(),
         )
@@ -174,6 +177,16 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
 _decoder = msgspec.json.Decoder(Ask)
 
 
+def _checked(words: list[str]) -> list[str]:
+    """Give words, where they are not too long together.
+
+    Raises msgspec.DecodeError: they are.
+    """
+    if words and sum(map(len, words)) > _MOST_OF_WORDS:
+        raise msgspec.DecodeError(f"arguments of more than {_MOST_OF_WORDS} characters")
+    return words
+
+
 def decode_ask(line: bytes) -> Ask:
     """Read one request line.
 
@@ -181,7 +194,9 @@ def decode_ask(line: bytes) -> Ask:
         (``msgspec.ValidationError``).
     """
     try:
-        return _decoder.decode(line)
+        ask = _decoder.decode(line)
+        _checked(ask.job.argv or ask.command.argv)
+        return ask  # noqa: TRY300 - what is refused is an error, too
     except UnicodeDecodeError as error:  # of a tag or an enumeration
         raise msgspec.DecodeError("not UTF-8") from error
     except RecursionError as error:

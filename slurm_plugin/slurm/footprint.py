@@ -9,6 +9,7 @@ from math import ceil, inf
 
 import msgspec
 
+from sacct_ingest.scripts.bounded_cache import bounded_cache
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -99,8 +100,11 @@ def devices(tres: str) -> tuple[tuple[str, int], ...]:
     >>> devices("gres/gpu:2,gres:nic,license/matlab:1")
     (('gpu', 2), ('nic', 1))
     """
-    if not tres:  # of nearly every job, several times in a decision
-        return ()
+    return _devices(tres) if tres else ()  # of nearly every job, several times in a decision
+
+
+@bounded_cache(entries=256, characters=_LONGEST)
+def _devices(tres: str) -> tuple[tuple[str, int], ...]:
     parts = tres.split(",") if len(tres) <= _LONGEST else []
     listed = [part for part in parts if part.startswith(("gres/", "gres:"))]
     counts = filter(None, (device(part[len("gres/") :]) for part in listed))
@@ -113,8 +117,11 @@ def gpu_count(tres: str) -> int | None:
     >>> gpu_count("gres/gpu:a100:2,gpu:v100:1"), gpu_count("cpu:2"), gpu_count("gres:gpu:1K")
     (3, 0, None)
     """
-    if not tres:
-        return 0
+    return _gpu_count(tres) if tres else 0
+
+
+@bounded_cache(entries=256, characters=_LONGEST)
+def _gpu_count(tres: str) -> int | None:
     if len(tres) > _LONGEST:
         return None
     parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))

@@ -7,10 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from math import ceil, inf
 
-from sacct_ingest.text.hostlist import named_nodes
+from sacct_ingest.text.hostlist import NodeNames
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 
 #: Free CPUs, memory (MiB) and devices from a time on.
@@ -35,6 +36,7 @@ _MEMO = 64  #: shares that differ, between two looks
 #: Groups of nodes that are gone through while a job waits for it, about 1 ms.
 AT_ONCE = 500
 _ROUNDING = 1e-6
+_LONGEST = 4096  #: characters of a constraint that is followed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +57,24 @@ class NodeGroup:
 class NodePool:
     """All usable nodes of a partition.
 
-    ``taken`` is what backfill has planned for jobs that wait.
+    ``taken`` is what backfill has planned for jobs that wait; ``listed`` are the nodes of the whole
+    cluster, which lists of excluded ones are compared with once; None: those of the pool.
     """
 
     now_s: float
     groups: Mapping[NodeGroup, tuple[str, ...]] = field(default_factory=dict)
     taken: tuple[Promise, ...] = ()
     memo: dict[NodeShare, "Counted"] = field(default_factory=dict, compare=False, repr=False)
+    listed: NodeNames | None = field(default=None, compare=False, repr=False)
 
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
         excluded = self._excluded(share)
-        constraints = alternatives(share.constraint)
         changes, total = [(self.now_s, 0)], 0
         for group, names in self.groups.items():
-            if not _could(group, share, constraints):
+            if not _could(group, share):
                 continue
-            count = len(names) - sum(name in excluded for name in names) if excluded else len(names)
+            count = len(names) - (len(excluded.intersection(names)) if excluded else 0)
             total += count
             start = _free_from(group, share)
             if start < inf and count:
@@ -82,11 +85,11 @@ class NodePool:
 
     def names(self, share: NodeShare) -> tuple[str, ...]:
         """Names of the nodes that could take a job's share."""
-        excluded, constraints = self._excluded(share), alternatives(share.constraint)
+        excluded = self._excluded(share)
         return tuple(
             name
             for group, names in self.groups.items()
-            if _could(group, share, constraints)
+            if _could(group, share)
             for name in names
             if name not in excluded
         )
@@ -94,7 +97,8 @@ class NodePool:
     def _excluded(self, share: NodeShare) -> frozenset[str]:
         if not share.excluded:
             return frozenset()
-        return named_nodes(share.excluded, list(chain.from_iterable(self.groups.values())))
+        nodes = self.listed or NodeNames(chain.from_iterable(self.groups.values()))
+        return nodes.named(share.excluded)
 
     def ready(self, share: NodeShare) -> bool:
         """Whether :meth:`less` takes no time to speak of."""
@@ -127,10 +131,10 @@ class NodePool:
 
     def _room(self, share: NodeShare) -> dict[str, float]:
         """Mean of what is free of a node once it can take the share, by resource."""
-        constraints, total = alternatives(share.constraint), 0
+        total = 0
         room: dict[str, float] = defaultdict(float)
         for group, names in self.groups.items():
-            if _could(group, share, constraints):
+            if _could(group, share):
                 total += len(names)
                 whole = (0.0, group.cpus, group.mem_mib, group.gres)
                 steps = () if share.whole else group.steps
@@ -143,10 +147,9 @@ class NodePool:
         """Part that a job takes of the nodes that could take it: of what it takes most of."""
         if share.whole:
             return 1.0
-        constraints, have = alternatives(share.constraint), {"cpu": 0, "mem": 0}
-        nodes = 0
+        nodes, have = 0, {"cpu": 0, "mem": 0}
         for group, names in self.groups.items():
-            if _could(group, share, constraints):
+            if _could(group, share):
                 nodes += len(names)
                 amounts = (("cpu", group.cpus), ("mem", group.mem_mib), *group.gres)
                 for name, amount in amounts:
@@ -175,29 +178,34 @@ class Counted:
     parts: tuple[float, ...] = ()  #: of a node's room, that each promise leaves none of
 
 
+@lru_cache(maxsize=16)
 def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:
     """List the sets of features of which a node must have one; None: any node will do.
 
     Counts, brackets and exclusions are not followed, nor is a constraint of thousands of features:
     these let all nodes pass.
 
-    >>> sorted(map(sorted, alternatives("gpu&ib|big")))
+    >>> sorted(map(sorted, alternatives("gpu&ib|big|ib&gpu")))
     [['big'], ['gpu', 'ib']]
     """
     if not 0 < len(constraint) <= _LONGEST or not _SIMPLE.fullmatch(constraint):
         return None
-    return [frozenset(re.split("[&,]", part)) for part in constraint.split("|")]
+    return list(dict.fromkeys(frozenset(re.split("[&,]", one)) for one in constraint.split("|")))
 
 
-_LONGEST = 4096  #: characters of a constraint that is followed
+@lru_cache(maxsize=512)
+def _has_features(features: frozenset[str], constraint: str) -> bool:
+    """Whether a node with these features meets a constraint."""
+    sets = alternatives(constraint)
+    return sets is None or any(features >= one for one in sets)
+
+
 _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 
-def _could(
-    group: NodeGroup, share: NodeShare, constraints: Sequence[frozenset[str]] | None
-) -> bool:
+def _could(group: NodeGroup, share: NodeShare) -> bool:
     """Whether an empty node of the group could take the share."""
-    if constraints is not None and not any(group.features >= one for one in constraints):
+    if share.constraint and not _has_features(group.features, share.constraint):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)
 
@@ -212,7 +220,8 @@ def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: NodeShare)
     cpus, mem_mib, gres = free
     if cpus < share.cpus or mem_mib < share.mem_mib:
         return False
-    return not share.gres or all(dict(gres).get(name, 0) >= n for name, n in share.gres)
+    have = dict(gres) if share.gres else {}
+    return all(have.get(name, 0) >= n for name, n in share.gres)
 
 
 def _part_taken(taken: NodeShare, share: NodeShare, room: Mapping[str, float]) -> float:

@@ -1,6 +1,6 @@
 """The cluster as one job sees it: its partition, within the limits that hold for it.  Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
@@ -49,9 +49,13 @@ _TEXTS = attrgetter(
 )
 #: Terms by partition and kind of job, for one look at the cluster.
 TermsCache = dict[tuple[object, ...], Terms]
+#: Gives partitions on one by one, as long as there is time for them; else it raises.
+Check = Callable[[Iterable[Partition]], Iterator[Partition]]
 
 
-def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -> Partition | None:
+def partition_for(
+    cluster: Cluster, job: Job, cache: TermsCache | None = None, check: Check = iter
+) -> Partition | None:
     """Partition that a job asks for, with all limits that hold for the job.
 
     Of several partitions those that take jobs of its account and QOS are seen as one, with the
@@ -60,6 +64,7 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
     would have without us depends on where it starts.
 
     cache: terms of jobs in this view of the cluster; those of this job are added.
+    check: says that there is time left for each partition, or raises.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
     names = _names(cluster, job)
@@ -67,7 +72,8 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
         return None
     named = [cluster.partitions[name] for name in names]
     admitted = [part for part in named if part.admits.holds(account, job.qos or "normal")]
-    views = [_for_job(cluster, job, part, cache) for part in admitted or named]
+    until_s = _licensed_s(cluster, job)
+    views = [_for_job(cluster, job, part, cache, until_s) for part in check(admitted or named)]
     if len(views) == 1:
         return views[0]
     largest = [part.largest for part in views]
@@ -75,15 +81,15 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
 
 
 def unready(
-    cluster: Cluster, job: Job, cache: TermsCache | None = None
+    cluster: Cluster, job: Job, cache: TermsCache | None = None, check: Check = iter
 ) -> list[tuple[Partition, NodeShare]]:
     """List the partitions whose nodes have to be counted for a job, with what it takes of each.
 
-    cache: as for :func:`partition_for`.
+    cache, check: as for :func:`partition_for`.
     """
     names = _names(cluster, job)
     named = [cluster.partitions[name] for name in names if name in cluster.partitions]
-    shares = [(part, terms_of(cluster, job, part, cache).share) for part in named]
+    shares = [(part, terms_of(cluster, job, part, cache).share) for part in check(named)]
     return [(part, share) for part, share in shares if part.pool and not part.pool.ready(share)]
 
 
@@ -140,19 +146,21 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
     return Terms(allowed, limits.flags, share_of(job, part))
 
 
-def _for_job(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None) -> Partition:
+def _for_job(
+    cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None, until_s: float
+) -> Partition:
     terms = terms_of(cluster, job, part, cache)
     fitting = part.for_job(terms.share, terms.allowed, terms.flags, user=job.user_name)
-    return _licensed(cluster, job, fitting)
+    return fitting.blocked(until_s) if until_s > fitting.profile.times_s[0] else fitting
 
 
-def _licensed(cluster: Cluster, job: Job, part: Partition) -> Partition:
-    """Partition from when on the job's licences are free; Slurm checks those of others."""
+def _licensed_s(cluster: Cluster, job: Job) -> float:
+    """When the job's licences are free; Slurm checks those of others."""
     until_s = -inf
     for name, n in licences(job.licenses).items() if job.licenses else ():
         if name in cluster.licences:
             until_s = max(until_s, cluster.licences[name].earliest_start(n, 0.0))
-    return part.blocked(until_s) if until_s > part.profile.times_s[0] else part
+    return until_s
 
 
 def _together(parts: Sequence[Partition], job: Job) -> Partition:

@@ -12,6 +12,7 @@ from math import ceil, exp, inf
 from typing import NamedTuple
 
 from sacct_ingest.text.admin_comment import decision_id_in
+from sacct_ingest.text.hostlist import NodeNames
 from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
@@ -73,7 +74,9 @@ def build(
                 members[name].append(node.name)
     waiting = _waiting(raw.jobs)
     ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
-    scene = _SnapshotBuilder(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
+    scene = _SnapshotBuilder(
+        *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes))
+    )
     made = [scene.partition(one) for one in raw.partitions]
     return Cluster(
         name=cluster,
@@ -117,6 +120,7 @@ class _SnapshotBuilder:
     members: Mapping[str, Sequence[str]]
     waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions that they ask for
     ends_predicted: bool  #: of some jobs, by predictions
+    listed: NodeNames  #: all nodes
 
     def partition(self, one: RawPartition) -> Partition:
         own = self.members.get(one.name, ())
@@ -129,6 +133,7 @@ class _SnapshotBuilder:
         pool = NodePool(
             now_s=self.taken_s,
             groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
+            listed=self.listed,
         )
         pool = replace(pool, taken=self._planned(waiting, inside, pool, (cpus, memory)), memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None

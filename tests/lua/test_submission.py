@@ -93,7 +93,7 @@ def test_long_texts_are_not_even_encoded(hooks: Hooks, texts: Fields) -> None:
 
 @pytest.mark.parametrize("letter", ["x", "\x01"])
 def test_long_scripts_are_cut_to_what_nimod_takes(runtime: Load, letter: str) -> None:
-    hooks = runtime("max_script_bytes = 200000").load()
+    hooks = runtime("max_script_bytes = 300000").load()
     hooks.submit(script=letter * 300_000)
     assert len(hooks.peer.sent[1]) <= MAX_LINE_BYTES
     assert decode_ask(hooks.peer.sent[1].encode()).job.script_cut

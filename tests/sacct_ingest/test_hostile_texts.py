@@ -77,7 +77,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "sacct_ingest.text.hostlist",
-        lambda m: lambda text: m.named_nodes(text, ["n7", "n100000000000000001"]),
+        lambda m: lambda text: m.NodeNames(["n7", "n100000000000000001"]).named(text),
         ["n[1-1000000000]", "n[1-1000000000000000]", full("n[1-65536],"), full("[1-2]")],
     ),
     (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.text.hostlist import count_indexes, expand, named_nodes
+from sacct_ingest.text.hostlist import NodeNames, count_indexes, expand
+from tests.steps import counting
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_array_tasks_are_counted(text, count):
 def test_what_is_no_node_list_is_refused(text):
     with pytest.raises(ValueError, match=r"node list|number of a list|pieces"):
         expand(text)
-    assert named_nodes(text, ["other"]) == frozenset()
+    assert NodeNames(["other"]).named(text) == frozenset()
 
 
 @pytest.mark.parametrize("text", ["0-1x", "a", "", "1-2:0", "0-99999999999999999999"])
@@ -62,20 +63,31 @@ def test_what_is_no_array_is_refused(text):
         ("n[01-99]", {"n07"}),
         ("n1,gpu1,x", {"n1", "gpu1"}),
         ("r[1-900000000]n[1-2]", {"r1n2"}),
+        ("n[1-5],n[3-7],n[2],n[07]", {"n1", "n07"}),
         ("", set()),
     ],
 )
 def test_a_list_is_compared_with_the_nodes_there_are(text, named):
-    assert named_nodes(text, ["n1", "n07", "gpu1", "r1n2"]) == named
+    assert NodeNames(["n1", "n07", "gpu1", "r1n2"]).named(text) == named
+
+
+def test_a_list_that_names_nodes_again_and_again_is_looked_at_as_often_as_there_are_nodes():
+    nodes = NodeNames(f"n{number}" for number in range(1, 1001))
+    ranges = ",".join(f"{low}-999" for low in range(1, 1000))
+    with counting(most=100_000):
+        assert len(nodes.named(f"n[{ranges}]")) == 999
+    with counting(most=100):
+        assert len(nodes.named(f"n[{ranges}]")) == 999
+    assert nodes.named(",".join(["n[1-2][0-9][0-9]"] * 100)) == frozenset()
 
 
 def test_a_billion_nodes_take_no_memory():
     """In a process that may have 256 MiB, as a list of a billion names would take a hundred GB."""
     program = """
-from sacct_ingest.text.hostlist import count_indexes, expand, named_nodes
+from sacct_ingest.text.hostlist import NodeNames, count_indexes, expand
 texts = ["n[1-1000000000]", "r[1-40000]n[1-40000]", "n[1-1000000000]," * 20_000]
 for text in texts:
-    assert named_nodes(text, ["gpu1"]) <= {"gpu1"}
+    assert NodeNames(["gpu1"]).named(text) <= {"gpu1"}
     try:
         expand(text)
     except ValueError:
