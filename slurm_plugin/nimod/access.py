@@ -19,6 +19,10 @@ _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted
 _REMEMBERED = 10_000
 #: A user may have this share of the places that are left, so that no crowd takes the last ones.
 _SHARE_LEFT = 0.25
+#: Account of all uids without a name: of subordinate uids (subuid(5)) one user has 65,536.
+NAMELESS = -1
+#: Account of those whose names are still looked up, and their places.
+UNNAMED, _UNNAMED = -2, 64
 _NAMELESS_S = 60.0  #: after which a uid without a name is looked up again
 
 
@@ -62,6 +66,10 @@ class UserNames:
         failed_s = self._failed_s.get(uid)
         return None if failed_s is None or self._clock() > failed_s + _NAMELESS_S else ""
 
+    def account(self, uid: int) -> int:
+        """Uid that places and requests of a user count for."""
+        return NAMELESS if self.cached(uid) == "" else uid
+
     def ask(self, uid: int, then: Callable[[], None]) -> None:
         """Find a name out and call ``then``, in the thread that finds it."""
         self._requested.put((uid, then))
@@ -90,8 +98,9 @@ class ConnectionLimiter:
     limits: the site's settings.
     trusted: whether a uid may ask about all jobs: slurmctld's user and root.
     respond: makes the answer to a line.
-    names: source of user names; None: they are not needed.
-    later: takes a connection that may be served from now on; called in another thread.
+    names: source of user names.
+    later: takes a connection whose user's name was looked up, for :meth:`settle`; called in another
+        thread.
     """
 
     def __init__(
@@ -100,7 +109,7 @@ class ConnectionLimiter:
         *,
         trusted: Callable[[int], bool],
         respond: Respond,
-        names: UserNames | None,
+        names: UserNames,
         later: Callable[[Connection], None],
     ) -> None:
         self._limits = limits
@@ -115,33 +124,56 @@ class ConnectionLimiter:
         """Make a connection of a channel; None where it is refused, or its user unknown yet."""
         uid = peer_uid(channel)
         first = self._trusted(uid)
-        if not first and not self.take(uid):
-            self._complain(uid)
+        account = uid if first else self.admit(uid)
+        if account is None:
             channel.close()
             return None
-        made = Connection(channel, self._respond, uid=uid, first=first)
-        if first or self._names is None or self._names.cached(uid) is not None:
+        made = Connection(channel, self._respond, uid=uid, account=account, first=first)
+        if first or self._names.cached(uid) is not None:
             return made
         self._names.ask(uid, lambda: self._later(made))
         return None
 
-    def take(self, uid: int) -> bool:
-        """Take a place for a connection of a user; False where there is none for that user."""
+    def settle(self, connection: Connection) -> bool:
+        """Count a connection for its user, whose name was looked up; False: it is refused."""
+        account = self.admit_named(connection.uid)
+        if account is None:
+            connection.close()
+            return False
+        connection.account = account
+        return True
+
+    def admit(self, uid: int) -> int | None:
+        """Take a place for a user; the account that it counts for, None where there is none.
+
+        A user whose name was not looked up yet has one of few places, until :meth:`admit_named`.
+        """
+        unnamed = self._names.cached(uid) is None
+        account = UNNAMED if unnamed else self._names.account(uid)
+        most = _UNNAMED if unnamed else self._limits.connections
         left = _CONNECTIONS - self._inside.total()
-        free = self._inside[uid] < min(self._limits.connections, left * _SHARE_LEFT)
-        self._inside[uid] += free
-        return free
+        if self._inside[account] >= min(most, left * _SHARE_LEFT):
+            self._complain(uid if unnamed else account)
+            return None
+        self._inside[account] += 1
+        return account
+
+    def admit_named(self, uid: int) -> int | None:
+        """Take a place for a user whose name was looked up, in exchange for one without."""
+        self.give_back(UNNAMED)
+        return self.admit(uid)
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection is over."""
         if not connection.first:
-            self.give_back(connection.uid)
+            self.give_back(connection.account)
 
-    def give_back(self, uid: int) -> None:
+    def give_back(self, account: int) -> None:
         """Give a place of a user back."""
-        self._inside[uid] -= 1
+        self._inside[account] -= 1
         self._inside += Counter()  # without those that have none
 
-    def _complain(self, uid: int) -> None:
-        if self._reported.allow(uid, time.monotonic()):
-            _log.warning("uid %d has too many connections: refused", uid)
+    def _complain(self, account: int) -> None:
+        if self._reported.allow(account, time.monotonic()):
+            whose = "uids without a name have" if account == NAMELESS else f"uid {account} has"
+            _log.warning("%s too many connections: refused", whose)

@@ -40,6 +40,7 @@ class Connection:
     channel: connected Unix socket.
     respond: makes the answer to a line.
     uid: who the kernel says the peer is.
+    account: uid that its place counts for.
     first: whether this peer goes before others.
     turn: number of its last turn.
     served_s: when that was, by the loop's clock.
@@ -51,14 +52,21 @@ class Connection:
 
     __slots__ = (
         *("_channel", "_received", "_respond", "_undone", "_unsent"),
-        *("first", "query", "quiet", "awake", "served_s", "since_s", "turn", "uid"),
+        *("account", "first", "query", "quiet", "awake", "served_s", "since_s", "turn", "uid"),
     )
 
     def __init__(
-        self, channel: socket.socket, respond: Respond, *, uid: int, first: bool = False
+        self,
+        channel: socket.socket,
+        respond: Respond,
+        *,
+        uid: int,
+        account: int | None = None,
+        first: bool = False,
     ) -> None:
         channel.settimeout(0)
         self.uid = uid
+        self.account = uid if account is None else account
         self.first = first
         self.turn = 0
         self.served_s = 0.0

@@ -179,8 +179,8 @@ class Daemon:
 
     def _adopt(self, connection: Connection) -> None:
         """Serve a peer after its name was looked up; called by the thread that did."""
-        if self._loop is not None:
-            self._loop.call_soon(partial(self._loop.adopt, connection))
+        if (loop := self._loop) is not None:
+            loop.call_soon(partial(loop.adopt_settled, connection))
 
     def _later(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """Do work in the background, and afterwards ``then`` in the loop."""

@@ -37,6 +37,9 @@ class Admission(Protocol):
     def enter(self, channel: socket.socket) -> Connection | None:
         """Make a connection of a channel; None where it is refused or comes later."""
 
+    def settle(self, connection: Connection) -> bool:
+        """Count a connection that comes later; False: it is refused, and closed."""
+
     def leave(self, connection: Connection) -> None:
         """Note that a connection is over."""
 
@@ -105,6 +108,11 @@ class Loop:
         """Serve a connection from now on."""
         connection.served_s = self._clock()
         self._selector.register(connection, selectors.EVENT_READ, connection)
+
+    def adopt_settled(self, connection: Connection) -> None:
+        """Serve a connection from now on that the limiter had put off, if it still may be."""
+        if self._limiter.settle(connection):
+            self.adopt(connection)
 
     def hang_up_on_quiet(self) -> int:
         """End the connections whose peers wait for no answers, so that they ask anew; count them.

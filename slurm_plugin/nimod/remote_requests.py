@@ -34,17 +34,21 @@ class RemoteRequests:
         self._loop.call_in_turn(partial(self._begin, line, uid, done))
 
     def _begin(self, line: bytes, uid: int, done: Done) -> None:
-        if not self._limiter.take(uid):
+        if self._names.cached(uid) is None and self._limiter.admit(uid) is not None:
+            named = partial(self._named, line, uid, done)
+            self._names.ask(uid, partial(self._loop.call_in_turn, named))
+        else:
+            self._answer(line, uid, self._limiter.admit(uid), done)
+
+    def _named(self, line: bytes, uid: int, done: Done) -> None:
+        self._answer(line, uid, self._limiter.admit_named(uid), done)
+
+    def _answer(self, line: bytes, uid: int, account: int | None, done: Done) -> None:
+        if account is None:
             error = f"user {uid} asks too much at the same time; try again in a moment"
             done(encode(Answer(ok=False, error=error)))
-        elif self._names.cached(uid) is None:
-            answer = partial(self._loop.call_in_turn, partial(self._answer, line, uid, done))
-            self._names.ask(uid, answer)
-        else:
-            self._answer(line, uid, done)
-
-    def _answer(self, line: bytes, uid: int, done: Done) -> None:
-        end = partial(self._end, uid, done)
+            return
+        end = partial(self._end, account, done)
         try:
             reply = self._respond(line, uid)
         except BaseException:
@@ -55,6 +59,6 @@ class RemoteRequests:
         else:
             reply.query(lambda data: self._loop.call_soon(partial(end, data)))
 
-    def _end(self, uid: int, done: Done, data: bytes) -> None:
-        self._limiter.give_back(uid)
+    def _end(self, account: int, done: Done, data: bytes) -> None:
+        self._limiter.give_back(account)
         done(data)

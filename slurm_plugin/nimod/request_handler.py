@@ -83,7 +83,8 @@ class RequestHandler:
         remote: it comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
-        if not trusted and not self._rates.allow(uid, time.monotonic()):
+        account = self._names.account(uid)
+        if not trusted and not self._rates.allow(account, time.monotonic()):
             self.failed += 1
             most = self._requests_per_s
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"

@@ -13,7 +13,7 @@ import msgspec
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.address import address
 from slurm_plugin.config.settings import Config
-from slurm_plugin.nimod.access import ConnectionLimiter
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.relay.handshake import release
@@ -54,6 +54,7 @@ class Relay:
         self._config = config
         self._uplink = uplink
         self._rates = Rates(config.access.requests_per_s)
+        self._names = UserNames()
 
     def run(self) -> None:
         """Start, answer until a signal, stop."""
@@ -73,14 +74,15 @@ class Relay:
             self._config.access,
             trusted=lambda _: False,
             respond=self.respond,
-            names=None,
-            later=lambda _: None,
+            names=self._names,
+            later=lambda one: loop.call_soon(partial(loop.adopt_settled, one)),
         )
-        return Loop(channel, limiter, clock=time.monotonic)
+        loop = Loop(channel, limiter, clock=time.monotonic)
+        return loop
 
     def respond(self, line: bytes, uid: int) -> Reply:
         """Answer one request line of a user, or have it answered on the controller."""
-        if not self._rates.allow(uid, time.monotonic()):
+        if not self._rates.allow(self._names.account(uid), time.monotonic()):
             most = self._config.access.requests_per_s
             return _refused(f"more than {most:g} requests a second; wait a moment", last=True)
         if line.isspace():

@@ -18,7 +18,8 @@ from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
 
 class Handler(RequestHandler):
-    """As nimod makes it, with its parts at hand: ``service``, ``outlooks``, ``poller``."""
+    """As nimod makes it, with its parts at hand: ``service``, ``outlooks``,
+    ``poller``, ``names``."""
 
     def __init__(
         self,
@@ -32,13 +33,14 @@ class Handler(RequestHandler):
         self.service = DecisionService(config, new_id=lambda: "0" * 12)
         self.outlooks = Outlooks(QueueRunTimes(lambda: self.service.tables))
         self.poller = ClusterPoller(time.time)
+        self.names = UserNames(own=names)
         super().__init__(
             self.service,
             poller=self.poller,
             outlooks=self.outlooks,
             queries=StoreQueries(config.store_url, lambda: config.fit.confidence),
             reports=StoreQueries(config.store_url, lambda: config.fit.confidence),
-            names=UserNames(own=names),
+            names=self.names,
             trusted=frozenset({0}),
             requests_per_s=config.access.requests_per_s,
             record=record,

@@ -3,14 +3,18 @@
 import os
 import socket
 import threading
+import time
 
 import pytest
 
 from slurm_plugin.config.settings import Access
-from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.nimod.access import NAMELESS, UNNAMED, ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.service.listening import Rates
 from tests.processes import LONGEST_WAIT_S
+from tests.slurm_plugin.nimod.handler import Handler
 
 ME = os.geteuid()
 
@@ -110,18 +114,53 @@ def test_a_uid_without_a_name_is_looked_up_again_after_a_while():
     assert names.cached(ME) == "alice"
 
 
-def asked(names):
+def asked(names, uid=ME):
     done = threading.Event()
-    names.ask(ME, done.set)
+    names.ask(uid, done.set)
     assert done.wait(LONGEST_WAIT_S)
+
+
+def limiter_of(names):
+    return ConnectionLimiter(
+        Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
+        names=names, later=lambda _: None,
+    )  # fmt: skip
 
 
 def test_a_crowd_of_users_leaves_places_for_the_next_one():
     """25 users take all that they may have, 16 each; the next ones are still let in."""
-    limiter = ConnectionLimiter(
-        Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
-        names=UserNames(str), later=lambda _: None,
-    )  # fmt: skip
-    places = [limiter.take(uid) for uid in range(25) for _ in range(16)]
-    assert places.count(True) < 400
-    assert [limiter.take(uid) for uid in range(100, 105)] == [True] * 5
+    limiter = limiter_of(UserNames(own={uid: str(uid) for uid in range(105)}))
+    places = [limiter.admit(uid) for uid in range(25) for _ in range(16)]
+    assert len([uid for uid in places if uid is not None]) < 400
+    assert [limiter.admit(uid) for uid in range(100, 105)] == list(range(100, 105))
+
+
+def test_uids_without_a_name_share_the_places_of_one_user():
+    """The subordinate uids of one account; another user comes in, whose name is not known yet."""
+    names = UserNames({7: "alice"}.__getitem__)
+    limiter = limiter_of(names)
+    crowd = range(100_000, 100_400)
+    unnamed = [uid for uid in crowd if limiter.admit(uid) is not None]
+    assert len(unnamed) == 64
+    for uid in unnamed:
+        asked(names, uid)
+    counted = [limiter.admit_named(uid) for uid in unnamed]
+    assert counted == [NAMELESS] * 16 + [None] * 48
+    assert limiter.admit(100_000) is None
+    assert limiter.admit(7) == UNNAMED
+    asked(names, 7)
+    assert limiter.admit_named(7) == 7
+    limiter.give_back(NAMELESS)
+    assert limiter.admit(100_050) == NAMELESS
+    assert [names.account(uid) for uid in (7, 8, 100_001)] == [7, 8, NAMELESS]
+
+
+def test_uids_without_a_name_share_the_requests_of_one_user(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    made, crowd = Handler(tmp_path, names={7: "alice"}), range(100_000, 100_060)
+    for uid in crowd:
+        asked(made.names, uid)
+    line = encode(Ask(op="status"))
+    answers = [made.respond(line, uid).data for uid in crowd]
+    assert [b'"ok":true' in one for one in answers] == [True] * 40 + [False] * 20
+    assert b'"ok":true' in made.respond(line, 7).data
