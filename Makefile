@@ -8,8 +8,9 @@ PACKAGES := sacct_ingest predictor slurm_plugin
 FOREIGN_SLURM ?= 26.05/slurm
 # Every release with every authentication that there is, those that were built here too.
 EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
-# Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
-PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
+# Real servers on a busy machine: what fails is run once more with new ones; two such tests may pass.
+AGAIN := sh scripts/pytest-once-more
+PYTEST := $(AGAIN) $(BIN)/pytest
 REAL := cluster or database
 # Of the others a few wait, for processes that they kill or let hang: one file more than there are cores.
 EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
@@ -17,6 +18,9 @@ EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
 FIVE := -n 5 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
 SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes.py
+# What most changes touch: decisions, hooks' Lua, sources, curves, backtest, tables.
+QUICK := tests/slurm_plugin/decision tests/lua tests/sacct_ingest/sources tests/predictor/curves \
+  tests/predictor/level tests/predictor/tables tests/predictor/test_table.py
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
@@ -24,7 +28,7 @@ PACKAGE_PYTHON ?= /usr/bin/python3
 PIN := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \
   --no-annotate
 
-.PHONY: requirements audit help setup lint types test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: requirements audit help setup lint types quick test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -57,13 +61,18 @@ lint: $(VENV)/.lint types ## ruff, import contracts, types
 types: $(VENV)/.lint ## mypy, strict
 	$(BIN)/mypy
 
+quick: $(VENV)/.developer ## the tests that most changes need, without servers: a minute on two cores
+	$(BIN)/pytest -q -m 'not ($(REAL))' $(EACH_CORE) $(QUICK)
+
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
-	$(PYTEST) -m 'not ($(REAL))' $(EACH_CORE)
+	$(BIN)/pytest -m 'not ($(REAL))' $(EACH_CORE)
 	sh scripts/pytest-each-processor $(BIN)/pytest -q $(SELECTING) $(EACH_CORE)
+	$(AGAIN) --forget
 	$(PYTEST) -m '$(REAL)' $(FIVE)
 	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FIVE)
+	$(AGAIN) --verdict
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
 	$(BIN)/python -m tests.cluster build --source $(SOURCE) --release $(RELEASE)

@@ -75,6 +75,26 @@ def test_second_run_begins_fresh_and_first_output_stays(tmp_path: Path) -> None:
     assert (tmp_path / "passes").read_text() == "x"
 
 
+def test_two_may_pass_in_a_second_run_and_are_named(tmp_path: Path) -> None:
+    def again(option: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["sh", SCRIPT, option], check=False, capture_output=True, text=True, cwd=tmp_path
+        )
+        return done.returncode, done.stdout
+
+    text = USED_UP.format(fails_twice="no")
+    assert again("--verdict") == (0, "pytest-once-more: no test needed a second run\n")
+    for times in (1, 2, 3):
+        (tmp_path / "runs").unlink(missing_ok=True)
+        assert run(tmp_path, text).returncode == 0
+        status, said = again("--verdict")
+        assert status == (times > 2)
+        assert said.count("test_it.py::test_uses_it_up") == times
+        assert "test_passes" not in said
+    again("--forget")
+    assert again("--verdict")[0] == 0
+
+
 def test_what_fails_twice_fails(tmp_path: Path) -> None:
     done = run(tmp_path, USED_UP.format(fails_twice="yes"))
     assert done.returncode == 1
@@ -95,3 +115,5 @@ def test_a_run_that_hangs_is_interrupted_and_done_again(tmp_path: Path) -> None:
     assert "AssertionError: the first failure" in done.stdout
     assert "took too long" in done.stderr
     assert "2 passed" in done.stdout
+    passed = (tmp_path / "build" / "second-run").read_text()
+    assert passed == "test_it.py::test_fails_before\na-run-that-took-too-long\n"

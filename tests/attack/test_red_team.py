@@ -87,9 +87,8 @@ def poison(site: Site) -> None:
             short = runs_of(user, 1.0, first=10_000 * (number + 1), repeats=34)
             store.runs.add(short)
             store.runs.add(runs_of(user, 90_000.0, first=100_000 * (number + 1)))
-    site.nimod.run("ingest")
     for _ in range(2):
-        site.nimod.run("fit")
+        site.learn()
 
 
 @contextmanager

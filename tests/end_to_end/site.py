@@ -84,10 +84,13 @@ class Site:
     def read_settings(self, mode: str, **settings: Any) -> None:
         """Let the running nimod read its settings again, and wait until they hold."""
         self._configure(mode, **settings)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Let the running nimod read its settings and then its tables, and wait until it has."""
         before = self.status().loaded_s
         self.cluster.processes.signal("nimod", signal.SIGHUP)
-        # The settings are read before the tables are.
-        wait_until(lambda: self.status().loaded_s != before, what="nimod to read its settings")
+        wait_until(lambda: self.status().loaded_s != before, what="nimod to read its tables")
 
     def _configure(self, mode: str, **settings: Any) -> None:
         self.nimod.configure({"mode": mode, "snapshot": {"interval_s": 1.0}, **settings})
@@ -127,9 +130,11 @@ class Site:
         self.cluster.processes.signal("nimod", signal.SIGKILL)
 
     def learn(self) -> None:
-        """Ingest from the real sacct and fit."""
+        """Ingest from the real sacct and fit; a nimod that runs has the new tables afterwards."""
         self.nimod.run("ingest")
         self.nimod.run("fit")
+        if self.cluster.processes.running("nimod"):
+            self._hang_up()
 
     def submit(self, *argv: str, script: Path | None = None) -> int:
         """``sbatch`` the moldable program (or another script) and give the job's id."""
