@@ -29,7 +29,7 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners
-from slurm_plugin.cli.exit_status import guarded
+from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.cli.numbers import percentage
 from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
@@ -52,17 +52,6 @@ ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
 
 _EPILOG = """\
-exit status:
-  0  advice was given
-  1  an error, printed on stderr, or Slurm would refuse the job
-  2  wrong usage
-  3  there is too little history of this job
-  4  the deadline cannot be met on any node count
-  66  the job script cannot be read
-  69  nimod cannot be reached, nor the store read
-  74  the store cannot be read, or the relay does not reach nimod
-  78  the configuration is wrong
-
 nimo-advise reads all options of sbatch and its SBATCH_ variables.  The command line overrides the
 variables, and they override the script.  With --test-only it also asks Slurm for start times.
 
@@ -109,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         prog="nimo-advise",
         description="Predicts run time over node counts for a job script and recommends a count.",
         usage="nimo-advise [OPTION...] [OPTION OF SBATCH...] SCRIPT [ARGUMENT...]",
-        epilog=_EPILOG,
+        epilog=f"{_EPILOG}\n{listed('advise')}",
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from slurm_plugin.cli import log
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners, did_you_mean
-from slurm_plugin.cli.exit_status import EXIT_STATUSES, guarded
+from slurm_plugin.cli.exit_status import guarded, listed
 
 #: Heading of the help -> its commands -> what each does.
 GROUPS = {
@@ -78,7 +78,7 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
         description=command.__doc__,
-        epilog=f"examples:\n{command.EXAMPLE}\n\n{EXIT_STATUSES}",
+        epilog=f"examples:\n{command.EXAMPLE}\n\n{listed(name)}",
         formatter_class=HelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
@@ -116,7 +116,7 @@ def top_parser() -> argparse.ArgumentParser:
         prog="nimo",
         description="Predicts run times of Slurm jobs from history, and recommends node counts.",
         usage="nimo COMMAND [OPTION...]",
-        epilog=f"{listing}\n\n{EXIT_STATUSES}\n\n'nimo COMMAND --help' explains one with examples.",
+        epilog=f"{listing}\n\n'nimo COMMAND --help' explains one, with examples and exit statuses.",
         formatter_class=HelpFormatter,
     )
     add_manners(parser)

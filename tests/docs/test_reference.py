@@ -1,16 +1,19 @@
 """The reference has every command, option, setting, reason and metric, and tells of each."""
 
 import argparse
+import ast
 import doctest
 import importlib.util
 import re
+from functools import cache
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.exit_status import EXIT_STATUSES
+from slurm_plugin.cli.exit_status import BROKEN_PIPE, INTERRUPTED, listed, statuses
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
@@ -21,6 +24,7 @@ _SPEC = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "ref
 reference = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(reference)
 
+PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 PARSERS = {
     **{f"nimo {name}": command_parser(name)[0] for name in COMMANDS},
     "nimo-advise": advise.parser(),
@@ -80,18 +84,63 @@ def test_every_text_has_its_page():
 
 
 def test_every_exit_status_is_in_the_table():
-    def below(error):
-        return {error, *(result for child in error.__subclasses__() for result in below(child))}
-
     rows = re.findall(
         r"^\| ([\d, ]+) \|", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE
     )
     reported = {int(number) for row in rows for number in row.split(",")}
-    assert {error.exit_status for error in below(NimoError)} <= reported
-    numbers = re.findall(r"^  ([\d, ]+?)  ", EXIT_STATUSES, re.MULTILINE)
-    assert {int(number) for row in numbers for number in row.split(",")} == reported
+    assert {error.exit_status for error in kinds()} <= reported
+    assert {status for name in (*COMMANDS, "advise") for status in statuses(name)} == reported
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_every_command_lists_them(name):
-    assert EXIT_STATUSES in command_parser(name)[0].format_help()
+@pytest.mark.parametrize("name", [*COMMANDS, "advise"])
+def test_the_help_of_every_command_lists_the_statuses_that_it_can_end_with(name):
+    assert (
+        listed(name) in PARSERS["nimo-advise" if name == "advise" else f"nimo {name}"].format_help()
+    )
+    own = importlib.import_module(module(name))
+    errors = {error.__name__: error.exit_status for error in kinds()}
+    raised = {errors[call] for call in code(own.__name__)[1] if call in errors}
+    possible = {errors[call] for one in reached(own.__name__) for call in code(one)[1] & {*errors}}
+    returned = {value for key, value in vars(own).items() if key.isupper() and type(value) is int}
+    assert raised <= {*statuses(name)}
+    assert {*statuses(name)} - {0, 1, 2, INTERRUPTED, BROKEN_PIPE} <= possible | returned
+
+
+def module(name):
+    """The module of a command."""
+    if name == "advise":
+        return "slurm_plugin.cli.advise"
+    return command_parser(name)[1].__name__
+
+
+def kinds(error=NimoError):
+    """Every kind of error that users see, once all modules that have one are loaded."""
+    return {error, *(found for child in error.__subclasses__() for found in kinds(child))}
+
+
+def reached(name):
+    """The modules that one imports, at once or when it needs them."""
+    found, left = set(), {name}
+    while left:
+        found |= left
+        left = {other for one in left for other in code(one)[0]} - found
+    return found
+
+
+@cache
+def code(name):
+    """What a module imports of the packages, and the names that it calls."""
+    spec = importlib.util.find_spec(name) if name.split(".")[0] in PACKAGES else None
+    if spec is None or spec.origin is None:
+        return frozenset(), frozenset()
+    nodes = [*ast.walk(ast.parse(Path(spec.origin).read_text()))]
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    places = {name for node in froms for name in (node.module, *_members(node))}
+    calls = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return frozenset(place for place in places if place.split(".")[0] in PACKAGES), frozenset(calls)
+
+
+def _members(node):
+    """Imported names that are modules themselves."""
+    folder = ROOT.joinpath(*node.module.split("."))
+    return [f"{node.module}.{a.name}" for a in node.names if (folder / f"{a.name}.py").exists()]

@@ -40,7 +40,7 @@ def test_groff_understands_every_line(made: dict[str, str]) -> None:
 
 def test_parts_of_the_help_are_sections(made: dict[str, str]) -> None:
     text = made["nimo-advise.1"]
-    assert ".SH EXIT STATUS\n.nf\n  0  advice was given" in text
+    assert ".SH EXIT STATUS\n.nf\n  0    advice was given" in text
     assert ".SH EXAMPLES\n" in text
     assert "reads all options of sbatch" in text
     assert "  hook\\-path " in made["nimo.1"]
