@@ -287,6 +287,9 @@ class DecisionRow:
     unit: str = "nodes"  #: what ``nodes`` and ``requested_nodes`` count
     given_mem_mib: int | None = None  #: memory of each node that the job was to get instead ...
     asked_mem_mib: int | None = None  #: ... of what it asked for; None: that stayed
+    #: in place of a predicted wait: it starts by then if the jobs before it reach their limits
+    wait_most_s: float | None = None
+    request_wait_most_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ class WaitEstimate(msgspec.Struct, frozen=True):
 
     waits_s: tuple[float, ...]
     recorded: int = 0  #: errors of jobs like this one that it was corrected by
+    bound: bool = False  #: by the time limits of other jobs: it may be far shorter
 
     def __post_init__(self) -> None:
         if not self.waits_s or isnan(sum(self.waits_s)):
@@ -86,7 +87,7 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         """Estimate for a job that cannot start before so many seconds from now."""
         if wait_s <= self.waits_s[0]:
             return self
-        return WaitEstimate(tuple(max(one, wait_s) for one in self.waits_s), self.recorded)
+        return msgspec.structs.replace(self, waits_s=tuple(max(w, wait_s) for w in self.waits_s))
 
     def longer(self, factor: float) -> "WaitEstimate":
         """Estimate for a job that waits so many times as long, :data:`ALLOWANCE_S` added to both.
@@ -97,14 +98,15 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         if factor == 1.0:
             return self
         waits_s = ((one + ALLOWANCE_S) * factor - ALLOWANCE_S for one in self.waits_s)
-        return WaitEstimate(tuple(max(one, 0.0) for one in waits_s), self.recorded)
+        return msgspec.structs.replace(self, waits_s=tuple(max(one, 0.0) for one in waits_s))
 
     def later(self, seconds: float) -> "WaitEstimate":
         """Estimate as it is so many seconds later, the job not having started."""
         need_finite("seconds later", seconds)
         if seconds == 0:
             return self
-        return WaitEstimate(tuple(max(one - seconds, 0.0) for one in self.waits_s), self.recorded)
+        waits_s = tuple(max(one - seconds, 0.0) for one in self.waits_s)
+        return msgspec.structs.replace(self, waits_s=waits_s)
 
     def chance(self, run: Prediction, left_s: float, *, limit_s: float = 0.0) -> float:
         """Chance that a job waits, runs and ends within so many seconds.
@@ -144,14 +146,14 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         return self.waits_s[ceil(share * len(self.waits_s)) - 1]
 
 
-def certain(wait_s: float) -> WaitEstimate:
-    """Estimate of a wait that is taken as it is.
+def certain(wait_s: float, *, bound: bool = False) -> WaitEstimate:
+    """Estimate of a wait that is taken as it is; ``bound``: it may be shorter.
 
     Raises ValueError: it is no time.
     """
     if not wait_s >= 0:
         raise ValueError(f"wait is {wait_s}: it must be 0 or more")
-    return WaitEstimate((wait_s,))
+    return WaitEstimate((wait_s,), bound=bound)
 
 
 def _share_ended(run: Prediction) -> Callable[[float], float]:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0013"
+HEAD: Final = "0014"
 
 metadata = MetaData()
 
@@ -205,6 +205,8 @@ decisions = Table(
     Column("unit", short(16), nullable=False, server_default="nodes"),
     _count("given_mem_mib"),
     _count("asked_mem_mib"),
+    _real("wait_most_s"),
+    _real("request_wait_most_s"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
     Index("ix_decisions_key", "key", "at_s"),

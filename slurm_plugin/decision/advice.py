@@ -301,6 +301,7 @@ def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bo
         efficiency=speedup and speedup * base.nodes / option.nodes,
         node_hours=option.nodes * one.time_s / 3600,
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
+        wait_bound=waits and option.bound,
         observed=any(point.nodes == option.nodes for point in table.observed),
         recommended=recommended,
         **_outlook(option, one) if waits else {},
@@ -315,7 +316,7 @@ def _outlook(option: Option, one: Prediction) -> dict[str, float | None]:
     wait = option.wait
     if wait is None or wait.median_s == inf:
         return {}
-    if len(wait.waits_s) == 1:  # computed from time limits alone: no interval
+    if len(wait.waits_s) == 1 or wait.bound:  # computed from time limits alone: no interval
         return {"chance": option.chance}
     low_s, high_s = wait.interval_s
     return {

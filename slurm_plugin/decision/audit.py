@@ -113,7 +113,7 @@ def _chosen(option: Option | None) -> dict[str, Any]:
         "predicted_s": option.prediction.time_s,
         "low_s": option.prediction.low_s,
         "high_s": option.prediction.high_s,
-        "wait_s": option.wait_s if option.wait_s < inf else None,
+        **_wait("wait", option),
         "confidence": option.prediction.level,
     }
 
@@ -125,5 +125,12 @@ def _asked(option: Option | None) -> dict[str, Any]:
         "request_predicted_s": option.prediction.time_s,
         "request_low_s": option.prediction.low_s,
         "request_high_s": option.prediction.high_s,
-        "request_wait_s": option.wait_s if option.wait_s < inf else None,
+        **_wait("request_wait", option),
     }
+
+
+def _wait(name: str, option: Option) -> dict[str, float]:
+    """Give the wait on a count, or the bound of it that time limits are."""
+    if option.wait_s == inf:
+        return {}
+    return {f"{name}_most_s" if option.bound else f"{name}_s": option.wait_s}

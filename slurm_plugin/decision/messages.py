@@ -99,10 +99,14 @@ def _better_count(decision: Decision, unit: Unit) -> str:
     return (
         f"nimo: {_request(better.nodes, unit)} would be better for this job than {asked.nodes} "
         "now: "
-        f"{duration(better.wait_s)} of wait and {duration(better.prediction.time_s)} of run, "
-        f"instead of {duration(asked.wait_s)} and {duration(asked.prediction.time_s)} "
+        f"{_wait(better)} of wait and {duration(better.prediction.time_s)} of run, "
+        f"instead of {_wait(asked)} and {duration(asked.prediction.time_s)} "
         f"({decision.reason.text})"
     )
+
+
+def _wait(option: Option) -> str:
+    return f"{'at most ' if option.bound else ''}{duration(option.wait_s)}"
 
 
 def _request(size: int, unit: Unit) -> str:

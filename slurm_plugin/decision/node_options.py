@@ -4,10 +4,9 @@ A count costs the job's own turnaround plus the delay that it imposes on the oth
 
     C(n) = w(n) + T(n) + q·n·p·T(n)/N,    q = price·(Q + Q̄/2 + 2)
 
-with the wait w from the limits of what runs, the predicted run time T, Q jobs waiting now, Q̄ over
-a day, and N nodes, of each of which the job takes the part p.  A fuller queue never leads to more
-nodes: the price is charged on a node time made non-decreasing in n, and nothing else depends on the
-queue.
+with the wait w, the predicted run time T, Q jobs waiting now, Q̄ over a day, and N nodes, of each of
+which the job takes the part p.  A fuller queue never leads to more nodes: the price is charged on a
+node time made non-decreasing in n, and nothing else depends on the queue.
 """
 
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.types import Prediction, PredictionTable
+from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.candidates import (
@@ -81,6 +81,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     fitting_limit_s: float | None = None
 
     @property
+    def bound(self) -> bool:
+        """Whether ``wait_s`` follows from the limits of other jobs: it may be far shorter."""
+        return self.wait is not None and self.wait.bound
+
+    @property
     def meets_deadline(self) -> bool | None:
         """Whether it makes the deadline; None: there is none, or that depends on the wait."""
         return _MET[self.deadline]
@@ -106,7 +111,8 @@ class PolicyContext:
         room = self._room(candidates, waits)
         # The request may start earlier than expected, above all where limits are all there is.
         sure_s = policy.guard_wait * waits[asked] if policy.guard_wait else 0.0
-        most = policy.guard_ratio * (sure_s + candidates[asked].time_s) + policy.guard_s
+        sure_s *= policy.guard_ratio if estimates[asked].recorded >= ENOUGH else 1.0
+        most = sure_s + policy.guard_ratio * candidates[asked].time_s + policy.guard_s
         price = policy.price * (part.queue + part.queue_mean / 2 + 2) * part.node_part / part.nodes
         made = [
             Option(
@@ -116,7 +122,8 @@ class PolicyContext:
                 limit_s=one.limit_s,
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s,
-                in_guard=one is candidates[asked] or wait_s + one.time_s <= most,
+                in_guard=one is candidates[asked]
+                or wait_s + max(one.time_s, one.prediction.time_s) <= most,
                 in_limit=self._allows(one, wait_s),
                 leaves_room=leaves_room,
                 fits=one.fits,

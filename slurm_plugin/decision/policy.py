@@ -172,7 +172,7 @@ def _reason(
     if due and (asked.deadline is not DeadlineVerdict.MADE or len(feasible) == 1):
         return Reason.DEADLINE
     if best is not asked:
-        return Reason.CHEAPEST
+        return Reason.CHEAPEST if asked.fits else Reason.MEMORY
     if scene.request.low < asked.nodes and not falls(scene.table, asked.nodes):
         return Reason.NOT_FALLING
     if len(feasible) > 1:

@@ -40,6 +40,7 @@ class Row:
     end_low_s: float | None = None
     end_high_s: float | None = None
     chance: float | None = None  #: of making the deadline
+    wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class Reason(StrEnum):
         "this count costs least: wait, run time and the delay of queued jobs",
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
+    MEMORY = "memory", "runs on the count that it would get had too little memory"
     # The request stands.
     BEST_ALREADY = "best_already", "no other count is better"
     OFF = "off", "NIMO is switched off for this job"

@@ -233,7 +233,11 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         end_s = row.end_s
         if end_s is None and row.wait_s is not None:
             end_s = row.wait_s + row.time_s
-        return short_clock(None if end_s is None else now_s + end_s)
+        text = short_clock(None if end_s is None else now_s + end_s)
+        return f"by {text}" if row.wait_bound else text
+
+    def wait(row: Row) -> str:
+        return f"{'<' if row.wait_bound else ''}{duration(row.wait_s)}"
 
     def waiting(row: Row) -> str:
         return between(row.wait_low_s, row.wait_high_s, duration)
@@ -265,7 +269,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         OutputColumn("speedup", "speedup", as_text=_speedup, worth=if_any(2, there=curve)),
         OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
         OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
-        seconds("wait_s", "wait", if_any(7, there=waits)),
+        OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         seconds("slurm_wait_s", "Slurm's wait"),
         seconds("wait_low_s", "waits at least"),
         seconds("wait_high_s", "at most"),
@@ -285,6 +289,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
         seconds("limit_s", "limit"),
         seconds("time_min_s", "time-min"),
+        OutputColumn("wait_bound", "bound", as_text=_if("at most"), worth=ON_REQUEST, left=True),
     ]
 
 

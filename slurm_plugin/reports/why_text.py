@@ -65,23 +65,32 @@ def _expected(one: DecisionRow) -> Iterator[str]:
     if one.request_predicted_s is not None and one.requested_nodes is not None:
         times = (one.request_predicted_s, one.request_low_s, one.request_high_s)
         asked = count(one.requested_nodes, word)
-        yield _on(asked, "as asked", times, one.request_wait_s, one.confidence)
+        wait = _wait(one.request_wait_s, one.request_wait_most_s)
+        yield _on(asked, "as asked", times, wait, one.confidence)
     if one.predicted_s is not None and one.nodes not in (None, one.requested_nodes):
         times = (one.predicted_s, one.low_s, one.high_s)
-        yield _on(count(one.nodes or 0, word), "as chosen", times, one.wait_s, one.confidence)
+        wait = _wait(one.wait_s, one.wait_most_s)
+        yield _on(count(one.nodes or 0, word), "as chosen", times, wait, one.confidence)
+
+
+def _wait(wait_s: float | None, most_s: float | None) -> str:
+    if wait_s is not None:
+        return f", after a wait of {duration(wait_s)}"
+    if most_s is None:
+        return ""
+    return f", after a wait of at most {duration(most_s)} (by other jobs' limits)"
 
 
 def _on(
     size: str,
     which: str,
     times: tuple[float, float | None, float | None],
-    wait_s: float | None,
+    wait: str,
     confidence: float | None,
 ) -> str:
     time_s, low_s, high_s = times
     share = f"{percent(confidence)} of runs: " if confidence else ""
     range_text = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
-    wait = "" if wait_s is None else f", after a wait of {duration(wait_s)}"
     return f"On {size}, {which}, the predicted run time was {duration(time_s)}{range_text}{wait}."
 
 

@@ -125,8 +125,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         begin_s: it does not start before this.
         """
         if self.outlook is None:
-            start_s = self.profile.earliest_start(nodes, limit_s, from_s=max(now_s, begin_s))
-            return certain(start_s - now_s)
+            first_s = max(now_s, begin_s)
+            start_s = self.profile.earliest_start(nodes, limit_s, from_s=first_s)
+            return certain(start_s - now_s, bound=start_s > first_s)
         behind = max(min(nodes + ceil(self.ahead / self.node_part), self.nodes), nodes)
         estimate = self.outlook.wait(behind, limit_s)
         if estimate is None:
@@ -134,8 +135,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         after_s = max(begin_s, self.blocked_s)
         if self.promised and nodes * self.node_part + self.ahead > self.nodes:
             # Jobs that the queue does not show yet take all nodes: it starts when they are through.
-            after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
-            estimate = replace(estimate, recorded=0)  # the record knows nothing of these
+            through_s = self.profile.earliest_start(nodes, limit_s, from_s=now_s)
+            later = through_s > max(after_s, now_s + estimate.median_s)
+            after_s = max(after_s, through_s)
+            # The record knows nothing of these.
+            estimate = replace(estimate, recorded=0, bound=later)
         return estimate.after(after_s - now_s)
 
     def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int, float]:

@@ -87,8 +87,8 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
             "Predicted run time as asked",
             _interval(one.request_predicted_s, one.request_low_s, one.request_high_s),
         ),
-        ("Predicted wait", duration(one.wait_s)),
-        ("Predicted wait as asked", duration(one.request_wait_s)),
+        ("Predicted wait", _wait(one.wait_s, one.wait_most_s)),
+        ("Predicted wait as asked", _wait(one.request_wait_s, one.request_wait_most_s)),
         ("Verdict on the prediction", one.verdict),
         ("Time limit given", duration(one.given_limit_s)),
         ("Message to the user", one.message),
@@ -117,6 +117,10 @@ def _why(one: DecisionRow) -> str:
 
 def _took(run: RunRow | None) -> str:
     return duration(run.elapsed_s if run and run.end_s is not None else None)
+
+
+def _wait(wait_s: float | None, most_s: float | None) -> str:
+    return duration(wait_s) if most_s is None else f"at most {duration(most_s)}"
 
 
 def _interval(middle_s: float | None, low_s: float | None, high_s: float | None) -> str:

@@ -67,8 +67,8 @@ def row(reported: dict[str, Any], nodes: int) -> dict[str, Any]:
 @pytest.mark.timeout(600)  # runs wait for each other
 def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
     site = two_types
-    # Node time counts, but less than it does where many jobs wait.
-    site.run_nimod("observe", cluster="nimo", policy={"price": 2.0})
+    # Node time counts: these jobs take one CPU of each node, which is a part of its price.
+    site.run_nimod("observe", cluster="nimo", policy={"price": 16.0})
     run_on(site, slow=(1, 1, 2, 4), fast=(1, 2, 4))
     profiles = [
         NodeProfile(
@@ -90,8 +90,9 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) 
         "slow": "slow", "fast": "fast", "small": "slow",
     }  # fmt: skip
     assert by_partition["fast"]["time_s"] < by_partition["slow"]["time_s"]
+    # More than two fast nodes wait for the reading, four slow ones do not.
+    assert by_partition["fast"]["nodes"] < by_partition["slow"]["nodes"] == 4
     # What is to be pasted names the partition where the job ends first, and the count there.
-    assert by_partition["fast"]["nodes"] <= by_partition["slow"]["nodes"]
     assert reported["directive"] == (
         f"#SBATCH --partition=fast\n#SBATCH --nodes={by_partition['fast']['nodes']}"
     )

@@ -14,11 +14,13 @@ import msgspec
 import pytest
 
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.remedies import MISSED
 from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.decision.requests_of_all_shapes import EACH, SITES, requests, service
 from tests.slurm_plugin.made import NOW
 
 RECORD = Path(__file__).parents[2] / "data" / "decisions.jsonl"
+WAITS = ("request_wait", "wait")
 CHANGED = ("nimo: this job runs on ", "nimo: this job has ")
 RENEW = (
     "{n} of {all} decisions differ from the recorded ones, the first on line {line}.  Where that "
@@ -98,6 +100,20 @@ def test_the_requests_lead_to_decisions_of_all_kinds(decided: list[bytes]) -> No
         *(Reason.UNKNOWN_PARTITION, Reason.FIXED_TASKS, Reason.RESERVATION),
     }
     assert sum(row.get("applied", False) for row in rows) > 40
+
+
+def test_no_decision_ends_later_than_asked_beyond_the_guard_by_what_it_explains(
+    decided: list[bytes],
+) -> None:
+    exempt = {Reason.MEMORY, Reason.DEADLINE, *MISSED}
+    made = [one for line in decided if (one := msgspec.json.decode(line)["decision"])]
+    chosen = [one for one in made if one["action"] == "set" and one["reason"] not in exempt]
+    assert len(chosen) > 50
+    for one in chosen:
+        asked, given = (one.get(f"{of}_s", 0.0) + one.get(f"{of}_most_s", 0.0) for of in WAITS)
+        # No wait is on record here: none is a reason to run longer.
+        most_s = asked + 1.25 * one["request_predicted_s"] + 60
+        assert given + one["predicted_s"] <= most_s, one
 
 
 def test_a_user_reads_one_line_about_every_change(decided: list[bytes]) -> None:

@@ -85,12 +85,13 @@ def test_the_last_line_can_be_pasted() -> None:
 def test_wait_and_end_are_shown_where_the_wait_is_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows = [row(2, wait_s=120.0)]
+    rows = [row(2, wait_s=120.0), row(4, wait_s=900.0, wait_bound=True)]
     rendered = text.render(advice(rows=rows), now_s=1_000_000.0)
-    header, line = rendered.split("\n\n")[0].splitlines()
+    header, line, bound = rendered.split("\n\n")[0].splitlines()
     assert header.split()[-2:] == ["wait", "ends"]
-    assert "00:02:00" in line
-    assert line.endswith(short_clock(1_000_000 + 120 + 1860))
+    assert " 00:02:00" in line and " <00:15:00" in bound
+    assert line.endswith(f"  {short_clock(1_000_000 + 120 + 1860)}")
+    assert bound.endswith(f" by {short_clock(1_000_000 + 900 + 960)}")
 
 
 def test_without_waits_there_is_no_such_column() -> None:

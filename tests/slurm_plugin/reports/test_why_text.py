@@ -49,6 +49,7 @@ def test_a_job_that_stayed_as_it_was() -> None:
         ({"action": "refuse", "reason": "deadline_missed"}, "The job was refused."),
         ({"key_level": "", "label": ""}, "NIMO had no finished run of this application."),
         ({"deadline_s": 1_790_009_000.0}, " and to end by "),
+        ({"wait_s": None, "wait_most_s": 86_400.0}, "after a wait of at most 1-00:00:00 (by other"),
     ],
 )
 def test_what_else_can_be(fields, words) -> None:
