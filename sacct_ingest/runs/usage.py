@@ -9,7 +9,7 @@ so that ``o_a = U T / D`` and ``o_s = (1 - U) T / D``.  Here are T, U and D as S
 gives them; ``docs/occupancies.md`` says which of Slurm's settings give what, and their traps.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -64,7 +64,8 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     >>> used.elapsed_s, used.utilisation, used.data_bytes
     (100.0, 0.75, 1000000000)
     """
-    cpu_s = _cpu_s(steps)
+    # Exactly nothing means that Slurm did not look.
+    cpu_s = sum(step.cpu_s for step in steps if step.cpu_s is not None) or None
     data_bytes, relayed_bytes, data_source = _data_flow(steps)
     network_bytes = _of_nodes(steps, lambda step: _both(step.net_in_bytes, step.net_out_bytes))
     values: dict[str, float | None] = {
@@ -95,11 +96,6 @@ _SOURCES: Final = {
 #: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
 _SCRIPTS: Final = frozenset({"batch", "interactive"})
 _SERVANTS: Final = _SCRIPTS | {"extern"}
-
-
-def _cpu_s(steps: Iterable[StepRun]) -> float | None:
-    """Sum the CPU time; exactly nothing means that Slurm did not look."""
-    return sum(step.cpu_s for step in steps if step.cpu_s is not None) or None
 
 
 def _share(cpu_s: float | None, available_s: float) -> float | None:

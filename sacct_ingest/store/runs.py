@@ -67,7 +67,7 @@ class Runs:
             rows = map(run_row, connection.execute(query).mappings())
             for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
                 members = list(group)
-                yield _key(members[0], level), members
+                yield members[0].identity.key(level), members
 
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
         """Give the runs with a key (not that of names), the newest last."""
@@ -159,7 +159,3 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
     if level is KeyLevel.NAME:
         return [runs.c.user, runs.c.name]
     return [runs.c[level.value]]
-
-
-def _key(row: RunRow, level: KeyLevel) -> str:
-    return row.identity.key(level)

@@ -289,7 +289,7 @@ def _script_text(case: DecisionContext, size: int) -> str:
 
 
 def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:
-    base = _base(table)
+    base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
     return Row(
@@ -327,8 +327,3 @@ def _outlook(option: Option, one: Prediction) -> dict[str, float | None]:
         "end_high_s": wait.end_s(one, 0.95),
         "chance": option.chance,
     }
-
-
-def _base(table: PredictionTable) -> Prediction:
-    """Prediction that speedup counts from: on the fewest nodes observed."""
-    return at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))

@@ -145,7 +145,7 @@ def _best(feasible: Sequence[Option], asked: Option) -> Option:
 
     A request that cannot start, or that must not be taken, is no choice.
     """
-    best, wait = _cheapest(feasible), asked.wait
+    best, wait = min(feasible, key=lambda o: (o.cost_s, o.nodes)), asked.wait
     probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf
     if probable or best.cost_s - best.wait_s <= asked.cost_s - asked.wait_s:
         return best
@@ -284,7 +284,3 @@ def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
         return option.limits
     own, limit_s = request.asked_limit_s or request.limit_s, option.limit_s
     return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
-
-
-def _cheapest(options: Iterable[Option]) -> Option:
-    return min(options, key=lambda o: (o.cost_s, o.nodes))

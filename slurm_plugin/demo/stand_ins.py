@@ -91,8 +91,4 @@ def partitions() -> str:
         f"MaxTime={longest} MinNodes=0 State=UP"
         for name, default, longest in limits
     ]
-    return _text(lines)
-
-
-def _text(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)

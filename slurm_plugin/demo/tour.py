@@ -96,7 +96,7 @@ def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
 def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) -> str:
     """Show the submissions with nimod's answers as a table."""
     rows = [
-        [one.line, _answer_text(answer), _why(answer)]
+        [one.line, _answer_text(answer), _WORDS.get(answer.reason, answer.reason)]
         for one, answer in zip(planned, answers, strict=True)
     ]
     return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
@@ -154,7 +154,3 @@ def _answer_text(answer: Answer) -> str:
     if answer.action == "set" and answer.set is not None:
         return f"set --nodes={answer.set.min_nodes}"
     return answer.action
-
-
-def _why(answer: Answer) -> str:
-    return _WORDS.get(answer.reason, answer.reason)

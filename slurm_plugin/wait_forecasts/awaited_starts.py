@@ -1,7 +1,7 @@
 """Jobs whose start is awaited, to be compared with what was expected at their submission."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 
 import msgspec
@@ -49,7 +49,7 @@ class AwaitedStarts:
         # The others ended between two looks, or were cancelled.
         self._awaited = {n: one for n, one in self._awaited.items() if n in members}
         for number in members.keys() - self._shown - self._awaited.keys():
-            asked = expected(_first(members[number]))
+            asked = expected(min(members[number], key=lambda job: job.state in WAITS))
             if asked is not None and len(self._awaited) < _MOST:
                 self._awaited[number] = asked
         self._shown = frozenset(members)
@@ -68,8 +68,3 @@ def _error(asked: ExpectedWait, start_s: float) -> WaitError:
     return error_of(
         asked.draws_s, asked.of, at_s=asked.submit_s, actual_s=actual_s, estimate=asked.estimate
     )
-
-
-def _first(records: Sequence[RawJob]) -> RawJob:
-    """Choose a task that has started, else the record of those that wait."""
-    return min(records, key=lambda job: job.state in WAITS)

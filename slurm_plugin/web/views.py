@@ -24,7 +24,6 @@ from slurm_plugin.web.catalogue import (
     GROUPS,
     ORDERS,
     VERDICTS,
-    Catalogue,
     CatalogueEntry,
     CatalogueQuery,
 )
@@ -334,7 +333,7 @@ def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
         for decision, run in pairs:
             at, what, *rest = cells(decision, run)
             here = view.link("/decision", id=decision.decision_id)
-            entry = _of(catalogue, decision.key_level, decision.key)
+            entry = catalogue.find((decision.key_level, decision.key)) if decision.key else None
             named = _application_link(view, entry) if entry and may_see(entry) else what
             yield (PageLink(at, here), named, *rest)
 
@@ -345,10 +344,6 @@ def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
         rows=list(rows()),
         empty="no decision that these choices are about",
     )
-
-
-def _of(catalogue: Catalogue, level: str, key: str) -> CatalogueEntry | None:
-    return catalogue.find((level, key)) if key else None
 
 
 def _since(
