@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from predictor.models.adept import Adept
 from predictor.models.downey import speedup
-from predictor.models.selection import choose
+from predictor.models.selection import fit_curve
 from predictor.refit import refit
 from predictor.tables.of_curve import grid
 from predictor.tables.settings import TableSettings
@@ -87,13 +87,13 @@ def with_adept(curve: Curve) -> None:
 
 def with_choice(curve: Curve) -> None:
     """Fit the average over shapes and ADEPT as second opinion; a verdict on each observation."""
-    choice = choose(curve)
+    choice = fit_curve(curve)
     choice.judge(choice.predict([point.nodes for point in curve.points]))
 
 
 def whole_table(curve: Curve) -> None:
     """Predict and judge all node counts of a prediction table, as a refit does."""
-    choice = choose(curve)
+    choice = fit_curve(curve)
     choice.judge(choice.predict(grid([point.nodes for point in curve.points], TableSettings())))
 
 

@@ -28,7 +28,7 @@ import _bench
 import _generated
 from _logs import runs
 
-from predictor.level.record import Record, RecordEntry, pooled, site_of
+from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import attributes_of_run
@@ -107,7 +107,7 @@ class Fits:
         """Pool what became of predictions, once an hour."""
         if now_s >= self.pooled_s + HOUR_S:
             self.pool, self.new, self.pooled_s = pooled(self.pool, self.new), [], now_s
-            self.settings = replace(self.settings, site=site_of(self.pool))
+            self.settings = replace(self.settings, pooled=pooled_errors(self.pool))
 
     def _tables(self, level: KeyLevel, key: str, now_s: float) -> list[PredictionTable]:
         name = (level, key)

@@ -276,7 +276,7 @@ def _share(reported: Sequence[bool | None]) -> float | None:
 
 def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:
     """Choose, predict and judge as a refit does."""
-    choice = selection.choose(curve)
+    choice = selection.fit_curve(curve)
     predictions = choice.predict(nodes)
     return predictions, choice.judge(predictions).verdicts
 

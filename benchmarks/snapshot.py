@@ -72,10 +72,10 @@ def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -
     tables = PredictionLookup()
     outlooks = Outlooks(QueueRunTimes(lambda: tables))
     outlooks.remember(PAST)
-    outlooks.attach(cluster, observed, settings)  # loads what it needs
+    outlooks.add_wait_forecasts(cluster, observed, settings)  # loads what it needs
     outlooks.forget()
     began_s = time.thread_time()
-    attached = outlooks.attach(cluster, observed, settings)
+    attached = outlooks.add_wait_forecasts(cluster, observed, settings)
     outlook_s = time.thread_time() - began_s
     assert attached.partitions["batch"].outlook is not None
     job = Job(min_nodes=1, max_nodes=64, ntasks_per_node=8, time_limit=120)

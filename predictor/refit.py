@@ -19,7 +19,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite
-from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
+from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, pooled_errors
 from predictor.node_types import stored_sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
@@ -172,7 +172,7 @@ def fits_of(
     need_finite("workers", workers, least=1)
     chosen = settings or TableSettings()
     entries = decode_pool(source.records_of(SITE[0]).get(SITE[1]))
-    chosen = replace(chosen, site=site_of(entries or _first_entries(source.by_key, chosen)))
+    chosen = replace(chosen, pooled=pooled_errors(entries or _first_entries(source.by_key, chosen)))
     batches = _batches(source, chosen)
     result, new = Refitted(), list[RecordEntry]()
     for done in _fit_all(batches, now_s, chosen, workers, pool):
@@ -187,7 +187,7 @@ def fits_of(
 
 
 def _first_entries(by_key: ByKey, settings: TableSettings) -> list[RecordEntry]:
-    """Walk through some identities, so that a site's first tables have a record of predictions."""
+    """Backtest some identities, so that a site's first tables have a record of predictions."""
     entries: list[RecordEntry] = []
     for level in KeyLevel:
         for _, rows in islice(by_key(level), FIRST):

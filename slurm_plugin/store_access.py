@@ -17,7 +17,7 @@ from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
-from slurm_plugin.slurm.privacy import PrivateDataRules, sight
+from slurm_plugin.slurm.privacy import PrivateDataRules, visibility
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
@@ -73,15 +73,17 @@ def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:
     return [table for table in tables if table.owner == own] or tables
 
 
-def sight_of(config: Config) -> PrivateDataRules:
+def visibility_of(config: Config) -> PrivateDataRules:
     """Tell whose jobs the user of this process may see in the configured store."""
-    return sight_for(config, os.getuid(), user_name())
+    return visibility_for(config, os.getuid(), user_name())
 
 
-def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> PrivateDataRules:
+def visibility_for(
+    config: Config, uid: int, name: str, *, own_only: bool = False
+) -> PrivateDataRules:
     """Tell whose jobs a user may see in the configured store, by what Slurm says."""
     run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
-    return sight(uid, name, owner_uid=store_owner(config), run=run, own_only=own_only)
+    return visibility(uid, name, owner_uid=store_owner(config), run=run, own_only=own_only)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A walk through the runs of one identity in time: what would have been predicted, and what came.
+"""A backtest of the runs of one identity: what would have been predicted, and what came.
 
 The same steps make the record of finished runs and predict the next one: ask the experts, believe
 one by the record, and put an interval of the record's width around it.
@@ -14,15 +14,15 @@ from statistics import median
 from msgspec import structs
 
 from predictor.curves.from_runs import build
-from predictor.level.calibration import JudgedPrediction, RecordJudge, WalkSettings
+from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.experts import MIXED, CurveAt, Experts, ExpertSettings, Guesses
 from predictor.level.record import (
     ENOUGH,
     LEVEL,
     OWN,
+    PooledErrors,
     Record,
     RecordEntry,
-    Site,
     built_in,
     need_entries,
 )
@@ -78,15 +78,15 @@ class NextRun:
         self,
         runs: Sequence[Run] | ExpertPanel,
         record: Record,
-        site: Site,
-        settings: WalkSettings,
+        pooled: PooledErrors,
+        settings: BacktestSettings,
         *,
         same: bool,
         curve: CurveAt | None = None,
         level: float = LEVEL,
     ) -> None:
         need_entries(record.entries)
-        self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
+        self.calibrator = Calibrator(record.entries, pooled, settings, same=same, level=level)
         self._panel = (
             runs
             if isinstance(runs, ExpertPanel)
@@ -95,7 +95,7 @@ class NextRun:
 
     def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
         """Predict the next run; without a limit as if it asked for the last one on this count."""
-        return self.voice.judge(self.ask(nodes, limit_s))
+        return self.calibrator.judge(self.ask(nodes, limit_s))
 
     def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
         """Give what all experts say of a node count."""
@@ -122,8 +122,8 @@ def recorded(record: Record) -> tuple[Recorded, ...]:
 def replay(
     runs: Sequence[Run],
     record: Record,
-    site: Site,
-    settings: WalkSettings,
+    pooled: PooledErrors,
+    settings: BacktestSettings,
     *,
     same: bool,
 ) -> Record:
@@ -139,30 +139,30 @@ def replay(
         new = new[-settings.replayed :]
     if not new:
         return record
-    walk = _Walk(ordered, list(record.entries), site, settings, same=same)
+    tested = _Backtest(ordered, list(record.entries), pooled, settings, same=same)
     step = -(-len(new) // settings.fits)
     for first in range(0, len(new), step):
         part = new[first : first + step]
-        curve = walk.curve_at(part[0].submitted_s, [run.nodes for run in ordered])
+        curve = tested.curve_at(part[0].submitted_s, [run.nodes for run in ordered])
         for run in part:
-            walk.add(run, curve)
-    return record.with_new(walk.entries[len(record.entries) :], ordered[-1].end_s)
+            tested.add(run, curve)
+    return record.with_new(tested.entries[len(record.entries) :], ordered[-1].end_s)
 
 
-class _Walk:
+class _Backtest:
     """Runs of one identity, and the entries of those that were judged so far."""
 
     def __init__(
         self,
         ordered: Sequence[Run],
         entries: list[RecordEntry],
-        site: Site,
-        settings: WalkSettings,
+        pooled: PooledErrors,
+        settings: BacktestSettings,
         *,
         same: bool,
     ) -> None:
         self.entries = entries
-        self._ordered, self._site, self._settings, self._same = ordered, site, settings, same
+        self._ordered, self._pooled, self._settings, self._same = ordered, pooled, settings, same
         self._ends = [run.end_s for run in ordered]
         self._finished = [run.end_s for run in ordered if not run.censored]
         self._past = list(_past(ordered))
@@ -190,16 +190,16 @@ class _Walk:
         experts = Experts(past, curve, settings.experts, same=self._same, span_s=span_s)
         guesses = experts.ask(asked)
         entries = [one for one in self.entries if one.end_s <= run.submitted_s]
-        judge = RecordJudge(entries, self._site, settings, same=self._same)
+        judge = Calibrator(entries, self._pooled, settings, same=self._same)
         judged = judge.judge(guesses)
         actual = math.log(run.elapsed_s)
         usual = next(log_s for log_s in guesses.logs if log_s is not None)
         if run.censored and actual <= usual:
             return  # it may have been right
-        informed = bool(self._site.sides)
+        informed = bool(self._pooled.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
         if self._same:  # no job is changed for what a user or a job name is like
-            log_s, width = judge.on_site(built_in()).width(guesses)
+            log_s, width = judge.with_pooled(built_in()).width(guesses)
             numbers = round(actual - log_s, 4), round(width, 4)
             entry = structs.replace(entry, acting=numbers)
         self.entries.append(entry)
@@ -250,7 +250,9 @@ def _past(runs: Iterable[Run]) -> Iterator[PastRun]:
             yield PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
 
 
-def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) -> CurveAt | None:
+def curve_of(
+    runs: Sequence[Run], nodes: Sequence[int], settings: BacktestSettings
+) -> CurveAt | None:
     """Give the curve through runs at some node counts; None with fewer than three of them."""
     if len({run.nodes for run in runs if not run.censored}) < 3:
         return None

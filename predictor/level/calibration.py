@@ -23,8 +23,8 @@ from predictor.level.record import (
     GOOD,
     HALF_GOOD,
     LEVEL,
+    PooledErrors,
     RecordEntry,
-    Site,
     class_of,
     quantiles,
     side_of,
@@ -41,8 +41,8 @@ _NINE_IN_TEN = 1.645
 
 
 @dataclass(frozen=True, slots=True)
-class WalkSettings:
-    """How much each voice weighs, in entries of the record.
+class BacktestSettings:
+    """How much each source weighs, in entries of the record.
 
     ``believed`` is the weight of the site's mean accuracies when an expert is chosen, ``margin``
     how much better than the usual one another has to be; ``expected`` the weight of what is
@@ -138,7 +138,7 @@ class JudgedPrediction:
 class _OwnErrors:
     """Errors of an identity's own record: judges on several sites share what follows from them."""
 
-    def __init__(self, entries: Sequence[RecordEntry], settings: WalkSettings) -> None:
+    def __init__(self, entries: Sequence[RecordEntry], settings: BacktestSettings) -> None:
         self.entries, self._settings = entries, settings
         self._sizes: dict[bool, float] = {}
         self._spreads: dict[tuple[bool, int], _Spread] = {}
@@ -181,7 +181,7 @@ class _OwnErrors:
         return self._spreads[repeated, expert]
 
 
-class RecordJudge:
+class Calibrator:
     """What is believed of one identity at one moment.
 
     entries: its record until then.
@@ -192,8 +192,8 @@ class RecordJudge:
     def __init__(
         self,
         entries: Sequence[RecordEntry] | _OwnErrors,
-        site: Site,
-        settings: WalkSettings,
+        pooled: PooledErrors,
+        settings: BacktestSettings,
         *,
         same: bool,
         level: float = LEVEL,
@@ -201,15 +201,15 @@ class RecordJudge:
         need_share("level", level)
         self._outside = 0.5 - level / 2
         own = entries if isinstance(entries, _OwnErrors) else _OwnErrors(entries, settings)
-        self._own, self._site, self._settings = own, site, settings
+        self._own, self._pooled, self._settings = own, pooled, settings
         self._same, self._level = same, level
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
         self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
 
-    def on_site(self, site: Site) -> RecordJudge:
-        """Give the judge of the same record on another site."""
-        return RecordJudge(self._own, site, self._settings, same=self._same, level=self._level)
+    def with_pooled(self, pooled: PooledErrors) -> Calibrator:
+        """Give the calibrator of the same record with the errors of another site."""
+        return Calibrator(self._own, pooled, self._settings, same=self._same, level=self._level)
 
     def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, or all by their records, and say how far."""
@@ -219,7 +219,7 @@ class RecordJudge:
         if (reach := self._reaches.get(kind)) is None:
             reach = self._reaches[kind] = self._reach(*kind)
         above = reach.above
-        low, high = self._site.reaches.get(self._side(repeated=repeated), (1.0, 1.0))
+        low, high = self._pooled.reaches.get(self._side(repeated=repeated), (1.0, 1.0))
         top = log_s + min(high * above, _WIDEST)
         if guesses.unseen is not None:
             top, above = max(top, guesses.unseen), max(above, guesses.unseen - log_s)
@@ -255,24 +255,24 @@ class RecordJudge:
     def evident(self, judged: JudgedPrediction) -> bool:
         """Whether a record, its own or the site's, says anything of such predictions."""
         repeated = judged.guesses.repeats > 0
-        return judged.size >= 1.0 or self._site.has(self._side(repeated=repeated))
+        return judged.size >= 1.0 or self._pooled.has(self._side(repeated=repeated))
 
     def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
-        widest = self._site.fresh if judged.size < ENOUGH else self._site.reliable
+        widest = self._pooled.fresh if judged.size < ENOUGH else self._pooled.reliable
         return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
 
     def _scaled(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Scaled:  # noqa: FBT001 - a key
         size = self._own.size(repeated=repeated)
         own, prior = self._own.spread(expert, repeated=repeated), self._settings.expected
         scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
-        units = self._site.units_of(self._side(repeated=repeated), size, curve=curve)
+        units = self._pooled.units_of(self._side(repeated=repeated), size, curve=curve)
         return _Scaled(scale, size, own, units)
 
     def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
         one = self._scaled(repeated, expert, curve, expected)
         # Tails are the site's for long; whether an application is good is soon its own affair.
-        spread = self._with_site(one.errors(), one.units, one.size, half=_HALF_TAILS)
+        spread = self._with_pooled(one.errors(), one.units, one.size, half=_HALF_TAILS)
         lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
         half, width = self._widths(one)
         return _Reach(
@@ -287,7 +287,7 @@ class RecordJudge:
     def _widths(self, one: _Scaled) -> tuple[float, float]:
         """Give the errors that half and nine in ten stay below."""
         far = one.sizes()
-        every = self._with_site(far, _far(one.units), one.size, half=_HALF_VERDICT)
+        every = self._with_pooled(far, _far(one.units), one.size, half=_HALF_VERDICT)
         half, width = (one.scale * unit for unit in quantiles(every, *_JUDGED))
         if one.size < ENOUGH:
             return half, width
@@ -295,7 +295,7 @@ class RecordJudge:
         own = [one.scale * unit for unit in quantiles(far, *_JUDGED)]
         return max(half, own[0]), max(width, own[1])
 
-    def _with_site(
+    def _with_pooled(
         self,
         scaled: Sequence[tuple[float, float]],
         units: tuple[float, ...],
@@ -346,7 +346,7 @@ class RecordJudge:
         """Give each expert, its accuracies' weighted sum less the margin, and the weights' sum."""
         repeated, settings = guesses.repeats > 0, self._settings
         usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
-        pooled = self._site.accuracies.get(named)
+        pooled = self._pooled.accuracies.get(named)
         for expert, log_s in enumerate(guesses.logs):
             if log_s is None:
                 continue
@@ -363,7 +363,7 @@ class RecordJudge:
             return max(guesses.curve[1] / _NINE_IN_TEN, 0.01)
         settings = self._settings
         plain = settings.scale if self._same else settings.scale_many
-        return self._site.scales.get(named, plain)
+        return self._pooled.scales.get(named, plain)
 
 
 @lru_cache(maxsize=64)

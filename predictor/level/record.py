@@ -132,7 +132,7 @@ def decode_pool(payload: str | None) -> list[RecordEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PooledErrors:
     """What the records of a site say of each class, as far as it has any."""
 
     accuracies: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Site:
 
 
 @cache
-def built_in() -> Site:
+def built_in() -> PooledErrors:
     """Errors in place of a site's record, where other users' runs must not count.
 
     In units of what was expected they are as Student's t with 1.5 degrees of freedom; see
@@ -168,7 +168,7 @@ def built_in() -> Site:
     from scipy.special import stdtrit  # noqa: PLC0415
 
     units = tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS))
-    return Site(units=dict.fromkeys(("same seen", "same new"), units))
+    return PooledErrors(units=dict.fromkeys(("same seen", "same new"), units))
 
 
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:
@@ -206,14 +206,14 @@ def _fair(entries: Sequence[RecordEntry]) -> list[RecordEntry]:
     return [entries[-1 - back] for back in reversed(chosen)]
 
 
-def site_of(entries: Sequence[RecordEntry]) -> Site:
+def pooled_errors(entries: Sequence[RecordEntry]) -> PooledErrors:
     """Sum up the pooled entries of a site.
 
     Raises ValueError: an entry is damaged.
     """
     need_entries(entries)
     classes, sides, units = _grouped(entries)
-    return Site(
+    return PooledErrors(
         accuracies={name: _accuracies(group) for name, group in classes.items()},
         scales={name: _scale([entry.error for entry in group]) for name, group in classes.items()},
         units={

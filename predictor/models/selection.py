@@ -133,7 +133,7 @@ class Choice:
         return sorted(n for n in spread | {last} if belongs(self.special, n)) or [last]
 
 
-def choose(curve: Curve, model: str = MODEL) -> Choice:
+def fit_curve(curve: Curve, model: str = MODEL) -> Choice:
     """Fit ``curve``.
 
     model: registered name of the one that is believed.

@@ -130,7 +130,9 @@ def record_of(
     same, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
     if same:
         rows = next(iter(split(rows, settings.node_types).values()))
-    return backtest.replay(runs_of(rows), old or Record(), settings.site, settings.walk, same=same)
+    return backtest.replay(
+        runs_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
+    )
 
 
 def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) -> TableSettings:
@@ -141,7 +143,7 @@ def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) 
     names = {row.name for row in rows if row.name}
     if level is not KeyLevel.USER or not names or 2 * len(names) > len(rows):
         return settings
-    return replace(settings, walk=replace(settings.walk, mixed=False))
+    return replace(settings, backtest=replace(settings.backtest, mixed=False))
 
 
 def mixture(

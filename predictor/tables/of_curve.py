@@ -9,7 +9,7 @@ from predictor.checks import need_nodes, need_positive, need_share
 from predictor.curves import drift
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.backtest import ExpertPanel
-from predictor.level.calibration import WalkSettings
+from predictor.level.calibration import BacktestSettings
 from predictor.level.record import Record
 from predictor.models import selection
 from predictor.table import round_time, table_of, worse
@@ -34,7 +34,7 @@ def curve_table(
     choice, fitted, judged, quantiles, panel = _fit(
         drawn,
         tuple(runs),
-        settings.walk,
+        settings.backtest,
         tuple(nodes),
         shares,
         settings.confidence,
@@ -64,17 +64,17 @@ _Rows = list[list[float]]
 def _fit(
     drawn: Curve,
     runs: tuple[Run, ...],
-    walk: WalkSettings,
+    backtest: BacktestSettings,
     nodes: tuple[int, ...],
     shares: tuple[float, ...],
     confidence: float,
     reliable: ReliabilitySettings,
 ) -> tuple[selection.Choice, list[Prediction], selection.FitVerdicts, _Rows, ExpertPanel]:
     """Fit a curve; no record has a say here, so that two tables of one curve share it."""
-    choice = selection.choose(drawn, walk.model)
+    choice = selection.fit_curve(drawn, backtest.model)
     fitted = choice.predict(nodes, confidence)
     rows: _Rows = choice.quantiles(nodes, shares).tolist()
-    panel = panel_of(choice, fitted, runs, walk.experts)
+    panel = panel_of(choice, fitted, runs, backtest.experts)
     return choice, fitted, choice.judge(fitted, reliable), rows, panel
 
 

@@ -34,7 +34,7 @@ def history_table(
     same = level in CURVE_LEVELS
     recent = backtest.in_order(runs)[-settings.recent :]
     now = backtest.NextRun(
-        recent, record, settings.site, settings.walk, same=same, level=settings.confidence
+        recent, record, settings.pooled, settings.backtest, same=same, level=settings.confidence
     )
     counts = Counter(run.nodes for run in recent if not run.censored)
     ran = sorted(counts)
@@ -73,7 +73,12 @@ def _of_count(
     """Verdict on a count of a history: runs there and the record have to speak for it."""
     if repeats < 2:
         return Verdict.REFUSED
-    if same and repeats >= REPEATS and now.voice.evident(judged) and now.voice.reliable(judged):
+    if (
+        same
+        and repeats >= REPEATS
+        and now.calibrator.evident(judged)
+        and now.calibrator.reliable(judged)
+    ):
         return Verdict.RELIABLE
     return Verdict.DOUBTFUL
 

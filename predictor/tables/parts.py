@@ -79,7 +79,7 @@ def tables_of(
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
-    alone = replace(settings, site=built_in())
+    alone = replace(settings, pooled=built_in())
     acting = _fitted(runs, alone, {one.key: one.record for one in shown})
     return [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
 

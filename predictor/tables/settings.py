@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from predictor.curves.from_runs import CurveSettings
 from predictor.curves.reliability import ReliabilitySettings
-from predictor.level.calibration import WalkSettings
-from predictor.level.record import Site
+from predictor.level.calibration import BacktestSettings
+from predictor.level.record import PooledErrors
 from predictor.node_types.recognition import NodeType
 
 
@@ -16,8 +16,8 @@ class TableSettings:
 
     ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
     are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
-    separate figures for the last ``limits`` time limits requested in them.  ``site`` is the record
-    of all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
+    separate figures for the last ``limits`` time limits requested in them.  ``pooled``: errors of
+    all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
     """
 
     confidence: float = 0.9
@@ -30,6 +30,6 @@ class TableSettings:
     limits: int = 16
     recent: int = 1000
     memory_margin: float = 1.2
-    walk: WalkSettings = field(default_factory=WalkSettings)
-    site: Site = field(default_factory=Site)
+    backtest: BacktestSettings = field(default_factory=BacktestSettings)
+    pooled: PooledErrors = field(default_factory=PooledErrors)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Which attributes of a job distinguish the problems of one identity.
 
 Attributes are added one by one, for as long as they explain run times that node counts do not.
-Each is judged by walking through the runs in time: every run is predicted from runs alike that had
+Each is judged by a backtest: every run is predicted from runs alike that had
 ended when it was submitted, with the attribute and without.  So an attribute that merely has many
 values explains nothing.  The attributes of the last fit stay unless others are clearly better.
 """
@@ -53,32 +53,32 @@ def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str
     ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
     if len(ordered) < FEWEST:
         return ()
-    walk = _SplitWalk(ordered)
-    alone = walk.predict((), [None] * len(ordered))
-    if not before and walk.accuracy(alone) > _ONE_PROBLEM:
+    tested = _SplitBacktest(ordered)
+    alone = tested.predict((), [None] * len(ordered))
+    if not before and tested.accuracy(alone) > _ONE_PROBLEM:
         return ()
-    chosen, logs = _added(walk, alone)
+    chosen, logs = _added(tested, alone)
     if not before or set(chosen) == set(before):
         return tuple(before) if before else chosen
     own = alone
     for i in range(len(before)):
-        own = walk.predict(before[: i + 1], own)
-    if fmean(walk.gains(alone, own)) < _STAYS:
+        own = tested.predict(before[: i + 1], own)
+    if fmean(tested.gains(alone, own)) < _STAYS:
         return chosen
-    return chosen if fmean(walk.gains(own, logs)) > _REPLACES else tuple(before)
+    return chosen if fmean(tested.gains(own, logs)) > _REPLACES else tuple(before)
 
 
-def _added(walk: _SplitWalk, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
+def _added(tested: _SplitBacktest, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
     """Add attributes for as long as one helps; with what is then predicted."""
     chosen: tuple[str, ...] = ()
     logs = alone
     while len(chosen) < MOST:
         best, most = None, _GAIN
-        for name in walk.names:
+        for name in tested.names:
             if name in chosen:
                 continue
-            with_it = walk.predict((*chosen, name), logs)
-            gains = walk.gains(logs, with_it)
+            with_it = tested.predict((*chosen, name), logs)
+            gains = tested.gains(logs, with_it)
             gain = fmean(gains) if len(gains) >= FEWEST - 1 else 0.0
             if gain > most and gain > _SURE * stdev(gains) / math.sqrt(len(gains)):
                 best, most = (name, with_it), gain
@@ -88,7 +88,7 @@ def _added(walk: _SplitWalk, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
     return chosen, logs
 
 
-class _SplitWalk:
+class _SplitBacktest:
     """Runs in the order of their submission, each predicted from those that had ended."""
 
     def __init__(self, ordered: Sequence[Example]) -> None:

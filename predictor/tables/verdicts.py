@@ -74,7 +74,9 @@ def earn(
     panel: what :func:`panel_of` made of these.
     """
     drift, runs = choice.curve.drift, _at_level(choice, runs)
-    now = NextRun(panel, record, settings.site, settings.walk, same=True, level=settings.confidence)
+    now = NextRun(
+        panel, record, settings.pooled, settings.backtest, same=True, level=settings.confidence
+    )
     repeats = Counter(run.nodes for run in runs if not run.censored)
     judged = _judged(now, [p.nodes for p in fitted], repeats)
     rows = list(zip(fitted, judged, verdicts, strict=True))
@@ -192,9 +194,9 @@ def _between(
 
 def _verdict(now: NextRun, judged: JudgedPrediction, fitted: Verdict, *, raising: bool) -> Verdict:
     """Verdict of the fit, as far as the record bears it out."""
-    if fitted is Verdict.REFUSED or not now.voice.evident(judged):
+    if fitted is Verdict.REFUSED or not now.calibrator.evident(judged):
         return fitted
-    if not now.voice.reliable(judged):
+    if not now.calibrator.reliable(judged):
         return worse(fitted, Verdict.DOUBTFUL)
     earned = judged.guesses.repeats >= REPEATS and judged.size >= ENOUGH
     return Verdict.RELIABLE if earned and raising else fitted

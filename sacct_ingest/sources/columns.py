@@ -27,7 +27,7 @@ class Column:
     """One use of a column of sacct.
 
     ``job`` and ``step`` are the fields that it fills in the row of a job and of a step, empty for
-    none.  Names with an underscore are for `sources.fold`, which makes other fields of them.
+    none.  Names with an underscore are for `runs_from_rows`, which makes other fields of them.
     """
 
     name: str

@@ -12,9 +12,9 @@ from typing import Any, Final
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import names
-from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 _Read = Callable[[Any], str]
 
@@ -165,7 +165,7 @@ class PySlurmJobs:
         except Exception as error:
             # Its errors share no root; a job without memory even makes it raise a TypeError.
             raise SacctError(f"PySlurm could not read the jobs: {error}") from error
-        yield from fold(_rows(jobs.values(), tally), _HEADER, tally, cluster=self.cluster)
+        yield from runs_from_rows(_rows(jobs.values(), tally), _HEADER, tally, cluster=self.cluster)
 
 
 def _rows(jobs: Iterable[Any], tally: Tally) -> Iterator[Row]:

@@ -11,9 +11,9 @@ from itertools import chain, islice
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import REQUIRED, canonical_name, names
-from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.rejoin import MOST_REJOINED, Rejoin, rejoiner
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 #: Lines split at a time; one that is no whole record has only these looked at one by one.
 _BLOCK = 256
@@ -53,7 +53,7 @@ def read_text(
     _check(header, cluster, header_line)
     rejoin = rejoiner(header, delimiter)
     rows = split_records(source, len(header), delimiter, tally, rejoin, above=above)
-    return fold(rows, header, tally, cluster=cluster, delimiter=delimiter)
+    return runs_from_rows(rows, header, tally, cluster=cluster, delimiter=delimiter)
 
 
 def split_records(

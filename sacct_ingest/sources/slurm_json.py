@@ -16,12 +16,12 @@ from typing import Any, Final, TextIO
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import names
-from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
 from sacct_ingest.sources.json_records import DbJob, Job, LiveJob, decode_like, job_of
 from sacct_ingest.sources.json_rows import RowPlan
 from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
@@ -47,7 +47,7 @@ def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobR
     ended: list[FormatError] = []
     rows = _rows(_until_error(_Scanner(text, tally).jobs(), ended), tally, cluster)
     # An error is held back until the last job is out: it has all its steps, unlike in a text.
-    yield from fold(rows, _HEADER, tally)
+    yield from runs_from_rows(rows, _HEADER, tally)
     if ended:
         raise ended[0]
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 _FIELDS: Final = 18
 _NOTE = re.compile(r"\w+")
@@ -48,7 +48,7 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     cluster: their cluster; empty: the log's ``Computer``.
     Raises FormatError: neither ``cluster`` nor the log names the machine.
     """
-    return fold(_rows(lines, tally, cluster), COLUMNS, tally)
+    return runs_from_rows(_rows(lines, tally, cluster), COLUMNS, tally)
 
 
 def machine_nodes(lines: Iterable[str]) -> int:

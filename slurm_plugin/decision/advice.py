@@ -16,12 +16,12 @@ from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.sizes import (
-    Knob,
+    SizeOption,
     groups_of,
-    knob_of,
     nodes_for,
     options_for,
     resized,
+    size_option_of,
     tasks_of,
     unchanged_by_advice,
 )
@@ -281,8 +281,8 @@ def _script_text(case: DecisionContext, size: int) -> str:
     if words := unchanged_by_advice(job, table, size, nodes=nodes):
         where = "An input file" if words in job.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."
-    groups, knob = groups_of(job), knob_of(job, table)
-    counted = job.ntasks_per_node if nodes else knob is Knob.TASKS
+    groups, option = groups_of(job), size_option_of(job, table)
+    counted = job.ntasks_per_node if nodes else option is SizeOption.TASKS
     if groups == 1 or not counted:
         return ""
     return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."

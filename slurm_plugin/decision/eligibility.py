@@ -8,7 +8,12 @@ from sacct_ingest.scripts.job_script import script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.settings import OptIn
-from slurm_plugin.decision.sizes import fixed_by_script, knob_of, offered_sizes, ranks_of_gpus
+from slurm_plugin.decision.sizes import (
+    fixed_by_script,
+    offered_sizes,
+    ranks_of_gpus,
+    size_option_of,
+)
 from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
@@ -58,7 +63,7 @@ def size_span_of(
     0: only its own.
     """
     offered = offered_sizes(
-        _ends(job, tag, opt_in, application, knob_of(job, table).value), job, table
+        _ends(job, tag, opt_in, application, size_option_of(job, table).value), job, table
     )
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:

@@ -8,7 +8,7 @@ from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import time_use_of
 from slurm_plugin.decision.eligibility import CountRange
-from slurm_plugin.decision.sizes import knob_of, multiple_of, sizes_of
+from slurm_plugin.decision.sizes import multiple_of, size_option_of, sizes_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -29,7 +29,7 @@ def sized_request(
     span: sizes that the job's tag offers, and why they must not be chosen.
     time_use: what the site wants of its time limit.
     """
-    own, step = sizes_of(job, partition)[table.unit], multiple_of(job, knob_of(job, table))
+    own, step = sizes_of(job, partition)[table.unit], multiple_of(job, size_option_of(job, table))
     low, high = (span.low, span.high) if span.high else (own, own)
     unreadable = request.fixed is Reason.DEADLINE_UNREADABLE
     fixed = request.fixed if unreadable else span.fixed

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.decision.sizes import knob_of, multiple_of, nodes_for, nodes_of, resized
+from slurm_plugin.decision.sizes import multiple_of, nodes_for, nodes_of, resized, size_option_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -35,7 +35,7 @@ def in_sizes(
     own: what the job asks for.
     margin: of memory: the least share more than runs needed.
     """
-    step, base = multiple_of(job, knob_of(job, table)), see(job)
+    step, base = multiple_of(job, size_option_of(job, table)), see(job)
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []

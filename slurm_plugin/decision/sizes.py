@@ -25,7 +25,7 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint
 
 
-class Knob(StrEnum):
+class SizeOption(StrEnum):
     """What of a request sets its size."""
 
     CPUS = "cpus"  #: CPUs of each task
@@ -103,24 +103,24 @@ def counts_nodes(job: Job) -> bool:
     )
 
 
-def knob_of(job: Job, table: PredictionTable) -> Knob:
+def size_option_of(job: Job, table: PredictionTable) -> SizeOption:
     """Say what to change so that a job has another size, as the runs of the table had it."""
     if table.unit is Unit.GPUS:
-        return Knob.GPUS
+        return SizeOption.GPUS
     layout = table.layout
     if layout.each is Each.TASK and layout.cpus:
-        return Knob.TASKS
+        return SizeOption.TASKS
     if layout.each is Each.JOB and layout.tasks:
-        return Knob.CPUS
+        return SizeOption.CPUS
     if layout.each is Each.ANY and not job.cpus_per_task:
-        return Knob.TASKS  # one task's CPUs are on one node: runs on several had more tasks
+        return SizeOption.TASKS  # one task's CPUs are on one node: runs on several had more tasks
     # Accounting without steps has no tasks: then the job's own number of tasks counts.
-    return Knob.CPUS if job.cpus_per_task or not job.num_tasks else Knob.TASKS
+    return SizeOption.CPUS if job.cpus_per_task or not job.num_tasks else SizeOption.TASKS
 
 
 def fixed_by_script(job: Job, table: PredictionTable) -> str:
     """Words of the script that fix what would be changed; empty where there are none."""
-    return fixed_sizes(_text(job)).get(knob_of(job, table).value, "") if job.script else ""
+    return fixed_sizes(_text(job)).get(size_option_of(job, table).value, "") if job.script else ""
 
 
 def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> str:
@@ -131,7 +131,7 @@ def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: b
     """
     if not job.script:
         return ""
-    names = ["nodes", "tasks"] if nodes else [knob_of(job, table).value]
+    names = ["nodes", "tasks"] if nodes else [size_option_of(job, table).value]
     names += ["tasks"] * bool(ranks_of_gpus(job, table))
     fixed, advised = fixed_sizes(_text(job)), _counts(job, table, size, nodes=nodes)
     untrue = (
@@ -153,16 +153,16 @@ def _counts(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> Mapp
     return counts | ({"gpus": size} if on_one else {})
 
 
-def step_of(job: Job, knob: Knob) -> int:
+def step_of(job: Job, option: SizeOption) -> int:
     """Size of one more CPU for each task, one more task or one more GPU."""
-    if knob is Knob.GPUS:
+    if option is SizeOption.GPUS:
         return 1
-    return tasks_of(job) if knob is Knob.CPUS else job.cpus_per_task or 1
+    return tasks_of(job) if option is SizeOption.CPUS else job.cpus_per_task or 1
 
 
-def multiple_of(job: Job, knob: Knob) -> int:
+def multiple_of(job: Job, option: SizeOption) -> int:
     """Sizes are multiples of this: of `step_of`, and of the groups of its tasks."""
-    return step_of(job, knob) * (groups_of(job) if knob is Knob.TASKS else 1)
+    return step_of(job, option) * (groups_of(job) if option is SizeOption.TASKS else 1)
 
 
 def segment_of(job: Job) -> int:
@@ -191,13 +191,13 @@ def _text(job: Job) -> str:
 
 def resized(job: Job, table: PredictionTable, size: int) -> Job:
     """Give the same job with a size in the unit of the table, a multiple of `step_of`."""
-    knob = knob_of(job, table)
-    if knob is Knob.GPUS:
+    option = size_option_of(job, table)
+    if option is SizeOption.GPUS:
         made = _with_gpus(_with_ranks(job, table, size), table, size)
         own = {"cpus_per_task": job.cpus_per_task, "min_cpus": job.min_cpus}
         return replace(made, **own) if job.cpus_per_tres else made
-    count = max(size // step_of(job, knob), 1)
-    if knob is Knob.CPUS:
+    count = max(size // step_of(job, option), 1)
+    if option is SizeOption.CPUS:
         return replace(job, cpus_per_task=count, min_cpus=count * tasks_of(job))
     each = job.ntasks_per_node and count // nodes_of(job) if nodes_of(job) else None
     return replace(
@@ -221,11 +221,11 @@ def change_of(job: Job, table: PredictionTable, size: int) -> Change:
 
 def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
     """Options of sbatch that give a job a size in the unit of the table."""
-    knob = knob_of(job, table)
+    option = size_option_of(job, table)
     other = resized(job, table, size)
-    if knob is Knob.CPUS:
+    if option is SizeOption.CPUS:
         return [f"--cpus-per-task={other.cpus_per_task}"]
-    if knob is Knob.TASKS:
+    if option is SizeOption.TASKS:
         each = [f"--ntasks-per-node={other.ntasks_per_node}"] if other.ntasks_per_node else []
         return [f"--ntasks={other.num_tasks}", *each]
     each = [f"--cpus-per-task={other.cpus_per_task}"] * (
@@ -256,7 +256,7 @@ def offered_sizes(
 
     ends: of the CPUs of each task, the tasks or the GPUs, whatever of them sets the job's size.
     """
-    step = step_of(job, knob_of(job, table))
+    step = step_of(job, size_option_of(job, table))
     return ends and (ends[0] * step, ends[1] * step)
 
 

@@ -271,7 +271,9 @@ class Daemon:
             return
         self._complaint = ""
         self._reserve()
-        cluster = self._outlooks.attach(cluster, self._poller.raw, self._poller.settings)
+        cluster = self._outlooks.add_wait_forecasts(
+            cluster, self._poller.raw, self._poller.settings
+        )
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
             self._loop.call_soon(partial(setattr, self._service, "cluster", cluster))

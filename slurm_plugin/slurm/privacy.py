@@ -19,7 +19,7 @@ class PrivateDataRules:
     why: str = ""  #: in words, where not all are seen
 
 
-def sight(
+def visibility(
     uid: int,
     name: str,
     *,

@@ -65,7 +65,7 @@ class Outlooks:
         self._shown_of, self._shown_s = 0.0, -inf
         self._trouble = ""
 
-    def attach(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> Cluster:
+    def add_wait_forecasts(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> Cluster:
         """Give the cluster's partitions their outlooks.
 
         cluster: view of the cluster.

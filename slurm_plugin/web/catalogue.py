@@ -200,12 +200,12 @@ class Catalogue:
         return self._ordered[order]
 
 
-def may_see(sight: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
+def may_see(rules: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
     """Return a filter for the applications that a user may see: those of the user's own runs.
 
     Where the key does not begin with the user, the label does.
     """
-    if sight.only_user is None:
+    if rules.only_user is None:
         return lambda _: True
-    user = sight.only_user
+    user = rules.only_user
     return lambda entry: is_own(KeyLevel(entry.level), entry.key, entry.label, user)

@@ -25,7 +25,7 @@ _STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
-_SIGHT_S = 120.0
+_VISIBILITY_S = 120.0
 
 
 class PageData:
@@ -33,14 +33,14 @@ class PageData:
 
     config: the settings.
     open_store: opens the store; raises StoreError.
-    sight: returns whose jobs a user (uid, name) may see; runs Slurm commands.
+    visibility: returns whose jobs a user (uid, name) may see; runs Slurm commands.
     """
 
     def __init__(
         self,
         config: Config,
         open_store: Callable[[], Store],
-        sight: Callable[[User], PrivateDataRules],
+        visibility: Callable[[User], PrivateDataRules],
     ) -> None:
         self.config = config
         self._open = open_store
@@ -49,7 +49,7 @@ class PageData:
         self._opened_s = 0.0
         self._version: tuple[int, int] | None = None
         self._catalogue = Catalogue(())
-        self._sights = RefreshingCache(sight, keep_s=_SIGHT_S, most=1000)
+        self._visibility = RefreshingCache(visibility, keep_s=_VISIBILITY_S, most=1000)
         self._catalogues: RefreshingCache[None, Catalogue] = RefreshingCache(
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
@@ -83,7 +83,7 @@ class PageData:
 
     def viewer(self, user: User) -> Viewer:
         """Return a user with the jobs that the user may see."""
-        rules = self._sights.get(user)
+        rules = self._visibility.get(user)
         return Viewer(user.name, with_admins(rules, user.name, self.config.web.admins))
 
     def catalogue(self) -> Catalogue:
@@ -92,7 +92,7 @@ class PageData:
 
     def may_see(self, viewer: Viewer) -> Callable[[CatalogueEntry], bool]:
         """Return a filter for the applications that a user may see."""
-        return may_see(viewer.sight)
+        return may_see(viewer.visibility)
 
     def decisions(
         self,
@@ -104,7 +104,7 @@ class PageData:
     ) -> list[Pair]:
         """Return the newest decisions of a selection that the user may see."""
         return self.store.decisions.newest(
-            _visible(selection, viewer.sight), most=most, before=before
+            _visible(selection, viewer.visibility), most=most, before=before
         )
 
     def decided_before(self, at_s: float) -> bool:
@@ -113,12 +113,12 @@ class PageData:
 
     def report(self, viewer: Viewer) -> OutcomeReport:
         """Sum up the last days, for what a user sees."""
-        return self._reports.get(viewer.sight)
+        return self._reports.get(viewer.visibility)
 
-    def _report(self, sight: PrivateDataRules) -> OutcomeReport:
+    def _report(self, visibility: PrivateDataRules) -> OutcomeReport:
         chosen = DecisionSelection(since_s=time.time() - self.config.web.days * _DAY_S)
         confidence = self.config.fit.confidence
-        return collect(self.store, _visible(chosen, sight), confidence=confidence)
+        return collect(self.store, _visible(chosen, visibility), confidence=confidence)
 
     def _read(self) -> Catalogue:
         store = self.store
@@ -135,8 +135,8 @@ def own_only(config: Config) -> bool:
     return config.web.shows is Shown.OWN
 
 
-def _visible(chosen: DecisionSelection, sight: PrivateDataRules) -> DecisionSelection:
-    return replace(chosen, only_user=sight.only_user, only_accounts=sight.accounts)
+def _visible(chosen: DecisionSelection, visibility: PrivateDataRules) -> DecisionSelection:
+    return replace(chosen, only_user=visibility.only_user, only_accounts=visibility.accounts)
 
 
 def _entries(store: Store) -> Iterator[CatalogueEntry]:

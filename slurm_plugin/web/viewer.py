@@ -34,12 +34,12 @@ class Viewer:
     """A user, and whose jobs the user may see."""
 
     name: str
-    sight: PrivateDataRules
+    visibility: PrivateDataRules
 
     @property
     def everything(self) -> bool:
         """Whether the user may see all jobs."""
-        return self.sight.only_user is None
+        return self.visibility.only_user is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
     return User(peer.uid, _name(peer.uid))
 
 
-def with_admins(sight: PrivateDataRules, name: str, admins: Sequence[str]) -> PrivateDataRules:
+def with_admins(visibility: PrivateDataRules, name: str, admins: Sequence[str]) -> PrivateDataRules:
     """Show all to those whom the site names."""
-    return PrivateDataRules() if name in admins else sight
+    return PrivateDataRules() if name in admins else visibility
 
 
 def _uid(name: str, look_up: Callable[[str], int]) -> int:

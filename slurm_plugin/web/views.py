@@ -350,7 +350,9 @@ def _since(
     view: View, selection: DecisionSelection, before: tuple[float, str] | None
 ) -> float | None:
     """Return the oldest time that a page searches; None: all, where an index helps."""
-    slow = selection.partition or selection.mode or selection.reason or view.viewer.sight.accounts
+    slow = (
+        selection.partition or selection.mode or selection.reason or view.viewer.visibility.accounts
+    )
     if not slow:
         return None
     return (before[0] if before else time.time()) - _SPAN_S

@@ -44,7 +44,7 @@ def test_the_files_that_it_names_exist() -> None:
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", PAGE))
     files = [path.relative_to(ROOT).as_posix() for path in _sources()]
     missing = [one for one in named if not any(f"/{file}".endswith(f"/{one}") for file in files)]
-    assert {"policy.py", "fold.py", "add_runs.py"} < named
+    assert {"policy.py", "runs_from_rows.py", "add_runs.py"} < named
     assert missing == []
 
 

@@ -15,8 +15,8 @@ from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
 from predictor.forecasts.forecasters import forecasts
 from predictor.forecasts.series import forecast_series
 from predictor.level.backtest import ExpertPanel, NextRun, replay
-from predictor.level.calibration import RecordJudge, WalkSettings
-from predictor.level.record import FEW, Record, RecordEntry, Site, site_of
+from predictor.level.calibration import BacktestSettings, Calibrator
+from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
 from predictor.level.similar_runs import PastRun, RunRequest, sample
 from predictor.level.validity import AccuracyBand, PredictionOutcome
 from predictor.models.adept import Adept
@@ -27,7 +27,7 @@ from predictor.models.averaged.model import Averaged
 from predictor.models.averaged.residual import residuals
 from predictor.models.averaged.shapes import ShapePrior, draw
 from predictor.models.downey import VarianceMode
-from predictor.models.selection import choose
+from predictor.models.selection import fit_curve
 from predictor.models.two_sizes import TwoSizes, sized
 from predictor.node_types.product_form import ProductForm, Sums
 from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe
@@ -86,10 +86,10 @@ PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
 LINE = [Term("cpu", Shape.LINEAR)]
 
 
-CHOICE, ADEPT = choose(CURVE), Adept().fit(CURVE)
+CHOICE, ADEPT = fit_curve(CURVE), Adept().fit(CURVE)
 BEYOND = search(N, T, np.ones((1, 5)), np.array([32.0]), ENVELOPE, SearchSettings())
 FUNCTION = linear(AMOUNTS, [8.0, 4.0, 2.0, 8.0], reference=AMOUNTS[0], terms=LINE)
-JUDGED = NextRun(ROWS, Record(), Site(), WalkSettings(), same=True).judge(4)
+JUDGED = NextRun(ROWS, Record(), PooledErrors(), BacktestSettings(), same=True).judge(4)
 
 
 def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
@@ -214,7 +214,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "forecasts.series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
     "curves.from_runs.build": (None, {"runs": ROWS}),
     "curves.from_runs.censored_median": (None, {"runs": ROWS}),
-    "models.selection.choose": (None, {"curve": CURVE}),
+    "models.selection.fit_curve": (None, {"curve": CURVE}),
     "tables.of_curve.grid": (None, {"observed": NODES, "settings": TableSettings()}),
     "tables.of_curve.knee_of": (None, {"nodes": NODES, "times": TIMES}),
     "tables.of_curve.max_useful_of": (None, {"nodes": NODES, "times": TIMES}),
@@ -286,33 +286,39 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         lambda **shape: Engine(4).run([0.0], lambda *_: JobShape(**shape)),
         {"nodes": 2, "limit_s": 9.0, "run_s": 5.0},
     ),
-    "level.calibration.RecordJudge": (
-        lambda level: RecordJudge([ENTRY], Site(), WalkSettings(), same=True, level=level),
+    "level.calibration.Calibrator": (
+        lambda level: Calibrator(
+            [ENTRY], PooledErrors(), BacktestSettings(), same=True, level=level
+        ),
         {"level": 0.9},
     ),
-    "level.calibration.WalkSettings": (
+    "level.calibration.BacktestSettings": (
         None, {"believed": 9.0, "fade": 0.9, "replayed": 4, "fits": 2, "scale": 0.3},
     ),
     "level.record.RecordEntry": (
-        lambda **given: site_of([replace(ENTRY, **given)] * FEW),
+        lambda **given: pooled_errors([replace(ENTRY, **given)] * FEW),
         {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
          "width": 0.3, "chosen": 0},
     ),
     "level.backtest.ExpertPanel": (
-        lambda nodes, limit_s: ExpertPanel(ROWS, WalkSettings().experts, same=True).ask(
+        lambda nodes, limit_s: ExpertPanel(ROWS, BacktestSettings().experts, same=True).ask(
             nodes, limit_s
         ),
         {"nodes": 4, "limit_s": 900.0},
     ),
     "level.backtest.NextRun": (
         lambda nodes, limit_s: NextRun(
-            ROWS, Record((ENTRY,) * 9), Site(), WalkSettings(), same=True
+            ROWS, Record((ENTRY,) * 9), PooledErrors(), BacktestSettings(), same=True
         ).judge(nodes, limit_s),
         {"nodes": 4, "limit_s": 900.0},
     ),
     "level.backtest.replay": (
         lambda runs, scale: replay(
-            runs, Record((replace(ENTRY, scale=scale),)), Site(), WalkSettings(), same=True
+            runs,
+            Record((replace(ENTRY, scale=scale),)),
+            PooledErrors(),
+            BacktestSettings(),
+            same=True,
         ),
         {"runs": ROWS, "scale": 0.2},
     ),

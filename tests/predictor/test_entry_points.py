@@ -17,8 +17,8 @@ from predictor import Curve, Point, Run
 from predictor.curves.interval import Prior, around, measure
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.forecasts.transfer_time import transfer_time
-from predictor.level.calibration import RecordJudge, WalkSettings
-from predictor.level.record import Record, Site
+from predictor.level.calibration import BacktestSettings, Calibrator
+from predictor.level.record import PooledErrors, Record
 from predictor.level.similar_runs import PastRun, RunRequest, sample
 from predictor.models import base
 from predictor.models.adept import Adept
@@ -29,7 +29,7 @@ from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged
 from predictor.models.downey import speedup
-from predictor.models.selection import choose
+from predictor.models.selection import fit_curve
 from predictor.occupancy.error_measures import mape, mse, nmae, percentage_errors
 from predictor.refit import RefitInput, fits_of
 from predictor.tables.of_node_types import type_tables
@@ -56,7 +56,7 @@ FITS = [
         ("averaged", Averaged().fit(CURVE)),
         ("amdahl", Amdahl().fit(CURVE)),
         ("usl", Usl().fit(CURVE)),
-        ("chosen", choose(CURVE)),
+        ("chosen", fit_curve(CURVE)),
     ]
 ]
 
@@ -109,7 +109,7 @@ def test_an_empty_curve_is_too_few_points(name: str) -> None:
     with pytest.raises(base.TooFewPoints, match="0 node counts"):
         base.create(name).fit(Curve(()))
     with pytest.raises(base.TooFewPoints, match="0 node counts"):
-        choose(Curve(()))
+        fit_curve(Curve(()))
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -234,9 +234,9 @@ def test_parameters_of_downeys_model(nodes: list[float], A: float, sigma: float)
 @pytest.mark.parametrize("shares", [[0.0], [1.0], [nan], [0.5, 1.2]])
 def test_quantiles_are_of_shares(shares: list[float]) -> None:
     with pytest.raises(ValueError, match=SHARE):
-        choose(CURVE).quantiles([4], shares)
+        fit_curve(CURVE).quantiles([4], shares)
     with pytest.raises(ValueError, match=COUNT):
-        choose(CURVE).quantiles([], [0.5])
+        fit_curve(CURVE).quantiles([], [0.5])
 
 
 @pytest.mark.parametrize("nodes", NOT_NODES, ids=str)
@@ -292,7 +292,7 @@ def test_past_runs(value: float) -> None:
 @pytest.mark.parametrize("level", NOT_A_SHARE)
 def test_levels_of_records(level: float) -> None:
     with pytest.raises(ValueError, match=SHARE):
-        RecordJudge((), Site(), WalkSettings(), same=True, level=level)
+        Calibrator((), PooledErrors(), BacktestSettings(), same=True, level=level)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
@@ -312,8 +312,8 @@ NEVER = RefitInput(lambda _: [])
         (lambda: fits_of(NEVER, now_s=nan), "time of the refit is nan"),
         (lambda: fits_of(NEVER, now_s=0.0, workers=0), "workers is 0"),
         (lambda: type_tables({}, {}, TableSettings(), Record()), "no runs"),
-        (lambda: WalkSettings(fits=0), "number of runs or fits is 0"),
-        (lambda: WalkSettings(fade=nan), "weight of a record is nan"),
+        (lambda: BacktestSettings(fits=0), "number of runs or fits is 0"),
+        (lambda: BacktestSettings(fade=nan), "weight of a record is nan"),
         (lambda: Engine(0), "0 nodes"),
         (lambda: Engine(4, closings=[(0.0, nan, 2)]), "begin and end of a closing is nan"),
         (lambda: Engine(4, closings=[(0.0, 5.0, 0)]), "0 nodes"),

@@ -119,7 +119,7 @@ NOT_CALLED = {
     "tables.parts": "tables_of",
     "waits.expected_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
     "waits.simulation": "normal_cdf",
-    "level.record": "Record.with_new Site.units_of class_of points quantiles",
+    "level.record": "Record.with_new PooledErrors.units_of class_of points quantiles",
     "refit": "refit",
     "curves.reliability": "downey_doubts wide_interval",
     "models.averaged.residual": "Residuals.covariance Residuals.evidence Residuals.gain",

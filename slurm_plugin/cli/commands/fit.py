@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Refit everything and say what came of it."""
     # Loaded here: scipy takes a second, and the help shall not.
-    from predictor.level.calibration import WalkSettings  # noqa: PLC0415
+    from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
     from predictor.refit import refit  # noqa: PLC0415
     from predictor.tables.settings import TableSettings  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             now_s=time.time(),
             settings=TableSettings(
                 confidence=config.fit.confidence,
-                walk=WalkSettings(model=config.fit.model),
+                backtest=BacktestSettings(model=config.fit.model),
                 memory_margin=config.policy.memory_margin,
                 tails=(config.time_limit.min_quantile, config.time_limit.quantile),
             ),

@@ -179,7 +179,7 @@ def _prepared(
     args: argparse.Namespace, config: Config, report: ProgressReport
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
-    from predictor.level.calibration import WalkSettings  # noqa: PLC0415
+    from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
     from predictor.tables.settings import TableSettings  # noqa: PLC0415
     from predictor.waits.easy import Order  # noqa: PLC0415
     from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
@@ -195,7 +195,9 @@ def _prepared(
         return what_if.adopted(args.adopt, seed=args.seed), source, assumed_jobs.in_words(made)
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
-    fit = TableSettings(confidence=config.fit.confidence, walk=WalkSettings(model=config.fit.model))
+    fit = TableSettings(
+        confidence=config.fit.confidence, backtest=BacktestSettings(model=config.fit.model)
+    )
     knowledge = history_jobs.learn(rows, begin_s=begin_s, settings=fit)
     work = Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
     chosen = history_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)

@@ -117,9 +117,9 @@ def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:
     """Read the store, which few users may, and print the first line."""
     from slurm_plugin.cli.progress import progress  # noqa: PLC0415 - heavy
     from slurm_plugin.evaluation.report_data import collect, selection_of  # noqa: PLC0415
-    from slurm_plugin.store_access import open_store, sight_of  # noqa: PLC0415
+    from slurm_plugin.store_access import open_store, visibility_of  # noqa: PLC0415
 
-    rules, asked = sight_of(config), _asked(args)
+    rules, asked = visibility_of(config), _asked(args)
     if rules.why:
         print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
     chosen = selection_of(asked, only_user=rules.only_user, only_accounts=rules.accounts)

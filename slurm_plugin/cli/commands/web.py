@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import add_config, add_store, load_config
 from slurm_plugin.config.settings import Config
-from slurm_plugin.store_access import open_store, sight_for
+from slurm_plugin.store_access import open_store, visibility_for
 
 EXAMPLE = """\
   nimo web                          # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
@@ -60,7 +60,7 @@ def _serve(config: Config) -> None:
     site = PageData(
         config,
         partial(open_store, config),
-        lambda user: sight_for(config, user.uid, user.name, own_only=own_only(config)),
+        lambda user: visibility_for(config, user.uid, user.name, own_only=own_only(config)),
     )
     with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)

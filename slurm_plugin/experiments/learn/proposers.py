@@ -237,7 +237,7 @@ class ByCurve:
         return _at(farthest, "training", "farthest from what was run")
 
     def _judged(self, drawn: Curve, left: Sequence[int]) -> Next | None:
-        self._chosen = selection.choose(drawn)
+        self._chosen = selection.fit_curve(drawn)
         judged = self._chosen.judge(self._chosen.predict(self._counts))
         self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
         if self._sure or not left:

@@ -40,7 +40,7 @@ def with_outlooks(look: Cluster, raw: RawState, settings: SlurmConf, config: Con
     outlooks = Outlooks(QueueRunTimes(lambda: tables))
     outlooks.remember(past)
     outlooks.corrections.restore(record)
-    return outlooks.attach(look, raw, settings)
+    return outlooks.add_wait_forecasts(look, raw, settings)
 
 
 def expected_nodes(

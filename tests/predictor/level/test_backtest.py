@@ -11,22 +11,22 @@ from msgspec.structs import replace
 
 from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
-from predictor.level.calibration import JudgedPrediction, RecordJudge, WalkSettings
+from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.experts import MIXED, CurveAt, Guesses
 from predictor.level.record import (
     POOLED,
+    PooledErrors,
     Record,
     RecordEntry,
-    Site,
     decode,
     encode,
     pooled,
-    site_of,
+    pooled_errors,
 )
 from predictor.tables.verdicts import mixed
 from predictor.types import Run
 
-SETTINGS = WalkSettings()
+SETTINGS = BacktestSettings()
 COUNTS = (1, 2, 4, 8)
 SEEDS = range(12)
 RUNS = 48
@@ -78,24 +78,26 @@ def history(times: Times, seed: int, runs: int = RUNS) -> list[Run]:
     return made
 
 
-def of(runs: list[Run], site: Site = Site()) -> Record:  # noqa: B008 - frozen
+def of(runs: list[Run], site: PooledErrors = PooledErrors()) -> Record:  # noqa: B008 - frozen
     return replay(runs, Record(), site, SETTINGS, same=True)
 
 
 @cache
-def site() -> Site:
+def site() -> PooledErrors:
     """Record of a site with applications of all kinds."""
-    recorded = Site()
+    recorded = PooledErrors()
     for first in (1000, 2000):
         entries: list[RecordEntry] = []
         for times in (*GOOD, *BAD):
             for seed in SEEDS:
                 entries += of(history(times, first + seed), recorded).entries
-        recorded = site_of(pooled((), entries))
+        recorded = pooled_errors(pooled((), entries))
     return recorded
 
 
-def next_of(times: Times, seed: int, recorded: Site) -> tuple[NextRun, JudgedPrediction, float]:
+def next_of(
+    times: Times, seed: int, recorded: PooledErrors
+) -> tuple[NextRun, JudgedPrediction, float]:
     """What is said of the last run, from those before, and what came."""
     *past, last = history(times, seed)
     now = NextRun(past, of(past, recorded), recorded, SETTINGS, same=True, curve=curve(past))
@@ -109,15 +111,15 @@ def curve(runs: list[Run]) -> CurveAt | None:
 @pytest.mark.parametrize("times", GOOD)
 def test_a_good_application_is_reliable(times: Times) -> None:
     said = [next_of(times, seed, site()) for seed in SEEDS]
-    assert sum(now.voice.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
+    assert sum(now.calibrator.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
 
 
 @pytest.mark.parametrize("times", BAD)
 @pytest.mark.parametrize("recorded", ["a site", "nothing"])
 def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
     for seed in SEEDS:
-        now, judged, _ = next_of(times, seed, site() if recorded == "a site" else Site())
-        assert not now.voice.reliable(judged)
+        now, judged, _ = next_of(times, seed, site() if recorded == "a site" else PooledErrors())
+        assert not now.calibrator.reliable(judged)
 
 
 def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
@@ -135,11 +137,11 @@ def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
 def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> None:
     """What the others did is known before an application has a record of its own."""
     entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
-    bad = site_of(pooled((), entries))
+    bad = pooled_errors(pooled((), entries))
     first = history(steady, 1, runs=9)
     fresh, recorded = (
         NextRun(first, Record(), one, SETTINGS, same=True, curve=curve(first))
-        for one in (Site(), bad)
+        for one in (PooledErrors(), bad)
     )
     for nodes in {run.nodes for run in first}:
         wide, narrow = recorded.judge(nodes), fresh.judge(nodes)
@@ -149,10 +151,10 @@ def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> N
 def test_a_record_goes_on_where_it_was_left() -> None:
     runs = history(steady, 3)
     early = of(runs[:40])
-    later = replay(runs, early, Site(), SETTINGS, same=True)
+    later = replay(runs, early, PooledErrors(), SETTINGS, same=True)
     assert later.entries[: len(early.entries)] == early.entries
     assert [e.end_s for e in later.entries[len(early.entries) :]] == [r.end_s for r in runs[40:]]
-    assert replay(runs, later, Site(), SETTINGS, same=True) is later
+    assert replay(runs, later, PooledErrors(), SETTINGS, same=True) is later
 
 
 def test_nothing_is_learned_from_runs_that_had_not_ended() -> None:
@@ -189,8 +191,8 @@ def test_who_has_the_better_record_is_believed() -> None:
 def mixed_of(entries: list[RecordEntry], times_s: tuple[float, ...]) -> float:
     """Run time that is said where experts on several problems say these."""
     logs = (*map(math.log, times_s), None, None, None)
-    voice = RecordJudge(entries, Site(), SETTINGS, same=False)
-    return math.exp(voice.judge(Guesses(logs, 3, None)).log_s)
+    calibrator = Calibrator(entries, PooledErrors(), SETTINGS, same=False)
+    return math.exp(calibrator.judge(Guesses(logs, 3, None)).log_s)
 
 
 def test_of_several_problems_all_experts_have_a_say() -> None:
@@ -206,7 +208,7 @@ def test_of_several_problems_all_experts_have_a_say() -> None:
 def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> None:
     accuracies: dict[int, list[float]] = {}
     for seed in SEEDS:
-        record = replay(history(times, seed), Record(), Site(), SETTINGS, same=False)
+        record = replay(history(times, seed), Record(), PooledErrors(), SETTINGS, same=False)
         for entry in record.entries:
             for expert, error in enumerate(entry.errors):
                 if error is not None:
@@ -220,11 +222,11 @@ def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> N
 def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
     older = [replace(one, same=False) for one in entries_with(0.4, 30)]
     newer = [replace(one, errors=(*one.errors, 0.2), chosen=MIXED) for one in older]
-    table = site_of([*older, *newer])
+    table = pooled_errors([*older, *newer])
     (accuracies,) = table.accuracies.values()
     assert accuracies[0] == pytest.approx(math.exp(-0.4))
     assert accuracies[MIXED] == pytest.approx(math.exp(-0.2))
-    judged = RecordJudge(older, Site(), SETTINGS, same=False).judge(
+    judged = Calibrator(older, PooledErrors(), SETTINGS, same=False).judge(
         Guesses((*[math.log(100.0)] * 4, None, None, None), 3, None)
     )
     assert judged.half == pytest.approx(0.4, rel=0.3)
@@ -232,25 +234,25 @@ def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
 
 @pytest.mark.parametrize("same", [True, False])
 def test_only_what_changes_jobs_is_judged_without_others(*, same: bool) -> None:
-    record = replay(history(inputs, 1), Record(), Site(), SETTINGS, same=same)
+    record = replay(history(inputs, 1), Record(), PooledErrors(), SETTINGS, same=same)
     assert record.entries
     assert all((entry.acting is not None) is same for entry in record.entries)
 
 
 def test_judges_that_share_a_record_say_what_each_says_alone() -> None:
     entries = [*entries_with(0.2, 12), *entries_with(-0.7, 9)]
-    site = site_of([*entries_with(0.4, 40), *entries_with(-0.3, 40)])
+    site = pooled_errors([*entries_with(0.4, 40), *entries_with(-0.3, 40)])
     asked = [
         Guesses((*map(math.log, (90.0, 95.0, 100.0, 105.0)), None, None, None), 3, None),
         Guesses((None, None, None, None, 4.5, 4.4, None), 0, (4.5, 0.3)),
     ]
-    first = RecordJudge(entries, Site(), SETTINGS, same=True)
-    second = first.on_site(site)
+    first = Calibrator(entries, PooledErrors(), SETTINGS, same=True)
+    second = first.with_pooled(site)
     for guesses in [*asked, *asked]:
-        assert first.judge(guesses) == RecordJudge(entries, Site(), SETTINGS, same=True).judge(
-            guesses
-        )
-        assert second.judge(guesses) == RecordJudge(entries, site, SETTINGS, same=True).judge(
+        assert first.judge(guesses) == Calibrator(
+            entries, PooledErrors(), SETTINGS, same=True
+        ).judge(guesses)
+        assert second.judge(guesses) == Calibrator(entries, site, SETTINGS, same=True).judge(
             guesses
         )
     assert first.judge(asked[0]) != second.judge(asked[0])
@@ -266,7 +268,7 @@ def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_
         runs.append(
             Run(rng.choice((1, 2, 4)), took, submit_s + took, censored=cut, submit_s=submit_s)
         )
-    record = replay(runs, Record(), Site(), WalkSettings(replayed=30), same=False)
+    record = replay(runs, Record(), PooledErrors(), BacktestSettings(replayed=30), same=False)
     judged = {(entry.end_s, entry.repeats) for entry in record.entries}
     expected = set()
     for run in runs:
@@ -280,7 +282,7 @@ def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_
 
 def test_no_interval_is_wider_than_numbers_are() -> None:
     """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
-    wild = site_of([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
+    wild = pooled_errors([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
     runs = history(inputs, 1)
     now = NextRun(runs, of(runs, wild), wild, SETTINGS, same=True)
     for nodes in COUNTS:
@@ -297,8 +299,8 @@ def test_of_a_users_first_runs_the_long_ones_have_not_ended() -> None:
         return [Run(4, t, at + t, submit_s=at + 1.0, limit_s=9000) for at, t in times]
 
     def high_s(runs: list[Run], limit_s: float, *, same: bool) -> float:
-        record = replay(runs, Record(), Site(), SETTINGS, same=same)
-        now = NextRun(runs, record, Site(), SETTINGS, same=same)
+        record = replay(runs, Record(), PooledErrors(), SETTINGS, same=same)
+        now = NextRun(runs, record, PooledErrors(), SETTINGS, same=same)
         return math.exp(now.judge(4, limit_s).high)
 
     first = short(40, 30.0)
@@ -363,10 +365,10 @@ def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
 
 
 def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
-    assert site_of(list(entries_with(0.01, 60))).reliable == Site().reliable
+    assert pooled_errors(list(entries_with(0.01, 60))).reliable == PooledErrors().reliable
     failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
-    assert site_of(failed).reliable < 0.06 < Site().reliable
-    assert site_of(failed).reaches["same seen"][1] > 5
+    assert pooled_errors(failed).reliable < 0.06 < PooledErrors().reliable
+    assert pooled_errors(failed).reaches["same seen"][1] > 5
 
 
 def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones() -> None:
@@ -375,30 +377,32 @@ def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones(
     def of_width(error: float) -> list[RecordEntry]:
         return [replace(one, width=0.12) for one in entries_with(error, 60)]
 
-    assert site_of(of_width(0.04)).reliable == Site().reliable
-    assert site_of(of_width(0.08)).reliable < 0.12
-    assert site_of([*of_width(0.08), *of_width(0.04)]).reliable == Site().reliable
+    assert pooled_errors(of_width(0.04)).reliable == PooledErrors().reliable
+    assert pooled_errors(of_width(0.08)).reliable < 0.12
+    assert pooled_errors([*of_width(0.08), *of_width(0.04)]).reliable == PooledErrors().reliable
 
 
-def judged_by(entries: list[RecordEntry], recorded: Site) -> tuple[RecordJudge, JudgedPrediction]:
+def judged_by(
+    entries: list[RecordEntry], recorded: PooledErrors
+) -> tuple[Calibrator, JudgedPrediction]:
     """What is said where all experts say 100 s, on a count that was run three times."""
-    voice = RecordJudge(entries, recorded, SETTINGS, same=True)
-    return voice, voice.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
+    calibrator = Calibrator(entries, recorded, SETTINGS, same=True)
+    return calibrator, calibrator.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
 
 
 def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
-    fine = site_of(list(entries_with(0.01, 400)))
+    fine = pooled_errors(list(entries_with(0.01, 400)))
     good = list(entries_with(0.01, 8))
     missed = [*good[:7], replace(good[7], errors=(0.5,) * 7)]
     for entries, reliable in ((good, True), (missed, False)):
-        voice, judged = judged_by(entries, fine)
-        assert voice.reliable(judged) is reliable
+        calibrator, judged = judged_by(entries, fine)
+        assert calibrator.reliable(judged) is reliable
 
 
 def test_intervals_are_wider_by_what_the_sites_missed() -> None:
     entries = list(entries_with(0.05, 8))
-    _, plain = judged_by(entries, Site())
-    _, wider = judged_by(entries, Site(reaches={"same seen": (2.0, 3.0)}))
+    _, plain = judged_by(entries, PooledErrors())
+    _, wider = judged_by(entries, PooledErrors(reaches={"same seen": (2.0, 3.0)}))
     assert wider.high - wider.log_s == pytest.approx(3 * (plain.high - plain.log_s))
     assert wider.log_s - wider.low == pytest.approx(2 * (plain.log_s - plain.low))
 
@@ -411,22 +415,22 @@ def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -
 
     hard = [replace(one, width=0.8) for one in entries_with(0.7, 60)]
     fine = [replace(one, width=0.1) for one in entries_with(0.02, 60)]
-    assert site_of(fine).fresh == Site().fresh
-    assert site_of([*hard, *beginnings(5)]).fresh == 0.0
-    assert site_of([*hard, *beginnings(300)]).fresh == Site().fresh
+    assert pooled_errors(fine).fresh == PooledErrors().fresh
+    assert pooled_errors([*hard, *beginnings(5)]).fresh == 0.0
+    assert pooled_errors([*hard, *beginnings(300)]).fresh == PooledErrors().fresh
     runs = history(steady, 2, runs=4)
     record = of(runs)
     for entries, reliable in ((fine, True), (hard, False)):
-        recorded = replace_fresh(site_of(entries))
+        recorded = replace_fresh(pooled_errors(entries))
         now = NextRun(runs, record, recorded, SETTINGS, same=True, curve=curve(runs))
         judged = now.judge(runs[-1].nodes)
         assert judged.size < 5
-        assert now.voice.reliable(judged) is reliable
+        assert now.calibrator.reliable(judged) is reliable
 
 
-def replace_fresh(of_site: Site) -> Site:
-    """Site that says nothing but how far such beginnings are believed."""
-    return Site(fresh=of_site.fresh)
+def replace_fresh(of_site: PooledErrors) -> PooledErrors:
+    """PooledErrors that says nothing but how far such beginnings are believed."""
+    return PooledErrors(fresh=of_site.fresh)
 
 
 def test_intervals_that_missed_of_late_become_wider() -> None:
@@ -434,8 +438,8 @@ def test_intervals_that_missed_of_late_become_wider() -> None:
     entries = [
         replace(one, excess=off) for one, off in zip(entries_with(0.01, 60), excess, strict=True)
     ]
-    held = site_of([replace(one, inside=True) for one in entries])
-    missed = site_of([replace(one, inside=one.end_s < 50) for one in entries])
+    held = pooled_errors([replace(one, inside=True) for one in entries])
+    missed = pooled_errors([replace(one, inside=one.end_s < 50) for one in entries])
     assert missed.reaches["same seen"][1] > held.reaches["same seen"][1]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from predictor.curves.special_counts import belongs
 from predictor.models.base import TooFewPoints
-from predictor.models.selection import Choice, choose
+from predictor.models.selection import Choice, fit_curve
 from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.example_curves import amdahl, curve_of, downey, drawn
 
@@ -20,19 +20,19 @@ def names(choice: Choice, nodes: list[int]) -> list[str]:
 
 def test_fewer_than_three_node_counts_are_no_curve() -> None:
     with pytest.raises(TooFewPoints):
-        choose(curve_of([1, 2], [10, 5]))
+        fit_curve(curve_of([1, 2], [10, 5]))
 
 
 @pytest.mark.parametrize("formula", [amdahl, downey(24, 0.2), lambda n: 100 / n + 1.5 * n])
 def test_nothing_jumps_where_the_observed_range_ends(formula) -> None:  # type: ignore[no-untyped-def]
-    choice = choose(drawn([16, 32, 64, 128, 256], formula, noise=0.05))
+    choice = fit_curve(drawn([16, 32, 64, 128, 256], formula, noise=0.05))
     at, after = choice.predict([256, 257])
     assert after.time_s == pytest.approx(at.time_s, rel=0.02)
     assert after.low_s < after.time_s < after.high_s
 
 
 def test_inside_is_reliable_far_beyond_is_not() -> None:
-    choice = choose(drawn(NODES, amdahl))
+    choice = fit_curve(drawn(NODES, amdahl))
     assert choice.model == "averaged"
     judged = choice.judge(choice.predict([3, 16, 64, 1024]))
     assert judged.verdicts == (
@@ -44,7 +44,7 @@ def test_inside_is_reliable_far_beyond_is_not() -> None:
 
 
 def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
-    choice = choose(drawn(NODES, amdahl))
+    choice = fit_curve(drawn(NODES, amdahl))
     (problem,) = (
         p
         for p in choice.judge(choice.predict(list(range(1, 65)))).problems
@@ -56,7 +56,7 @@ def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
 
 
 def test_a_wide_gap_is_asked_about_first() -> None:
-    choice = choose(curve_of([1, 2, 512], [100, 70, 10]))
+    choice = fit_curve(curve_of([1, 2, 512], [100, 70, 10]))
     problems = choice.judge(choice.predict([4, 16, 64, 256, 1024])).problems
     (problem,) = (p for p in problems if p.name == "wide_interval")
     assert problem.text.startswith("on 4 to 256 nodes")
@@ -70,17 +70,17 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first: int, serial:
         return 1000 * ((1 - serial) / n + serial)
 
     nodes = [first, 2 * first, 4 * first]
-    choice, far = choose(curve_of(nodes, [time(n) for n in nodes])), 8 * first
+    choice, far = fit_curve(curve_of(nodes, [time(n) for n in nodes])), 8 * first
     reported = choice.judge(choice.predict([far])).problems
     for problem in reported:
         if problem.name == "wide_interval" and problem.observe:
             more = [*nodes, problem.observe]
-            (after,) = choose(curve_of(more, [time(n) for n in more])).predict([far])
+            (after,) = fit_curve(curve_of(more, [time(n) for n in more])).predict([far])
             assert after.curve_sd < choice.predict([far])[0].curve_sd
 
 
 def test_adept_disputes_only_where_it_trusts_itself() -> None:
-    choice = choose(drawn([2, 4, 8, 14, 20, 40, 80], downey(24, 0.2)))
+    choice = fit_curve(drawn([2, 4, 8, 14, 20, 40, 80], downey(24, 0.2)))
     assert not choice.second.problems
     own = choice.predict([10])[0]
     far = own.time_s * 1.5
@@ -89,13 +89,13 @@ def test_adept_disputes_only_where_it_trusts_itself() -> None:
     assert judged.verdicts == (Verdict.DOUBTFUL,)
     assert [(p.name, p.observe) for p in judged.problems] == [("disagreement", 10)]
     assert choice.judge([replace(off, low_s=0.5 * far)]).verdicts == (Verdict.RELIABLE,)
-    unfit = choose(curve_of(NODES, [100, 80, 30, 26, 9]))
+    unfit = fit_curve(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" in {p.name for p in unfit.second.problems}
     assert unfit.judge([replace(off, nodes=3)]).verdicts == (Verdict.RELIABLE,)
 
 
 def test_how_badly_downeys_model_fits_is_not_held_against_another() -> None:
-    choice = choose(curve_of(NODES, [100, 80, 30, 26, 9]))
+    choice = fit_curve(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" not in names(choice, [3])
     assert "alternative_fit" in names(choice, [3])
 
@@ -108,7 +108,7 @@ def test_what_adept_leaves_out_it_does_not_dispute(out: list[int], factors: list
     times = downey(40 if len(out) > 1 else 150, 0.8)(nodes)
     times[out] *= factors
     points = zip(nodes.tolist(), times.tolist(), strict=True)
-    choice = choose(Curve(tuple(Point(n, t, 5, 0.01) for n, t in points)))
+    choice = fit_curve(Curve(tuple(Point(n, t, 5, 0.01) for n, t in points)))
     predictions = choice.predict(nodes.tolist())
     others = choice.second.roughly(nodes.tolist())
     far = [p for p, t in zip(predictions, others, strict=True) if abs(t / p.time_s - 1) > 0.2]
@@ -120,7 +120,7 @@ def test_what_adept_leaves_out_it_does_not_dispute(out: list[int], factors: list
 
 
 def test_what_adept_proposes_is_passed_on() -> None:
-    choice = choose(drawn([1, 2, 4, 8], lambda n: 100 / n))
+    choice = fit_curve(drawn([1, 2, 4, 8], lambda n: 100 / n))
     assert "linear_section" in names(choice, [4, 16])
 
 
@@ -128,9 +128,9 @@ def test_what_adept_proposes_is_passed_on() -> None:
 @pytest.mark.parametrize("factor", [1.05, 1.2])
 def test_a_run_cut_short_bounds_median_and_interval(nodes: int, factor: float) -> None:
     curve = drawn([2, 4, 8, 16], amdahl, noise=0.03)
-    (free,) = choose(curve).predict([nodes])
+    (free,) = fit_curve(curve).predict([nodes])
     bound = factor * free.time_s
-    choice = choose(replace(curve, censored=(Point(nodes, bound),)))
+    choice = fit_curve(replace(curve, censored=(Point(nodes, bound),)))
     (after,) = choice.predict([nodes])
     assert bound < after.time_s < 1.3 * bound
     assert after.low_s > max(0.8 * bound, free.low_s)
@@ -141,8 +141,8 @@ def test_a_run_cut_short_bounds_median_and_interval(nodes: int, factor: float) -
 
 def test_a_bound_is_followed_on_its_own_side_of_the_observations() -> None:
     curve = drawn([2, 4, 8, 16], amdahl, noise=0.03)
-    free = choose(curve).predict([1, 6, 64, 128])
-    cut = choose(replace(curve, censored=(Point(64, 1.3 * free[2].time_s),)))
+    free = fit_curve(curve).predict([1, 6, 64, 128])
+    cut = fit_curve(replace(curve, censored=(Point(64, 1.3 * free[2].time_s),)))
     ratios = [a.time_s / b.time_s for a, b in zip(cut.predict([1, 6, 64, 128]), free, strict=True)]
     assert ratios[:2] == pytest.approx([1.0, 1.0], abs=0.03)
     assert min(ratios[2:]) > 1.3
@@ -150,16 +150,16 @@ def test_a_bound_is_followed_on_its_own_side_of_the_observations() -> None:
 
 def test_a_run_cut_short_early_changes_nothing() -> None:
     curve = drawn([2, 4, 8, 16], amdahl)
-    (free,) = choose(curve).predict([1])
-    choice = choose(replace(curve, censored=(Point(1, 0.5 * free.time_s),)))
+    (free,) = fit_curve(curve).predict([1])
+    choice = fit_curve(replace(curve, censored=(Point(1, 0.5 * free.time_s),)))
     assert choice.predict([1])[0].time_s == pytest.approx(free.time_s, rel=0.02)
     assert "cut_short" not in {p.name for p in choice.problems}
 
 
 def test_a_run_that_seems_to_have_hung_moves_nothing_but_casts_doubt() -> None:
     curve = drawn([2, 4, 8, 16], amdahl)
-    (free,) = choose(curve).predict([1])
-    choice = choose(replace(curve, censored=(Point(1, 10 * free.time_s),)))
+    (free,) = fit_curve(curve).predict([1])
+    choice = fit_curve(replace(curve, censored=(Point(1, 10 * free.time_s),)))
     assert choice.predict([1])[0].time_s == pytest.approx(free.time_s, rel=0.02)
     judged = choice.judge(choice.predict([1, 4]))
     assert judged.verdicts == (Verdict.DOUBTFUL, Verdict.RELIABLE)
@@ -170,7 +170,7 @@ def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone() -> None
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
     power = np.log2(nodes) % 1 == 0
     times = downey(100, 0.8)(nodes.astype(float))
-    choice = choose(curve_of(nodes.tolist(), times * np.where(power, 1, 1.4)))
+    choice = fit_curve(curve_of(nodes.tolist(), times * np.where(power, 1, 1.4)))
     assert choice.special == "powers of two"
     predicted = choice.predict(nodes.tolist())
     assert [p.time_s for p, own in zip(predicted, power, strict=True) if own] == pytest.approx(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from predictor.level.calibration import WalkSettings
+from predictor.level.calibration import BacktestSettings
 from predictor.models import base
 from predictor.tables.build import tabulate
 from predictor.tables.settings import TableSettings
@@ -13,7 +13,7 @@ from predictor.types import Curve, Prediction
 from sacct_ingest.records import KeyLevel
 from tests.predictor.tables.test_build import row
 
-OWN = TableSettings(walk=WalkSettings(model="constant-work"))
+OWN = TableSettings(backtest=BacktestSettings(model="constant-work"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def test_a_registered_model_makes_the_tables(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_model_that_nobody_registered_is_named() -> None:
-    unknown = TableSettings(walk=WalkSettings(model="nix"))
+    unknown = TableSettings(backtest=BacktestSettings(model="nix"))
     with pytest.raises(base.UnknownModel, match=r"no model is called nix; there are: .*averaged"):
         tabulate(
             KeyLevel.SCRIPT, "k", [row(n, 9.0) for n in (1, 2, 4)], now_s=9.0, settings=unknown

@@ -155,7 +155,7 @@ def test_others_jobs_are_hidden_where_slurm_hides_them(
     store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hidden = PrivateDataRules(only_user="bob", why="PrivateData hides others' jobs")
-    monkeypatch.setattr("slurm_plugin.store_access.sight_of", lambda _: hidden)
+    monkeypatch.setattr("slurm_plugin.store_access.visibility_of", lambda _: hidden)
     assert main(["report", "--store", store, "--json"]) == 0
     reported = capsys.readouterr()
     assert [row["application"] for row in json.loads(reported.out)["applications"]] == ["md"]

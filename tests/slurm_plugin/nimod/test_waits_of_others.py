@@ -19,7 +19,7 @@ def handler(tmp_path):
     made = Handler(tmp_path, names={ROOT: "root", ANN: "ann", BOB: "bob"})
     jobs = [pending(9, user="ann", tres={"cpu": 8.0}), pending(10, user="bob", tres={"cpu": 8.0})]
     state = learned_queue(*jobs)
-    made.outlooks.attach(view(state, CONF, cluster="pine", taken_s=NOW), state, CONF)
+    made.outlooks.add_wait_forecasts(view(state, CONF, cluster="pine", taken_s=NOW), state, CONF)
     return made
 
 

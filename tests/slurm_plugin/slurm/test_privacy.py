@@ -9,7 +9,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.privacy import PrivateDataRules, sight
+from slurm_plugin.slurm.privacy import PrivateDataRules, visibility
 from tests.cluster import SlurmCluster
 
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"
@@ -19,7 +19,7 @@ def visible(uid: int, private: str, user: str = "", owner: int | None = None) ->
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else user
 
-    return sight(uid, "ada", owner_uid=owner, run=run)
+    return visibility(uid, "ada", owner_uid=owner, run=run)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_without_an_answer_only_ones_own_are_visible() -> None:
     def run(argv: Sequence[str]) -> str:
         raise SlurmError("scontrol: not found on PATH")
 
-    result = sight(1001, "ada", owner_uid=None, run=run)
+    result = visibility(1001, "ada", owner_uid=None, run=run)
     assert result.only_user == "ada"
     assert "scontrol: not found" in result.why
 
@@ -63,9 +63,9 @@ def test_a_site_may_hide_more_than_slurm_does(private: str) -> None:
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else "None|bio\n"
 
-    result = sight(1001, "ada", owner_uid=None, run=run, own_only=True)
+    result = visibility(1001, "ada", owner_uid=None, run=run, own_only=True)
     assert (result.only_user, result.accounts) == ("ada", ("bio",))
-    assert sight(64030, "slurm", owner_uid=None, run=run, own_only=True) == PrivateDataRules()
+    assert visibility(64030, "slurm", owner_uid=None, run=run, own_only=True) == PrivateDataRules()
 
 
 def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
@@ -73,7 +73,7 @@ def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
         raise SlurmError("scontrol: not found on PATH")
 
     for owner in (None, 0, 1001):
-        assert sight(-1, "root", owner_uid=owner, run=run).only_user == "root"
+        assert visibility(-1, "root", owner_uid=owner, run=run).only_user == "root"
 
 
 @pytest.fixture
@@ -90,7 +90,9 @@ def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
 def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) -> None:
     def reported() -> PrivateDataRules:
         run = partial(commands.run, timeout_s=60)
-        return sight(pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True)
+        return visibility(
+            pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True
+        )
 
     assert (reported().only_user, reported().accounts) == ("nobody", ())
     physics.run("sacctmgr", "-i", "add", "coordinator", "account=physics", "names=nobody")

@@ -48,7 +48,7 @@ def visible(*jobs, nodes=4):
 
 
 def attached(made, state, at_s=NOW):
-    return made.attach(view(state, CONF, cluster="pine", taken_s=at_s), state, CONF)
+    return made.add_wait_forecasts(view(state, CONF, cluster="pine", taken_s=at_s), state, CONF)
 
 
 def wait_s(cluster, nodes=1, limit_s=60.0):

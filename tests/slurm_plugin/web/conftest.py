@@ -132,7 +132,7 @@ def ask(config: Config) -> Any:
     def asked(
         path: str,
         user: str = "admin",
-        sight: PrivateDataRules = ALL,
+        visibility: PrivateDataRules = ALL,
         *,
         peer: Peer = PROXY,
         method: str = "GET",
@@ -140,7 +140,9 @@ def ask(config: Config) -> Any:
         **web: Any,
     ) -> Response:
         chosen = replace(config, web=Web(**web))
-        site = PageData(chosen, lambda: Store.open(config.store_url, create=False), lambda _: sight)
+        site = PageData(
+            chosen, lambda: Store.open(config.store_url, create=False), lambda _: visibility
+        )
         sites.append(site)
         app = application(site, Proxies(chosen.web.user_header, frozenset({33})))
         named = {"X-Forwarded-User": user} if user else {}

@@ -65,7 +65,7 @@ def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("sight", "keys"),
+    ("visibility", "keys"),
     [
         (ALL, {"a1", "b1", "b2", "bob/ocean/d01", "ada/wrf", "bob"}),
         (own("ada"), {"a1", "ada/wrf"}),
@@ -73,8 +73,10 @@ def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> No
         (own("bo"), set()),
     ],
 )
-def test_users_see_their_own(catalogue: Catalogue, sight: PrivateDataRules, keys: set[str]) -> None:
-    observed = catalogue.select(CatalogueQuery(group="all"), may_see(sight))
+def test_users_see_their_own(
+    catalogue: Catalogue, visibility: PrivateDataRules, keys: set[str]
+) -> None:
+    observed = catalogue.select(CatalogueQuery(group="all"), may_see(visibility))
     assert {one.key for one in observed} == keys
 
 

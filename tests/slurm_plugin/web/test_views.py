@@ -167,15 +167,15 @@ def test_users_see_decisions_about_their_own_jobs(
 
 
 def test_users_see_their_own_applications(ask: Ask) -> None:
-    sight = own("ada")
-    assert listed(ask("/applications?group=all", "ada", sight).text) == ["ada/wrf", "ada/wrf"]
-    assert ask(f"{APPLICATION}a1", "ada", sight).status_code == 200
+    visibility = own("ada")
+    assert listed(ask("/applications?group=all", "ada", visibility).text) == ["ada/wrf", "ada/wrf"]
+    assert ask(f"{APPLICATION}a1", "ada", visibility).status_code == 200
     for hidden in (f"{APPLICATION}b1", "/application?level=tag&key=bob/ocean/d01", "/replay"):
-        got = ask(hidden, "ada", sight)
+        got = ask(hidden, "ada", visibility)
         assert got.status_code == 404
         assert "bob" not in got.text
     for address in ADDRESSES:
-        assert "bob/" not in ask(address, "ada", sight).text
+        assert "bob/" not in ask(address, "ada", visibility).text
 
 
 def test_the_site_names_admins(ask: Ask) -> None:

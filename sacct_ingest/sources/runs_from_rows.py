@@ -24,7 +24,7 @@ _BLOCK = 100
 _TASK_SHIFT = 32  # bits of a job id
 
 
-def fold(
+def runs_from_rows(
     rows: Iterable[Row],
     header: Sequence[str],
     tally: Tally,
