@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
 import msgspec
 from msgspec.structs import replace
@@ -13,16 +12,11 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.scripts.bounded_cache import bounded_cache
-from sacct_ingest.scripts.job_script import parse_script
 from sacct_ingest.scripts.signature import words_of_request
-from sacct_ingest.text.tag import Tag
-from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import MemoryUse, TimeUse, Trust
+from slurm_plugin.config.setting_types import Trust
 from slurm_plugin.config.settings import JobSettings
+from slurm_plugin.decision.asked import limit_of
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.eligibility import CountRange
-from slurm_plugin.decision.sizes import segment_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -123,104 +117,8 @@ def attributes_of(
     return attributes(
         words_of_request(job.script, job.argv, job.work_dir),
         account=account,
-        limit_s=_limit_s(job, partition),
+        limit_s=limit_of(job, partition),
         mem_node_bytes=memory_bytes(job, partition),
         work_dir=job.work_dir,
         script=script,
     )
-
-
-def _limit_s(job: Job, partition: Partition | None) -> float | None:
-    default = (partition.default_time_s or partition.max_time_s) if partition else None
-    return 60.0 * job.time_limit if job.time_limit else default
-
-
-def request_of(
-    job: Job,
-    tag: Tag | None,
-    span: CountRange,
-    partition: Partition | None,
-    *,
-    time_use: TimeUse,
-    now_s: float,
-    distrusted: Reason | None = None,
-) -> Request:
-    """Put into a request what a job asks for, its deadline and time limit in seconds.
-
-    tag: that of its comment.
-    span: node counts that it may get.
-    partition: whose default limit holds where the job gives none.
-    time_use: what the site wants of its time limit; the job's comment may ask for less or more.
-    now_s: time that relative deadlines count from, seconds since the epoch.
-    distrusted: why the prediction is only observed.
-    """
-    deadline_s, fixed = None, span.fixed
-    try:
-        deadline_s = deadline_of(job, now_s=now_s)
-    except ValueError:
-        fixed = fixed or Reason.DEADLINE_UNREADABLE
-    limit_s = _limit_s(job, partition)
-    least_s = 60.0 * job.time_min if job.time_min else None
-    return Request(
-        low=span.low,
-        high=span.high,
-        segment=segment_of(job),
-        limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
-        asked_limit_s=limit_s,
-        least_s=least_s,
-        limit_raisable=job.time_min is None and job.time_limit is not None,
-        deadline_s=deadline_s,
-        begin_s=job.begin_time if job.begin_time else -inf,
-        mem_node_bytes=memory_bytes(job, partition),
-        fixed=fixed,
-        distrusted=distrusted,
-        time_use=time_use_of(job, tag, fixed, time_use),
-    )
-
-
-#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
-_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
-
-
-def lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
-    """Whether memory that its runs do not need may be taken off a job.
-
-    use: what the site wants.
-    """
-    word = tag.mem if tag else ""
-    if fixed in _UNTIMED:
-        return False
-    if use is MemoryUse.AUTO:
-        return word != MemoryUse.OFF
-    return use is MemoryUse.TAG and word == MemoryUse.AUTO
-
-
-def time_use_of(
-    job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
-) -> TimeUse:
-    """Say how the time limit is used; not at all where the job's size is unknown.
-
-    sized: its size is not a node count.
-    """
-    if fixed in _UNTIMED:
-        return TimeUse.OFF
-    counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
-    if fixed is not None and not counted:
-        return TimeUse.OFF
-    return next((use for use in TimeUse if tag and use.value == tag.time), site)
-
-
-def deadline_of(job: Job, *, now_s: float) -> float | None:
-    """Deadline of a job; that of its script where the hook could not see the option.
-
-    Raises ValueError: it cannot be read.
-    """
-    text = job.deadline
-    if not text and "deadline" in job.script:
-        text = _script_deadline(job.script)
-    return parse_time(text, now_s=now_s) if text else None
-
-
-@bounded_cache(entries=256, characters=16_384)
-def _script_deadline(script: str) -> str:
-    return parse_script(script).options.get("deadline") or ""

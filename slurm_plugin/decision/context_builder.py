@@ -16,6 +16,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
+from slurm_plugin.decision.asked import Asked
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.budget import Budget
 from slurm_plugin.decision.candidates import Request
@@ -24,17 +25,13 @@ from slurm_plugin.decision.context import (
     application_of,
     attributes_of,
     distrust,
-    lowers_memory,
-    request_of,
     shared_by,
 )
-from slurm_plugin.decision.eligibility import size_span_of, span_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.size_request import sized_request
 from slurm_plugin.decision.size_view import in_sizes, sizes_between
-from slurm_plugin.decision.sized_cache import SizedCache
 from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import layouts_of
+from slurm_plugin.decision.text_cache import TextCache
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
@@ -57,8 +54,8 @@ _OF_PARTITION = attrgetter(
 _Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]
 
 
-def _requests() -> SizedCache[tuple[object, ...], _Requested]:
-    return SizedCache(_MOST_SIZE)
+def _requests() -> TextCache[tuple[object, ...], _Requested]:
+    return TextCache(_MOST_SIZE)
 
 
 def _size(key: tuple[object, ...]) -> int:
@@ -228,12 +225,10 @@ class ContextBuilder:
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
-        request = request_of(
-            job,
-            tag,
-            span_of(job, tag, self._config.opt_in, name),
-            partition,
-            time_use=site.time_limit,
+        asked = Asked(job, tag, partition, name, site, self._config.opt_in)
+        request = asked.request(
+            table,
+            now_s=now_s,
             distrusted=distrust(
                 table,
                 site,
@@ -242,16 +237,8 @@ class ContextBuilder:
                 own_runs=self._config.sharing.own_runs,
                 off=off,
             ),
-            now_s=now_s,
-        )
-        if table is not None and table.unit is not Unit.NODES:
-            span = size_span_of(job, tag, self._config.opt_in, name, table)
-            request = sized_request(request, job, tag, table, partition, span, site.time_limit)
-        request = msgspec.structs.replace(
-            request,
             with_least=self._keeps_limit,
-            lower_memory=lowers_memory(tag, request.fixed, site.memory),
-            limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
+            lengthen=self._config.time_limit.lengthen,
         )
         return identity, site, request, table
 

@@ -133,6 +133,7 @@ def test_a_tag_lets_the_cpus_of_a_task_be_chosen():
         ({"script": ""}, Reason.INTERACTIVE),
         ({"array_inx": "0-9"}, Reason.ARRAY),
         ({"reservation": "r"}, Reason.RESERVATION),
+        ({"deadline": "sometime"}, Reason.DEADLINE_UNREADABLE),
     ],
 )
 def test_other_jobs_keep_their_cpus(fields, reason):

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from predictor.types import Memory
-from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.config.settings import OptIn
-from slurm_plugin.decision.context import request_of
-from slurm_plugin.decision.eligibility import span_of
+from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
+from slurm_plugin.config.settings import JobSettings, OptIn
+from slurm_plugin.decision.asked import Asked
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -116,8 +115,8 @@ def chosen(part, **fields):
     need = int(5.6 * GIB)
     recorded = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
     one = job(**fields)
-    span = span_of(one, None, OptIn(), "solve")
-    asked = request_of(one, None, span, part, time_use=TimeUse.OFF, now_s=NOW)
+    site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
+    asked = Asked(one, None, part, "solve", site, OptIn()).request(None, now_s=NOW)
     made = decide(asked, recorded, part, rules(), now_s=NOW)
     return made.chosen.nodes if made.chosen else None
 

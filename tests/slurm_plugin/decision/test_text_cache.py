@@ -1,10 +1,10 @@
 """A cache that is bounded by the size of what it holds."""
 
-from slurm_plugin.decision.sized_cache import SizedCache
+from slurm_plugin.decision.text_cache import TextCache
 
 
 def test_values_are_there_until_they_come_to_too_much() -> None:
-    cache: SizedCache[str, int] = SizedCache(10)
+    cache: TextCache[str, int] = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 6)
     assert (cache.get("a"), cache.get("b")) == (1, 2)
@@ -13,7 +13,7 @@ def test_values_are_there_until_they_come_to_too_much() -> None:
 
 
 def test_what_is_larger_than_the_cache_is_not_cached() -> None:
-    cache: SizedCache[str, int] = SizedCache(10)
+    cache: TextCache[str, int] = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 11)
     assert (cache.get("a"), cache.get("b")) == (1, None)

@@ -6,7 +6,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-class SizedCache(Generic[_Key, _Value]):
+class TextCache(Generic[_Key, _Value]):
     """Values by key; where their sizes come to more than ``most``, all are forgotten.
 
     A single larger one is never cached.

@@ -1,0 +1,139 @@
+"""What a job asks for, as its user and the site want it, counted as its prediction is."""
+
+from dataclasses import dataclass
+from math import inf
+
+from predictor.types import PredictionTable
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.job_script import parse_script
+from sacct_ingest.text.tag import Tag
+from sacct_ingest.text.time_spec import parse_time
+from slurm_plugin.config.setting_types import MemoryUse, TimeUse
+from slurm_plugin.config.settings import JobSettings, OptIn
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.eligibility import size_span_of, span_of
+from slurm_plugin.decision.sizes import multiple_of, segment_of, size_option_of, sizes_of
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import memory_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job with what says how to read its request.
+
+    tag: that of its comment.
+    partition: whose default limit holds where the job gives none.
+    application: name for the site's rules.
+    settings: what the site wants for such jobs; ``opt_in``: which it offers other sizes.
+    """
+
+    job: Job
+    tag: Tag | None
+    partition: Partition | None
+    application: str
+    settings: JobSettings
+    opt_in: OptIn
+
+    def request(
+        self,
+        table: PredictionTable | None,
+        *,
+        now_s: float,
+        distrusted: Reason | None = None,
+        with_least: bool = False,
+        lengthen: bool = True,
+    ) -> Request:
+        """Count the request in the unit of its table, with deadline and time limit in seconds.
+
+        now_s: time that relative deadlines count from, seconds since the epoch.
+        distrusted: why the prediction is only observed.
+        with_least: whether a least time limit may be set beside the own one.
+        lengthen: whether the site lets limits become longer.
+        """
+        job, tag = self.job, self.tag
+        sized = table is not None and table.unit is not Unit.NODES
+        if table is not None and sized:
+            span = size_span_of(job, tag, self.opt_in, self.application, table)
+        else:
+            span = span_of(job, tag, self.opt_in, self.application)
+        fixed, deadline_s = span.fixed, None
+        try:
+            deadline_s = _deadline_s(job, now_s=now_s)
+        except ValueError:
+            fixed = fixed or Reason.DEADLINE_UNREADABLE
+        limit_s = limit_of(job, self.partition)
+        least_s = 60.0 * job.time_min if job.time_min else None
+        low, high, step, nearest = span.low, span.high, segment_of(job), None
+        if table is not None and sized:
+            own = sizes_of(job, self.partition)[table.unit]
+            low, high = (low, high) if high else (own, own)
+            step = multiple_of(job, size_option_of(job, table))
+            nearest = min(max(own, low), high)
+            nearest = nearest if nearest == own else max(nearest - nearest % step, low)
+        return Request(
+            low=low,
+            high=high,
+            unit=table.unit if table else Unit.NODES,
+            asked=nearest,
+            segment=step,
+            limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
+            asked_limit_s=limit_s,
+            least_s=least_s,
+            limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
+            with_least=with_least,
+            deadline_s=deadline_s,
+            begin_s=job.begin_time if job.begin_time else -inf,
+            mem_node_bytes=None if sized else memory_bytes(job, self.partition),
+            lower_memory=_lowers_memory(tag, fixed, self.settings.memory),
+            fixed=fixed,
+            distrusted=distrusted,
+            time_use=_time_use(job, tag, fixed, self.settings.time_limit, sized=sized),
+        )
+
+
+def limit_of(job: Job, partition: Partition | None) -> float | None:
+    """Time limit of a job in seconds; that of its partition where it names none."""
+    default = (partition.default_time_s or partition.max_time_s) if partition else None
+    return 60.0 * job.time_limit if job.time_limit else default
+
+
+#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
+_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
+    """Whether memory that its runs do not need may be taken off a job."""
+    word = tag.mem if tag else ""
+    if fixed in _UNTIMED:
+        return False
+    if use is MemoryUse.AUTO:
+        return word != MemoryUse.OFF
+    return use is MemoryUse.TAG and word == MemoryUse.AUTO
+
+
+def _time_use(
+    job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
+) -> TimeUse:
+    """Say how the time limit is used; not at all where the job's size is unknown."""
+    if fixed in _UNTIMED:
+        return TimeUse.OFF
+    counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
+    if fixed is not None and not counted:
+        return TimeUse.OFF
+    return next((use for use in TimeUse if tag and use.value == tag.time), site)
+
+
+def _deadline_s(job: Job, *, now_s: float) -> float | None:
+    """Deadline of a job; that of its script where the hook could not see the option."""
+    text = job.deadline
+    if not text and "deadline" in job.script:
+        text = _script_deadline(job.script)
+    return parse_time(text, now_s=now_s) if text else None
+
+
+@bounded_cache(entries=256, characters=16_384)
+def _script_deadline(script: str) -> str:
+    return parse_script(script).options.get("deadline") or ""
