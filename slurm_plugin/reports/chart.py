@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from slurm_plugin.protocol.status_messages import PartitionWait
-from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
+from slurm_plugin.reports.picture import (
+    KNEE,
+    NEXT_RUN,
+    OBSERVED,
+    PREDICTED,
+    RECOMMENDED,
+    Picture,
+    node_ticks,
+    time_ticks,
+)
 from slurm_plugin.text.formatting import duration, percent, printable
 
 _WIDTH = 560
@@ -17,6 +26,10 @@ _LINE = 22  #: height of one bar with its gap
 _WIDEST = 90.0  #: column with its gap
 _LETTER = 7.0  #: about the width of a letter
 _LONGEST = 46  #: letters of a label
+
+
+#: Look in the style sheet, and its colour in words.
+_LOOKS = {RECOMMENDED: ("second", "orange"), NEXT_RUN: ("third", "green")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,31 +188,23 @@ def curve(picture: Picture) -> Chart:
     Both axes are logarithmic.
     """
     frame = _Frame(*picture.limits(), picture.unit.plural)
-    first, last = picture.observed_range
-    inside = [i for i, n in enumerate(picture.nodes) if first <= n <= last]
-    marks: list[Mark] = [frame.observed_range(first, last), *frame.axes()]
+    marks: list[Mark] = [frame.observed_range(*picture.observed_range), *frame.axes()]
     if picture.nodes:
         marks += [
             ChartPath("band", frame.area(picture.nodes, picture.low_s, picture.high_s)),
             ChartPath("first dashed", frame.line(picture.nodes, picture.median_s)),
-            ChartPath(
-                "first",
-                frame.line(
-                    [picture.nodes[i] for i in inside], [picture.median_s[i] for i in inside]
-                ),
-            ),
+            ChartPath("first", frame.line(*picture.between())),
         ]
     if picture.knee:
         marks.append(frame.upright("guide", picture.knee))
     for point in picture.observed:
-        factor = math.exp(point.spread)
         marks += [
-            frame.spread(point.nodes, point.time_s / factor, point.time_s * factor),
+            frame.spread(point.nodes, *picture.spread(point)),
             Dot("observed", frame.x(point.nodes), frame.y(point.time_s), 3.5),
         ]
-    for look, nodes in (("second", picture.recommended), ("third", picture.observe)):
-        if nodes:
-            marks.append(Dot(look, frame.x(nodes), frame.y(_height(picture, nodes)), 6))
+    for name, (look, _) in _LOOKS.items():
+        if nodes := picture.marks.get(name):
+            marks.append(Dot(look, frame.x(nodes), frame.y(picture.height(nodes)), 6))
     return Chart(
         title=picture.title,
         description=_in_words(picture),
@@ -301,18 +306,10 @@ class _Frame:
         return ChartPath("spread", f"M{self.x(nodes)} {self.y(low_s)}V{self.y(high_s)}")
 
 
-def _height(picture: Picture, nodes: int) -> float:
-    return picture.median_at(nodes) or picture.limits()[2]
-
-
 def _legend(picture: Picture) -> str:
-    parts = [
-        f"line: predicted (dashed beyond the observed range); band: {percent(picture.confidence)} "
-        "of runs; dots: observed, with their spread"
-    ]
-    parts += [f"dotted line: knee, {picture.knee} {picture.unit.plural}"] if picture.knee else []
-    parts += [f"orange: recommended, {picture.recommended}"] if picture.recommended else []
-    parts += [f"green: best next run, {picture.observe}"] if picture.observe else []
+    signs = {KNEE: "dotted line"} | {name: colour for name, (_, colour) in _LOOKS.items()}
+    parts = [f"line: {PREDICTED}; band: {picture.interval}; dots: {OBSERVED}"]
+    parts += [f"{signs[name]}: {name}, {nodes}" for name, nodes in picture.marks.items()]
     return "; ".join(parts)
 
 

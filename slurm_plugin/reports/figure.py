@@ -1,12 +1,21 @@
 """A curve as SVG, PNG or PDF, for reports and papers; needs the extra ``plot``."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import PlotError
-from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
-from slurm_plugin.text.formatting import duration, percent
+from slurm_plugin.reports.picture import (
+    COLOURS,
+    KNEE,
+    NEXT_RUN,
+    OBSERVED,
+    PREDICTED,
+    RECOMMENDED,
+    Picture,
+    node_ticks,
+    time_ticks,
+)
+from slurm_plugin.text.formatting import duration
 
 try:
     import matplotlib as mpl
@@ -17,10 +26,7 @@ except ImportError as error:
         "Matplotlib is not installed; 'pip install nimo-slurm[plot]' installs it"
     ) from error
 
-# Okabe and Ito's colours: apart for colour-blind readers, and by their lightness in grey print;
-# markers and dashes differ as well.
-_CURVE, _BAND, _RECOMMENDED, _OBSERVE = "#0072B2", "#BBDDF0", "#D55E00", "#CC79A7"
-_OBSERVED, _RANGE, _GUIDE = "#000000", "#E8E8E8", "#555555"
+_INK, _GUIDE = "#000000", "#555555"
 _INCHES = (6.4, 4.6)  #: one column of a page, text of 9 points stays readable
 _STYLE: dict[Any, Any] = {
     "font.size": 9.0,
@@ -28,6 +34,10 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: searched, selected, read aloud
     "svg.hashsalt": "nimo",  # equal pictures are equal files
 }
+
+
+#: Marker and colour; markers and dashes tell apart what grey print does not.
+_MARKERS = {RECOMMENDED: ("D", "second"), NEXT_RUN: ("^", "third")}
 
 
 def save(picture: Picture, path: Path) -> None:
@@ -65,61 +75,44 @@ def draw(picture: Picture) -> Figure:
 
 
 def _curve(axes: Axes, picture: Picture) -> None:
+    nodes, color = picture.nodes, COLOURS["first"]
     first, last = picture.observed_range
-    axes.axvspan(first, last, color=_RANGE, zorder=0, label="observed range")
-    interval = f"{percent(picture.confidence)} of runs"
-    axes.fill_between(
-        picture.nodes, picture.low_s, picture.high_s, color=_BAND, linewidth=0, label=interval
-    )
-    inside = [i for i, n in enumerate(picture.nodes) if first <= n <= last]
-    axes.plot(picture.nodes, picture.median_s, "--", color=_CURVE, linewidth=1.2)
-    axes.plot(
-        [picture.nodes[i] for i in inside],
-        [picture.median_s[i] for i in inside],
-        color=_CURVE,
-        linewidth=1.8,
-        label="predicted (dashed beyond)",
-    )
+    axes.axvspan(first, last, color=COLOURS["range"], zorder=0, label="observed range")
+    band: dict[str, Any] = {"color": COLOURS["band"], "linewidth": 0, "label": picture.interval}
+    axes.fill_between(nodes, picture.low_s, picture.high_s, **band)
+    axes.plot(nodes, picture.median_s, "--", color=color, linewidth=1.2)
+    axes.plot(*picture.between(), color=color, linewidth=1.8, label=PREDICTED)
 
 
 def _observations(axes: Axes, picture: Picture) -> None:
     """Median of each node count, and one standard deviation of its repeats either way."""
     times = [p.time_s for p in picture.observed]
-    # The spread is that of log time: a factor.
-    factors = [math.exp(p.spread) for p in picture.observed]
-    below = [t - t / f for t, f in zip(times, factors, strict=True)]
-    above = [t * f - t for t, f in zip(times, factors, strict=True)]
+    spreads = [picture.spread(p) for p in picture.observed]
+    below = [t - low for t, (low, _) in zip(times, spreads, strict=True)]
+    above = [high - t for t, (_, high) in zip(times, spreads, strict=True)]
     axes.errorbar(
         [p.nodes for p in picture.observed],
         times,
         yerr=(below, above),
         fmt="o",
-        color=_OBSERVED,
+        color=_INK,
         markersize=4.5,
         capsize=2.5,
         linewidth=1,
-        label="observed, with spread",
+        label=OBSERVED,
     )
 
 
 def _marks(axes: Axes, picture: Picture) -> None:
-    if picture.knee:
-        axes.axvline(picture.knee, color=_GUIDE, linestyle=":", label=f"knee: {picture.knee}")
-    for nodes, marker, color, text in (
-        (picture.recommended, "D", _RECOMMENDED, "recommended"),
-        (picture.observe, "^", _OBSERVE, "observe next"),
-    ):
-        if nodes:
-            height = picture.median_at(nodes) or picture.limits()[2]
+    edge: dict[str, Any] = {"ms": 8, "markeredgecolor": _INK, "markeredgewidth": 0.6}
+    for name, nodes in picture.marks.items():
+        label = f"{name}: {nodes}"
+        if name == KNEE:
+            axes.axvline(nodes, color=_GUIDE, linestyle=":", label=label)
+        else:
+            marker, look = _MARKERS[name]
             axes.plot(
-                nodes,
-                height,
-                marker,
-                color=color,
-                markersize=8,
-                markeredgecolor=_OBSERVED,
-                markeredgewidth=0.6,
-                label=f"{text}: {nodes}",
+                nodes, picture.height(nodes), marker, color=COLOURS[look], label=label, **edge
             )
 
 

@@ -12,8 +12,20 @@ from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.text.formatting import count, printable
+from slurm_plugin.text.formatting import count, percent, printable
 
+#: What each drawing calls the counts that it marks.
+KNEE, RECOMMENDED, NEXT_RUN = "knee", "recommended", "best next run"
+OBSERVED, PREDICTED = "observed, with spread", "predicted (dashed beyond the observations)"
+#: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
+#: lightness in grey print.
+COLOURS = {
+    "first": "#0072b2",
+    "second": "#c04f00",
+    "third": "#00795b",
+    "band": "#bbddf0",
+    "range": "#eceff2",
+}
 #: Run times in seconds that people read easily: ticks are chosen from these.
 _EASY_S = tuple(
     unit * step
@@ -51,6 +63,33 @@ class Picture:
         """Fewest and most nodes observed."""
         counts = [point.nodes for point in self.observed]
         return min(counts), max(counts)
+
+    @property
+    def interval(self) -> str:
+        """What the interval holds."""
+        return f"{percent(self.confidence)} of runs"
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """The counts to mark, by what they are; the later ones are drawn over the others."""
+        named = {KNEE: self.knee, NEXT_RUN: self.observe, RECOMMENDED: self.recommended}
+        return {name: nodes for name, nodes in named.items() if nodes}
+
+    def between(self) -> tuple[list[int], list[float]]:
+        """Node counts and run times of the curve between the observations."""
+        first, last = self.observed_range
+        pairs = zip(self.nodes, self.median_s, strict=True)
+        inside = [(n, time_s) for n, time_s in pairs if first <= n <= last]
+        return [n for n, _ in inside], [time_s for _, time_s in inside]
+
+    def spread(self, point: Point) -> tuple[float, float]:
+        """Run times one standard deviation below and above; that of log time is a factor."""
+        factor = math.exp(point.spread)
+        return point.time_s / factor, point.time_s * factor
+
+    def height(self, nodes: int) -> float:
+        """Run time at which a count is marked: the shortest shown where none is predicted."""
+        return self.median_at(nodes) or self.limits()[2]
 
     def limits(self) -> tuple[int, int, float, float]:
         """Fewest and most nodes, shortest and longest run time to show."""

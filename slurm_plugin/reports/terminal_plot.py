@@ -7,14 +7,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from slurm_plugin.reports.picture import Picture, at, node_ticks, time_ticks
-from slurm_plugin.text.formatting import duration, percent
+from slurm_plugin.reports.picture import (
+    KNEE,
+    NEXT_RUN,
+    PREDICTED,
+    RECOMMENDED,
+    Picture,
+    at,
+    node_ticks,
+    time_ticks,
+)
+from slurm_plugin.text.formatting import duration
 
 #: Bits of the dots of U+2800 by row and column (Unicode Standard, chapter "Braille Patterns").
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 _BAND = "·"
-OBSERVED, KNEE, RECOMMENDED, OBSERVE = "●", "K", "◆", "?"
+OBSERVED = "●"
+SIGNS = {KNEE: "K", NEXT_RUN: "?", RECOMMENDED: "◆"}
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
@@ -76,13 +86,12 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     canvas = Canvas(area, max(height, _LEAST_HEIGHT), picture.limits())
     _draw_interval(canvas, picture)
     _draw_median(canvas, picture)
-    for nodes, sign in ((picture.knee, KNEE), (picture.observe, OBSERVE)):
-        if nodes:
-            canvas.mark(nodes, picture.median_at(nodes), sign)
-    for point in picture.observed:
-        canvas.mark(point.nodes, point.time_s, OBSERVED)
-    if picture.recommended:
-        canvas.mark(picture.recommended, picture.median_at(picture.recommended), RECOMMENDED)
+    signs = [(n, picture.median_at(n), SIGNS[name]) for name, n in picture.marks.items()]
+    points = [(point.nodes, point.time_s, OBSERVED) for point in picture.observed]
+    # Of the signs the recommendation alone hides a run.
+    last = len(signs) - bool(picture.recommended)
+    for mark in (*signs[:last], *points, *signs[last:]):
+        canvas.mark(*mark)
     body = [f"{label}│{line}".rstrip() for label, line in _labelled(canvas)]
     return "\n".join([picture.title, *body, *_node_axis(canvas, picture), "", *_legend(picture)])
 
@@ -149,17 +158,9 @@ def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
 
 
 def _legend(picture: Picture) -> list[str]:
-    marks = [
-        f"{OBSERVED} observed",
-        "⠒⠒ predicted (dashed beyond the observations)",
-        f"{_BAND * 3} {percent(picture.confidence)} of runs",
-    ]
-    named = [
-        (RECOMMENDED, "recommended", picture.recommended),
-        (KNEE, "knee", picture.knee),
-        (OBSERVE, "a run here would help most", picture.observe),
-    ]
-    return ["  ".join(marks), "  ".join(f"{sign} {text}: {n}" for sign, text, n in named if n)]
+    lines = [f"{OBSERVED} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
+    signs = [f"{SIGNS[name]} {name}: {nodes}" for name, nodes in picture.marks.items()]
+    return ["  ".join(lines), "  ".join(signs)]
 
 
 def _place(value: float, low: float, high: float, size: int) -> int:

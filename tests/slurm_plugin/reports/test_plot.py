@@ -11,15 +11,16 @@ from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row
 from slurm_plugin.reports import figure
-from slurm_plugin.reports.picture import Picture, of_advice, of_table
-from slurm_plugin.reports.terminal_plot import (
+from slurm_plugin.reports.picture import (
+    COLOURS,
     KNEE,
-    OBSERVE,
-    OBSERVED,
+    NEXT_RUN,
     RECOMMENDED,
-    Canvas,
-    draw,
+    Picture,
+    of_advice,
+    of_table,
 )
+from slurm_plugin.reports.terminal_plot import OBSERVED, SIGNS, Canvas, draw
 from tests.slurm_plugin.made import history, table
 
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
@@ -74,10 +75,10 @@ def test_signs_stand_at_their_node_counts() -> None:
     assert columns(text, OBSERVED) == pytest.approx(
         [0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1
     )
-    assert columns(text, OBSERVE) == pytest.approx([4.585 * fifth], abs=1)
-    assert columns(text, RECOMMENDED) == pytest.approx([1.585 * fifth], abs=1)
+    assert columns(text, SIGNS[NEXT_RUN]) == pytest.approx([4.585 * fifth], abs=1)
+    assert columns(text, SIGNS[RECOMMENDED]) == pytest.approx([1.585 * fifth], abs=1)
     assert "knee: 8" in text
-    assert columns(text, KNEE) == []  # an observation was made there
+    assert columns(text, SIGNS[KNEE]) == []  # an observation was made there
 
 
 def test_the_curve_falls_and_its_labels_too() -> None:
@@ -128,7 +129,7 @@ def test_a_file_says_all_that_the_drawing_says(tmp_path: Path) -> None:
     text = (tmp_path / "curve.svg").read_text()
     for reported in ("so$lve$: 10 runs, reliable", "observed range", "90 % of runs", "run time"):
         assert f">{reported}<" in text
-    for reported in ("knee: 8", "recommended: 4", "observe next: 24", "observed, with spread"):
+    for reported in ("knee: 8", "recommended: 4", "best next run: 24", "observed, with spread"):
         assert f">{reported}<" in text
 
 
@@ -136,6 +137,12 @@ def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         figure.save(of_table(table()), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_files_have_the_colours_of_the_pages() -> None:
+    style = (Path(figure.__file__).parent / "templates" / "style.css").read_text()
+    for look, colour in COLOURS.items():
+        assert f"--{look}: {colour};" in style
 
 
 def test_the_spread_of_the_repeats_is_drawn() -> None:
