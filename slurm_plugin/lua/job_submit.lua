@@ -21,6 +21,7 @@ local function log(text) slurm.log_error("%s", text) end
 -- needs nothing but the job, because it must work when nothing else does.
 local function take_back_comment(job_desc)
   local comment = job_desc.comment or ""
+  if #comment > 1024 then return {} end -- Slurm will refuse the job
   local fields, length, own = comment:match("^nimo{(deadline=[%w=,]*),own=(%d+)} (.*)$")
   if not own or #own ~= tonumber(length) then return {} end
   job_desc.comment = own

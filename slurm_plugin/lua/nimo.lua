@@ -14,7 +14,8 @@ local switched_off = require("nimo_settings").switched_off
 local M = {}
 
 M.MAX_REQUEST_BYTES = 256 * 1024
-M.MAX_TEXT_BYTES = 64 * 1024 -- of all fields but the script: to encode them takes slurmctld's time
+--- Of all that is read of a job but its script: to encode more takes slurmctld's time.
+M.MAX_TEXT_BYTES = 64 * 1024
 M.COMPLAINT_PAUSE_S = 30
 
 -- Collecting --------------------------------------------------------------------------------------
@@ -54,26 +55,54 @@ local function default_partition(partitions)
   end
 end
 
--- How many bytes are left after a text; the job passes unchanged where they do not suffice.
-local function less(left, text)
-  if #text > left then error("request too long", 0) end
-  return left - #text
+-- The longest texts that slurmctld takes; it looks at them after the hook only.
+local LONGEST = {
+  array_inx = 4096, work_dir = 4096, dependency = 16 * 1024, req_nodes = 16 * 1024,
+  exc_nodes = 16 * 1024, admin_comment = M.MAX_TEXT_BYTES,
+}
+local LONGEST_OTHER = 1024
+local ARGUMENT_BYTES = 32 -- what an argument costs besides its length
+
+--- A job's fields, of which a submission can read so much in all: whatever it does with a byte, its
+-- steps are bounded.  More is an error, with which the job passes unchanged.
+function M.metered(job_desc)
+  local left = M.MAX_TEXT_BYTES
+  local function pay(bytes, longest)
+    left = left - bytes
+    if left < 0 or bytes > longest then error("request too long", 0) end
+  end
+  local function texts(fields)
+    return setmetatable({}, {
+      __index = function(_, field)
+        if field == "argv" then
+          local argc = fields.argc or 0
+          pay(argc * ARGUMENT_BYTES, left)
+          local argv = fields.argv
+          for index = 0, (argv and argc or 0) - 1 do pay(#(argv[index] or ""), left) end
+          return argv
+        end
+        local value = fields[field]
+        if field == "environment" then return value and texts(value) end
+        if type(value) == "string" and field ~= "script" then
+          pay(#value, LONGEST[field] or LONGEST_OTHER)
+        end
+        return value
+      end,
+      __newindex = function(_, field, value) fields[field] = value end,
+    })
+  end
+  return texts(job_desc)
 end
 
 local function arguments(job_desc)
-  local argv, list, left = job_desc.argv, {}, M.MAX_TEXT_BYTES
-  for index = 0, (argv and job_desc.argc or 0) - 1 do
-    list[index + 1] = argv[index] or ""
-    left = less(left, list[index + 1])
-  end
+  local argv, list = job_desc.argv, {}
+  for index = 0, (argv and job_desc.argc or 0) - 1 do list[index + 1] = argv[index] or "" end
   return #list > 0 and list or nil
 end
 
 local function text_of(job_desc, field)
   local value = job_desc[field]
-  if type(value) ~= "string" or value == "" then return nil end
-  if field ~= "script" then less(M.MAX_TEXT_BYTES, value) end
-  return value
+  return type(value) == "string" and value ~= "" and value or nil
 end
 
 local floor = math.floor
@@ -124,11 +153,6 @@ function M.collect(job_desc, partitions, max_script_bytes)
   for field in pairs(NUMBERS) do job[field] = number_of(job_desc, field) end
   for field in pairs(STRINGS) do job[field] = text_of(job_desc, field) end
   for field, make in pairs(MADE) do job[field] = make(job_desc, partitions) end
-  local left = M.MAX_TEXT_BYTES
-  for _, value in pairs(job) do
-    if type(value) == "string" then left = less(left, value) end
-  end
-  for _, argument in ipairs(job.argv or {}) do left = less(left, argument) end
   local script = text_of(job_desc, "script")
   if script then
     job.script = script:sub(1, max_script_bytes)
@@ -338,6 +362,8 @@ end
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
   if switched_off(hook.settings) then return nil, nil end
+  hook.link:begin()
+  job_desc = M.metered(job_desc)
   if not forwarded.ticket then hook.link:wake() end
   local answer, problem = decision(hook, job_desc, partitions, forwarded)
   if not answer then return nil, problem end

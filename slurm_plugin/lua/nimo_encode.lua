@@ -5,37 +5,43 @@
 --
 -- Lua 5.1 to 5.4.
 
--- The text with every byte that is not part of valid UTF-8 replaced: JSON must be UTF-8.
-local function valid_utf8(text)
-  local good, at = {}, 1
-  while at <= #text do
-    local piece = text:match("^[^\128-\255]+", at) or text:match("^[\194-\223][\128-\191]", at)
-      or text:match("^\224[\160-\191][\128-\191]", at)
-      or text:match("^\237[\128-\159][\128-\191]", at)
-      or text:match("^[\225-\236\238\239][\128-\191][\128-\191]", at)
-      or text:match("^\240[\144-\191][\128-\191][\128-\191]", at)
-      or text:match("^[\241-\243][\128-\191][\128-\191][\128-\191]", at)
-      or text:match("^\244[\128-\143][\128-\191][\128-\191]", at)
-    good[#good + 1] = piece or "\239\191\189"
-    at = at + (piece and #piece or 1)
+local MARK = "\1"
+-- Well-formed UTF-8 beyond ASCII: lead byte where there is but one, sequence, and its bytes marked.
+local SEQUENCES = {
+  { nil, "([\194-\223])([\128-\191])", "\1%1\1%2" },
+  { "\224", "(\224)([\160-\191])([\128-\191])", "\1%1\1%2\1%3" },
+  { "\237", "(\237)([\128-\159])([\128-\191])", "\1%1\1%2\1%3" },
+  { nil, "([\225-\236\238\239])([\128-\191])([\128-\191])", "\1%1\1%2\1%3" },
+  { "\240", "(\240)([\144-\191])([\128-\191])([\128-\191])", "\1%1\1%2\1%3\1%4" },
+  { nil, "([\241-\243])([\128-\191])([\128-\191])([\128-\191])", "\1%1\1%2\1%3\1%4" },
+  { "\244", "(\244)([\128-\143])([\128-\191])([\128-\191])", "\1%1\1%2\1%3\1%4" },
+}
+local UNMARKED, ESCAPES = {}, {}
+for code = 0, 255 do
+  local byte = string.char(code)
+  if code >= 128 then
+    UNMARKED[byte], UNMARKED[MARK .. byte] = "\239\191\189", byte
+  elseif byte:find("%c") then
+    ESCAPES[byte] = ("\\u%04x"):format(code)
   end
-  return table.concat(good)
+end
+ESCAPES["\n"], ESCAPES['"'], ESCAPES["\\"] = "\\n", '\\"', "\\\\"
+
+-- The text with every byte that is not part of valid UTF-8 replaced: JSON must be UTF-8.  Control
+-- characters of the text are escaped already.  Ten passes at most, none of which calls Lua: byte by
+-- byte 64 KiB took 30 ms.
+local function valid_utf8(text)
+  if not text:find("[\128-\255]") then return text end
+  for _, sequence in ipairs(SEQUENCES) do
+    local lead, pattern, marked = sequence[1], sequence[2], sequence[3]
+    if not lead or text:find(lead, 1, true) then text = text:gsub(pattern, marked) end
+  end
+  return (text:gsub(MARK .. "?[\128-\255]", UNMARKED))
 end
 
-local more_than_ascii
-local ESCAPES = setmetatable({ ["\n"] = "\\n", ['"'] = '\\"', ["\\"] = "\\\\" }, {
-  __index = function(_, byte)
-    if byte:find("%c") then return ("\\u%04x"):format(byte:byte()) end
-    more_than_ascii = true
-    return nil
-  end,
-})
-
 local function quoted(text)
-  more_than_ascii = false
   -- All but printable ASCII without quote and backslash; most characters are in the first range.
-  local escaped = text:gsub("[^^-~ #-[!%]]", ESCAPES)
-  return '"' .. (more_than_ascii and valid_utf8(escaped) or escaped) .. '"'
+  return '"' .. valid_utf8((text:gsub("[^^-~ #-[!%]]", ESCAPES))) .. '"'
 end
 
 local encode

@@ -8,6 +8,8 @@
 -- the text goes on; nil instead of the latter where there is no such value.
 
 local MAX_DEPTH = 32 -- nothing that we read is deeper than four
+local MAX_VALUES = 1000 -- of a text; answers have a hundred
+local values_left
 local PLAIN = {
   ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t",
 }
@@ -113,6 +115,8 @@ local WORDS = { ["true"] = true, ["false"] = false, null = nil }
 local KINDS = { ['"'] = string_at, ["["] = list_at, ["{"] = object_at }
 
 function value_at(text, at, depth)
+  values_left = values_left - 1
+  if values_left < 0 then return nil, nil end
   at = skip(text, at)
   local kind = KINDS[text:sub(at, at)]
   if kind then
@@ -125,8 +129,10 @@ function value_at(text, at, depth)
   return WORDS[word], at + #word
 end
 
---- The table that a text in JSON stands for; nil for anything else.  What is null is absent.
+--- The table that a text in JSON stands for; nil for anything else, and for too many values.  What is
+-- null is absent.
 local function decode(text)
+  values_left = MAX_VALUES
   local value, at = value_at(text, 1, MAX_DEPTH)
   return at and skip(text, at) > #text and type(value) == "table" and value or nil
 end

@@ -71,6 +71,11 @@ function Link:exchange(request, left)
   return line, problem
 end
 
+--- A submission begins: all that the hook does for it counts.
+function Link:begin() self.began = self.clock() end
+
+function Link:left_s() return self.began + self.settings.timeout_ms / 1000 - self.clock() end
+
 --- Announce a question with an empty line, so that nimod is awake when it comes.
 -- Measured (docs/measured.md): the hook takes 741 µs instead of 831 for a submission that comes alone.
 function Link:wake()
@@ -84,8 +89,8 @@ end
 -- where it waits for an answer.
 -- @return whether all of it is on its way; if not, the connection is closed
 function Link:notify(request)
-  local function whole() return self.settings.timeout_ms / 1000 end
-  if not self.connection and not self:connect(whole) then return false end
+  local function left() return self:left_s() end
+  if not self.connection and not self:connect(left) then return false end
   self.connection:settimeout(0, "t")
   local sent = self.connection:send(request)
   if sent ~= #request then self:close() end
@@ -99,8 +104,8 @@ function Link:resting() return self.clock() < self.rest_until end
 -- @return the answer without its newline; or nil and why not (nil while resting)
 function Link:ask(request)
   if self:resting() then return nil, nil end
-  local began = self.clock()
-  local function left() return began + self.settings.timeout_ms / 1000 - self.clock() end
+  local function left() return self:left_s() end
+  if left() <= 0 then return nil, "no time was left to ask nimod" end -- no fault of its
   local reused = self.connection ~= nil
   local line, problem = self:exchange(request, left)
   if not line and reused and problem ~= "timeout" then -- nimod was started anew since the last job
@@ -115,7 +120,7 @@ function Link:ask(request)
 end
 
 --- Make a connection, without connecting yet.
--- It never takes longer than `timeout_ms` in all, and after `breaker_failures` time-outs in a row
+-- It never takes longer than `timeout_ms` from `begin` on, and after `breaker_failures` time-outs in a row
 -- it does not try for `breaker_s`: submissions are serial, so each would wait for all before it.
 -- A nimod that is not there costs no time and is therefore asked again at the next job.
 -- @param clock seconds as a number; LuaSocket's where none is given
@@ -128,6 +133,7 @@ local function new(settings, clock, reserved)
     reserved = reserved and settings.socket:gsub("%.sock$", "") .. ".ctld" or nil,
     stream = type(unix) == "table" and (unix.stream or unix.tcp) or unix,
     quiet = false,
+    began = 0,
     timeouts = 0,
     rest_until = 0,
   }, Link)

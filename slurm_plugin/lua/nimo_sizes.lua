@@ -43,8 +43,9 @@ function M.devices(text)
 end
 
 --- The same text with another number: of its part that names GPUs, or of the only one.
--- `cpu=4,gres/gpu:a100=1` becomes `cpu=4,gres/gpu:a100=2`, and `a100` becomes `a100:2`.
+-- `cpu=4,gres/gpu:a100=1` becomes `cpu=4,gres/gpu:a100=2`, and `a100` becomes `a100:2`.  A long one stays.
 function M.recounted(text, count)
+  if #text > MAX_DEVICES_BYTES then return text end
   local named = text:find("gpu", 1, true)
   return (text:gsub("[^,]+", function(part)
     if named and not part:find("gpu", 1, true) then return nil end

@@ -91,6 +91,63 @@ def test_long_texts_are_not_even_encoded(hooks: Hooks, texts: Fields) -> None:
     assert outcome.log == ["nimo: jobs pass unchanged: request too long"]
 
 
+#: Counts instructions of Lua, and the bytes that patterns look at: as many again for each pass.
+STEPS = """
+local counted = { instructions = 0, bytes = 0 }
+for _, name in ipairs({ "find", "match", "gsub", "gmatch" }) do
+  local real = string[name]
+  string[name] = function(text, ...)
+    counted.bytes = counted.bytes + #text
+    return real(text, ...)
+  end
+end
+debug.sethook(function() counted.instructions = counted.instructions + 10 end, "", 10)
+return counted
+"""
+FOUR_MB = 4_000_000
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"script": "\xff" * FOUR_MB},
+        {"script": "\x01" * FOUR_MB},
+        {"script": "\xe1\xa4\xc3\xa4" * (FOUR_MB // 4)},
+        {"argc": 8, "argv": dict.fromkeys(range(8), "\xff" * 8_000)},
+        {"argc": 1_000_000, "argv": {}},
+        {"comment": "nimo{deadline=" + "a" * FOUR_MB},
+        {"comment": "nimo:gpus=1-4" + ",a" * FOUR_MB},
+        {"argc": 1_900, "argv": dict.fromkeys(range(1_900), "a")},
+        {"partition": "a," * FOUR_MB},
+        {"tres_bind": "gpu:per_task:" * FOUR_MB},
+        {"environment": {"SLURM_GPUS_PER_NODE": "a," * FOUR_MB}},
+    ],
+    ids="-".join,
+)
+def test_the_whole_hook_takes_a_bounded_number_of_steps(hooks: Hooks, job: Fields) -> None:
+    asked = {"script": "x", "comment": "nimo:gpus=1-4", "tres_per_node": "gres:gpu:1"}
+    hooks.answer({"v": 1, "action": "set", "set": {"tres_per_node": "gres:gpu:2"}})
+    counted = hooks.lua.execute(STEPS)
+    outcome = hooks.submit(**asked | job)
+    hooks.lua.execute("debug.sethook()")
+    assert outcome.code == 0
+    assert counted.instructions < 500_000
+    assert counted.bytes < 14 * 2 * 65_536
+
+
+def test_time_spent_before_nimod_is_asked_counts_and_is_no_time_out_of_nimod(hooks: Hooks) -> None:
+    hooks.answer(encode(Answer()).decode())
+    hooks.lua.execute("""
+        local json, peer = require("nimo_json"), require("socket_stub")
+        local encode = json.encode
+        json.encode = function(value) peer.now = peer.now + 0.03; return encode(value) end""")
+    for _ in range(4):
+        hooks.peer.now += 60
+        [line] = hooks.submit(**MOLDABLE).log
+        assert "no time was left to ask nimod" in line
+    assert hooks.asked() == []
+
+
 @pytest.mark.parametrize("letter", ["x", "\x01"])
 def test_long_scripts_are_cut_to_what_nimod_takes(runtime: Load, letter: str) -> None:
     hooks = runtime("max_script_bytes = 300000").load()
