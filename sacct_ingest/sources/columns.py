@@ -265,12 +265,13 @@ COLUMNS: Final = (
     Column("ConsumedEnergyRaw", energy, step="energy_j"),
     Column("AveDiskRead", parse_size, step="_disk_read_mean"),
     Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
-    Column("Constraints", text, job="constraints"),
+    Column("AdminComment", text, job="admin_comment"),
     Column("Reservation", text, job="reservation"),
+    # From here on what users write: all else stands before it.
+    Column("Constraints", text, job="constraints"),
     Column("SubmitLine", text, job="submit_line"),
     Column("WorkDir", text, job="work_dir"),
     Column("Comment", text, job="comment"),
-    Column("AdminComment", text, job="admin_comment"),
     Column("JobName", text, job="name", step="name"),
     # Last: a number never holds a newline, so that where it stands the record ends.
     Column("ElapsedRaw", elapsed, job="elapsed_s", step="elapsed_s"),

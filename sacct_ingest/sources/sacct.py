@@ -3,6 +3,7 @@
 import logging
 import os
 import secrets
+import string
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ from sacct_ingest.sources.slurm_json import read_json
 
 _HELP_TIMEOUT_S = 60
 _FIRST_S = 1_000_000  #: Slurm takes no earlier "uts" for a time
+#: Letters behind each time: 22.05 has 19 characters for a time of ten digits (print_fields_date).
+_WORD_LETTERS = 9
 #: Jobs that one question names: enough to be few questions, few enough for slurmdbd.
 _NAMED = 100
 _Key = tuple[int, int]  # job id, submit time
@@ -100,8 +103,10 @@ class LiveSacct:
     def _ask(
         self, fields: Sequence[str], begin_s: int, end_s: int, tally: Tally, *also: str
     ) -> Iterator[JobRun]:
-        # A random delimiter: users cannot guess it, so a job's name cannot split its fields.
+        # A random delimiter: no text has it by accident.  All users can read it in the command line
+        # while sacct runs, but not the environment: there is the word that begins a record.
         delimiter = f"\x1f{secrets.token_hex(6)}\x1f"
+        word = "".join(secrets.choice(string.ascii_lowercase) for _ in range(_WORD_LETTERS))
         form = ["--json"] if self.as_json else _text(fields, delimiter)
         argv = [*self.command, *form, *_arguments(begin_s, end_s), *also]
         argv += ["-M", self.cluster] if self.cluster else []
@@ -111,7 +116,7 @@ class LiveSacct:
                 output_of(
                     argv,
                     tally,
-                    environment=_environment(epoch=not self.as_json),
+                    environment=_environment("" if self.as_json else f"%s{word}"),
                     timeout_s=self.timeout_s,
                     ends=b"\n}" if self.as_json else b"\n",
                 ) as output,
@@ -120,7 +125,9 @@ class LiveSacct:
                 if self.as_json:
                     yield from read_json(lines, tally, cluster=self.cluster)
                 else:
-                    yield from read_text(lines, tally, cluster=self.cluster, delimiter=delimiter)
+                    yield from read_text(
+                        lines, tally, cluster=self.cluster, delimiter=delimiter, word=word
+                    )
         finally:
             # A row that is refused again is the same row: it must not show our delimiter.
             tally.rejects[refused:] = [
@@ -152,11 +159,15 @@ def _key(run: JobRun) -> _Key:
     return run.job_id, run.submit_s
 
 
-def _environment(*, epoch: bool) -> dict[str, str]:
+def _environment(time_format: str) -> dict[str, str]:
     prefixes = ("SACCT_", "SLURM_TIME_FORMAT")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     # JSON has the epoch by itself, and 22.05 cannot make it with another format of times.
-    return inherited | {"LC_ALL": "C.UTF-8"} | ({"SLURM_TIME_FORMAT": "%s"} if epoch else {})
+    return (
+        inherited
+        | {"LC_ALL": "C.UTF-8"}
+        | ({"SLURM_TIME_FORMAT": time_format} if time_format else {})
+    )
 
 
 def _text(fields: Sequence[str], delimiter: str) -> list[str]:

@@ -35,6 +35,7 @@ def read_text(
     cluster: str = "",
     delimiter: str = "",
     fields: Sequence[str] = (),
+    word: str = "",
 ) -> Iterator[JobRun]:
     r"""Read runs with their steps, in the order of the text.
 
@@ -43,6 +44,7 @@ def read_text(
     cluster: cluster of the runs where the text has no column for it.
     delimiter: what stands between the fields; empty: detected from the header.
     fields: names of the columns where the text has no header.
+    word: what sacct writes behind each time, and no user knows: a record begins where it stands.
     Raises FormatError: the header is missing or lacks a column, or the text ends in the middle of a
         record.
     """
@@ -52,7 +54,7 @@ def read_text(
     header = _with_job_id(list(fields) or header_line.split(delimiter))
     _check(header, cluster, header_line)
     rejoin = rejoiner(header, delimiter)
-    rows = split_records(source, len(header), delimiter, tally, rejoin, above=above)
+    rows = split_records(source, len(header), delimiter, tally, rejoin, above=above, word=word)
     return runs_from_rows(rows, header, tally, cluster=cluster, delimiter=delimiter)
 
 
@@ -64,6 +66,7 @@ def split_records(
     rejoin: Rejoin = lambda _: None,
     *,
     above: int = 0,
+    word: str = "",
 ) -> Iterator[Row]:
     """Split lines into records of ``width`` values; each with the number of its first line.
 
@@ -71,6 +74,7 @@ def split_records(
 
     rejoin: puts the values of a record together of which there are too many; None where it cannot.
     above: lines that have been read before.
+    word: as in :func:`read_text`.
     Raises FormatError: the text ends in the middle of a record.
     """
     lines = iter(lines)
@@ -79,13 +83,16 @@ def split_records(
     while block := list(islice(lines, _BLOCK)):
         if not block[-1].endswith("\n"):
             cut = block.pop()
+        begins = [word in line for line in block] if word else [None] * len(block)
+        block = [line.replace(word, "") for line in block] if word else block
         records = [line.rstrip("\n").split(delimiter) for line in block]
-        if not joiner.begun and set(map(len, records)) <= {width}:
+        whole = not joiner.begun and False not in begins and set(map(len, records)) <= {width}
+        if whole:
             yield from enumerate(records, number)
         else:
-            yield from joiner.join(number, block, records)
+            yield from joiner.join(number, block, records, begins)
         number += len(block)
-    for first, values in joiner.join(number, [cut], [cut.split(delimiter)]):
+    for first, values in joiner.join(number, [cut], [cut.split(delimiter)], [None]):
         tally.rows += 1
         tally.refuse("the text ends inside this line", delimiter.join(values), first)
     joiner.end()
@@ -102,14 +109,29 @@ class _Joiner:
             0  # fields, characters, first line of what has begun
         )
 
-    def join(self, first: int, lines: Sequence[str], split: Sequence[list[str]]) -> Iterator[Row]:
-        """Give the records that end in these lines, of which the first has that number."""
-        for number, (line, values) in enumerate(zip(lines, split, strict=True), first):
+    def join(
+        self,
+        first: int,
+        lines: Sequence[str],
+        split: Sequence[list[str]],
+        begins: Sequence[bool | None],
+    ) -> Iterator[Row]:
+        """Give the records that end in these lines, of which the first has that number.
+
+        begins: whether a record begins with each line; None where that is unknown.
+        """
+        for number, (line, values, begin) in enumerate(
+            zip(lines, split, begins, strict=True), first
+        ):
+            if self.begun and (begin or (begin is None and len(values) >= self._width)):
+                self._refuse()
+            if begin is False and not self.begun:
+                self._tally.rows += 1
+                self._tally.refuse("a job's text looks like a record", line, number)
+                continue
             if len(values) == self._width and not self.begun:
                 yield number, values
                 continue
-            if self.begun and len(values) >= self._width:
-                self._refuse()
             if self.begun or line.strip():
                 self._add(number, line, len(values))
                 record = self._whole()

@@ -30,7 +30,8 @@ def write(folder: Path, *, now_s: float) -> None:
         settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
         first = settings if name == "scontrol" else ""
         # What follows the last colon is the separator that squeue is asked for.
-        shown = f'sed "s/{SEPARATOR}/${{*##*:}}/g"' if name == "squeue" else "cat"
+        separator = "${SQUEUE_FORMAT2##*:}"
+        shown = f'sed "s/{SEPARATOR}/{separator}/g"' if name == "squeue" else "cat"
         command.write_text(f"#!/bin/sh\n{first}{shown} <<'END'\n{text}END\n")
         command.chmod(0o755)
 

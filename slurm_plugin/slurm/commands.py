@@ -11,6 +11,8 @@ from sacct_ingest.errors import SlurmError
 
 #: Times as seconds since the epoch, and array indexes in full.
 _FORMATS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+#: Variables that stand for options of squeue (the same in 22.05 to 26.05).
+_SQUEUE_OPTIONS = {"-O": "SQUEUE_FORMAT2", "-o": "SQUEUE_FORMAT"}
 #: Variables that a command for another user keeps.
 _FOR_USERS = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", *_FORMATS)
 #: What Slurm says when it may work a moment later; all else is about the job.
@@ -24,11 +26,15 @@ class SubmissionRefused(SlurmError):  # noqa: N818 - what sbatch did
 def run(argv: Sequence[str], *, timeout_s: float, uid: int | None = None) -> str:
     """Output of a Slurm command.
 
+    squeue's format goes to its environment: all users can read a command line while it runs, and
+    could write the word that separates fields into their job's name.
+
     uid: user with whose rights it runs; None: those of this process.
     Raises SlurmError: the command is missing, failed, or took longer than ``timeout_s``; or there
         is no such user.
     """
-    env = {**_without_defaults(os.environ), **_FORMATS}
+    argv, formats = _without_formats(argv)
+    env = {**_without_defaults(os.environ), **_FORMATS, **formats}
     if uid is None or uid == os.geteuid():
         return _output(argv, "", env, timeout_s)
     try:
@@ -99,6 +105,14 @@ def _in_usual_class(argv: Sequence[str]) -> list[str]:
     if os.sched_getscheduler(0) not in (os.SCHED_FIFO, os.SCHED_RR) or not shutil.which(argv[0]):
         return list(argv)
     return ["chrt", "--other", "0", *argv]
+
+
+def _without_formats(argv: Sequence[str]) -> tuple[Sequence[str], dict[str, str]]:
+    """Command line without squeue's format, and the variable that gives it."""
+    for at, word in enumerate(argv[:-1]):
+        if argv[0] == "squeue" and word in _SQUEUE_OPTIONS:
+            return [*argv[:at], *argv[at + 2 :]], {_SQUEUE_OPTIONS[word]: argv[at + 1]}
+    return argv, {}
 
 
 def _without_defaults(environ: "os._Environ[str]") -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Asking Slurm with its commands, as JSON or as text, and reading the answer.
 
 Users write what they like into some fields of a job, line ends and separators included.  In text
-these fields are the last of a line, and a random word stands behind each.
+these fields are the last of a line, and a random word stands behind each
+(:func:`slurm_plugin.slurm.commands.run` keeps it out of the command line).
 """
 
 import secrets

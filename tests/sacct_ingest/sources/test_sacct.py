@@ -1,5 +1,6 @@
 """sacct as a process: a real one, and one that misbehaves."""
 
+import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.ingest.into_store import IngestSettings, ingest
 from sacct_ingest.ingest.windows import SpanSettings
 from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.sources.columns import canonical_name, useful
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
@@ -27,12 +29,13 @@ HEADER = "JobID Cluster State Submit ElapsedRaw"
 
 
 def fake(folder: Path, body: str, header: str = HEADER) -> LiveSacct:
-    """Make a sacct that offers a few columns; $D is the delimiter that it was given."""
+    """Make a sacct that offers a few columns; it was given $D as delimiter, and the word $W."""
     path = folder / "sacct"
     path.write_text(
         "#!/bin/sh\n"
         f'[ "$1" = --helpformat ] && {{ echo "{header} Nonsense"; exit; }}\n'
         "for word; do case $word in --delimiter=*) D=${word#*=};; esac; done\n"
+        "W=${SLURM_TIME_FORMAT#%s}\n"
         f'echo "{header}" | sed "s/ /$D/g"\n{body}\n'
     )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -43,7 +46,7 @@ def read(source: LiveSacct) -> list[JobRun]:
     return list(source.read(0, 10, Tally()))
 
 
-ROW = 'printf "%s$D" 1 c FAILED 50; echo 7'
+ROW = 'printf "%s$D" 1 c FAILED 50$W; echo 7'
 
 
 def test_rows_are_read_as_they_are_printed(tmp_path: Path) -> None:
@@ -64,6 +67,16 @@ def test_the_delimiter_is_another_each_time(tmp_path: Path) -> None:
     read(source)
     read(source)
     assert len(set((tmp_path / "delimiters").read_text().split("\n")[:2])) == 2
+
+
+def test_what_users_write_makes_no_other_jobs(tmp_path: Path) -> None:
+    genuine, forged = "1${D}c${D}FAILED${D}50$W${D}", "9${D}c${D}COMPLETED${D}50${D}"
+    lines = (f"{genuine}x${{D}}7", f"{forged}y${{D}}8", f"{forged}z${{D}}9")
+    body = "\n".join(f'echo "{line}"' for line in lines)
+    tally = Tally()
+    source = fake(tmp_path, body, f"{HEADER.removesuffix(' ElapsedRaw')} JobName ElapsedRaw")
+    assert [run.job_id for run in source.read(0, 10, tally)] == [1]
+    assert len(tally.rejects) == 2
 
 
 @pytest.mark.parametrize(
@@ -112,9 +125,9 @@ def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path: 
         f'echo "$@" >>{tmp_path}/argv\n'
         'case "$*" in *--jobs=*) N=2;; *) N=1;; esac\n'
         'row() { printf "%s$D" "$@"; echo 9; }\n'
-        "row 7 c COMPLETED 50 60; row 7.0 c COMPLETED 90 95\n"
-        "[ $N = 1 ] || row 7.1 c COMPLETED 60 70\n"
-        "row 8 c COMPLETED 90 105\n"
+        "row 7 c COMPLETED 50$W 60$W; row 7.0 c COMPLETED 90$W 95$W\n"
+        "[ $N = 1 ] || row 7.1 c COMPLETED 60$W 70$W\n"
+        "row 8 c COMPLETED 90$W 105$W\n"
     )
     source = fake(tmp_path, body, header="JobID Cluster State Submit Start ElapsedRaw")
     runs = list(source.read(100, 200, Tally()))
@@ -241,6 +254,27 @@ def test_steps_from_before_the_window_are_there(
     assert [step.step for step in whole.steps if step.step.isdecimal()] == ["0", "1"]
     end_s = whole.end_s or 0
     assert one_run(LiveSacct(), job_id, end_s - 1, end_s + 1) == whole
+
+
+def test_a_name_with_the_delimiter_of_sacct_makes_no_job(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "d")
+    delimiter, now_s, other = "\x1fd\x1f", int(time.time()), 999_999
+    offered = map(canonical_name, slurm.run("sacct", "--helpformat").stdout.split())
+    times = dict.fromkeys(("Submit", "Eligible", "Start", "End"), str(now_s))
+    row = {"JobIDRaw": str(other), "JobID": str(other), "State": "COMPLETED", "Cluster": "c"}
+    forged = delimiter.join((row | times).get(name, "") for name in useful(set(offered)))
+    name = f"x{delimiter}1\n{forged}1\nx"
+    job_id = slurm.sbatch("--wrap=true", env={"SBATCH_JOB_NAME": name})
+    slurm.wait(job_id)
+
+    def ids() -> list[int]:
+        source = LiveSacct(command=[str(slurm.bin / "sacct")])
+        return [run.job_id for run in source.read(now_s - 60, int(time.time()) + 1, Tally())]
+
+    wait_until(lambda: job_id in ids(), what="sacct to list the job")
+    assert other not in ids()
 
 
 def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
