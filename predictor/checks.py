@@ -2,21 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
+
+#: Amounts (seconds, bytes, nodes, hertz) lie between these: products of several stay finite.
+SMALLEST, LARGEST = 1e-75, 1e75
 
 
-def need_positive(what: str, *values: float) -> None:
-    """Raise :class:`ValueError` unless every value is finite and above zero."""
+def need_positive(what: str, *values: float | None) -> None:
+    """Raise :class:`ValueError` unless every value is above zero, and no amount beyond all use."""
     for value in values:
-        if not (isfinite(value) and value > 0):
-            raise ValueError(f"{what} is {value}: it must be a finite number above 0")
+        if value is None or not SMALLEST <= value <= LARGEST:
+            amount = value is not None and 0 < value < inf
+            limit = f"from {SMALLEST:g} to {LARGEST:g}" if amount else "above 0"
+            raise ValueError(f"{what} is {value}: it must be a finite number {limit}")
 
 
 def need_finite(what: str, *values: float, least: float | None = None) -> None:
     """Raise :class:`ValueError` unless every value is finite, and no smaller than ``least``."""
     for value in values:
-        if not isfinite(value) or (least is not None and value < least):
+        if not abs(value) <= LARGEST or (least is not None and value < least):
             limit = "" if least is None else f" of {least:g} or more"
+            limit = f" up to {LARGEST:g}" if LARGEST < abs(value) < inf else limit
             raise ValueError(f"{what} is {value}: it must be a finite number{limit}")
 
 
@@ -32,7 +38,7 @@ def need_nodes(nodes: Sequence[float]) -> None:
     if len(nodes) == 0:
         raise ValueError("no node counts")
     for count in nodes:
-        if not (isfinite(count) and count >= 1 and count == int(count)):
+        if not (1 <= count <= LARGEST and count == int(count)):
             raise ValueError(f"{count} nodes: a node count is a whole number of 1 or more")
 
 

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from statistics import fmean
 
+from predictor.checks import LARGEST
 from predictor.forecasts.forecasters import Bank, Criterion
 from sacct_ingest.records import Probe, Resource
 
@@ -72,4 +73,4 @@ def _values(group: Sequence[Probe]) -> list[float]:
 
 
 def _is_measured(probe: Probe) -> bool:
-    return probe.value is not None and isfinite(probe.value)
+    return probe.value is not None and abs(probe.value) <= LARGEST

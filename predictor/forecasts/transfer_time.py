@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from predictor.checks import need_finite
+from predictor.checks import LARGEST, SMALLEST, need_finite
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.forecasts.forecasters import Bank
 from predictor.types import Problem, Verdict
@@ -157,7 +157,7 @@ def _of_path(
         if (each.source, each.target) == (source, target)
         and each.at_s <= until_s
         and each.value is not None
-        and 0 < each.value < inf
+        and SMALLEST <= each.value <= LARGEST
     ]
     measured.sort(key=lambda each: each.at_s)
     kinds = (Resource.BANDWIDTH, Resource.TRANSFER)

@@ -9,6 +9,8 @@ Mathematik 18, 1971).
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import LARGEST
+
 Floats = NDArray[np.float64]
 _SPLIT = 2.0**27 + 1
 #: Rows that are multiplied at a time.
@@ -21,7 +23,7 @@ def gram(rows: Floats) -> tuple[Floats, Floats]:
     rows: shape ``(runs, columns)``.
     Returns tuple: two arrays of shape ``(columns, columns)``.
     """
-    if rows.ndim != 2 or not np.isfinite(rows).all():
+    if rows.ndim != 2 or not (np.abs(rows) <= LARGEST).all():
         raise ValueError(f"rows of shape {rows.shape}: (runs, columns), all finite, are needed")
     columns = rows.shape[1]
     upper = np.triu_indices(columns)

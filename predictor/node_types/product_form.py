@@ -20,19 +20,20 @@ amounts asked for would do, there is no answer.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import inf, log, prod, sqrt
+from math import log, prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from predictor.checks import need_positive
 from predictor.node_types.exact_sums import add, gram
 from predictor.types import Prediction
 
 Floats = NDArray[np.float64]
 #: Smallest ratio of eigenvalues at which terms can be distinguished.
 _INDEPENDENT = 1e-10
-_TINY, _SHORTEST_S = 1e-300, 1e-100
+_TINY = 1e-300
 #: Part of what is asked that may lie where no observation does.
 _OUTSIDE = 1e-3
 #: Standard deviation that a single run has at least, as a share of its time.
@@ -71,10 +72,7 @@ def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Float
 def _explanatory(resources: Sequence[str], given: Sequence[Mapping[str, float]]) -> Floats:
     """Matrix H: a row for each run, a column for each term."""
     for name in resources:
-        if wrong := [one for one in given if not 0 < one.get(name, 0.0) < inf]:
-            raise ValueError(
-                f"{name} is {wrong[0].get(name)}, a finite amount above zero is needed"
-            )
+        need_positive(name, *(one.get(name) for one in given))
     amounts = {name: np.array([one[name] for one in given], float) for name in resources}
     columns = {n: one if n in PROPORTIONAL else 1 / one for n, one in amounts.items()}
     one = np.ones(len(given))
@@ -126,8 +124,7 @@ class Sums:
             raise ValueError(f"times is {times}: 1 takes runs in, -1 takes them out")
         if not runs:
             return self
-        if wrong := [time_s for _, time_s in runs if not _SHORTEST_S < time_s < 1 / _SHORTEST_S]:
-            raise ValueError(f"run time is {wrong[0]}, a finite one above zero is needed")
+        need_positive("run time", *(time_s for _, time_s in runs))
         time_s = np.array([time_s for _, time_s in runs])
         weights = 1 / time_s if self.relative else np.ones(len(runs))
         rows = _explanatory(self.resources, [amounts for amounts, _ in runs]) * weights[:, None]

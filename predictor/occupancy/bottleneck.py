@@ -145,7 +145,7 @@ def _need_runs(
     need_positive("time in seconds a byte", *(compute_s + stall_s))
     for one in samples:
         for name in base:
-            need_positive(f"attribute {name}", one.get(name, 0.0))
+            need_positive(f"attribute {name}", one.get(name))
 
 
 def likeliest(tried: Iterable["LearnedDemand"]) -> list["LearnedDemand"]:

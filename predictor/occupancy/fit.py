@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 
-from predictor.checks import comparable
+from predictor.checks import LARGEST, SMALLEST, comparable
 from predictor.occupancy.bottleneck import Bottleneck
 from predictor.occupancy.functions import Function, Shape
 from predictor.occupancy.samples import Occupancies, Sample
@@ -19,6 +19,8 @@ from predictor.types import Verdict
 #: has to do hides them.
 COMPUTE = "compute"
 PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
+#: Least data flow, as a share of the samples' mean.
+_LEAST_DATA = 1e-9
 #: Shortest run time that is predicted, seconds.
 _LEAST_S = 1e-9
 #: Runs of the same may differ by so much of log time.
@@ -65,10 +67,9 @@ class Form:
     ) -> tuple[Occupancies, Occupancies, Occupancies]:
         """Predict the occupancies, and those of the shortest and the longest stall there may be."""
         compute = self.compute(attributes)
-        amounts = {**attributes, COMPUTE: max(compute, 1e-300)}
-        made = Occupancies(
-            compute, self.network(amounts), self.disk(amounts), max(self.data(attributes), 1.0)
-        )
+        amounts = {**attributes, COMPUTE: max(compute, SMALLEST)}
+        data_bytes = max(self.data(attributes), _LEAST_DATA * self.data.scale)
+        made = Occupancies(compute, self.network(amounts), self.disk(amounts), data_bytes)
         if self.bottleneck is None:
             return made, made, made
         stall_s, low_s, high_s = self.bottleneck.stall_s(compute, amounts)
@@ -166,7 +167,7 @@ class OccupancyFit:
         time_s = max(joint.time_s, _LEAST_S)
         plausible = [*made[: self.plausible], made[main]]
         far = widening(doubts)
-        width = exp(-log(1 - level) * self.error)
+        width = exp(min(-log(1 - level) * self.error, log(LARGEST)))
         low_s = min(time_s / width, *(low.time_s / exp(SAME) for _, low, _ in plausible))
         high_s = max(time_s * width, *(high.time_s * exp(SAME) for _, _, high in plausible))
         return Predicted(

@@ -18,6 +18,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import need_positive
 from predictor.occupancy.functions import Function, Shape, Term, reference_of
 
 Floats = NDArray[np.float64]
@@ -129,11 +130,11 @@ def _target(values: Sequence[float], count: int) -> Floats:
 
 def _ratios(sample: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
     for name in base:
-        if not 0 < sample.get(name, 0.0) < np.inf:
-            raise ValueError(
-                f"attribute {name} is {sample.get(name)}, a finite value above zero is needed"
-            )
-    return {name: sample[name] / amount for name, amount in base.items()}
+        need_positive(f"attribute {name}", sample.get(name))
+    ratios = {name: sample[name] / amount for name, amount in base.items()}
+    for name, ratio in ratios.items():
+        need_positive(f"attribute {name} over the reference's", ratio)
+    return ratios
 
 
 def _candidates(

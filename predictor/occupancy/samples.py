@@ -7,10 +7,9 @@ P. Shivam, S. Babu, J. Chase, ICAC 2006, algorithm 1; VLDB 2006, algorithm 3::
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
 from typing import TypeVar
 
-from predictor.occupancy.support import check_amount
+from predictor.checks import LARGEST, SMALLEST, need_positive
 
 Made = TypeVar("Made")
 #: Samples are left out in so many groups at most; up to this number one by one.
@@ -56,7 +55,7 @@ def occupancies(
         raise ValueError(
             f"utilisation {utilisation} and network share {network_share} have to be from 0 to 1"
         )
-    if not (0 < time_s < inf and 0 < data_bytes < inf):
+    if not all(SMALLEST <= one <= LARGEST for one in (time_s, data_bytes)):
         raise ValueError(
             f"time {time_s} s and data flow {data_bytes} bytes have to be above zero and finite"
         )
@@ -88,23 +87,23 @@ def checked(
         raise ValueError("no sample to learn from")
     base = dict(reference or samples[0].attributes)
     for name, value in base.items():
-        check_amount(name, value)
+        need_positive(f"attribute {name}", value)
     for one in samples:
         if apart := set(base) ^ set(one.attributes):
             raise ValueError(f"attribute {min(apart)} is given for some samples only")
         for name in base:
-            check_amount(name, one.attributes[name])
+            need_positive(f"attribute {name}", one.attributes[name])
         _check_occupancies(one.measured)
     return base
 
 
 def _check_occupancies(occupancies: Occupancies) -> None:
     parts = (occupancies.compute_s, occupancies.network_s, occupancies.disk_s)
-    if not all(isfinite(part) and part >= 0 for part in parts) or not occupancies.data_bytes > 0:
+    if not all(0 <= part <= LARGEST for part in parts) or not occupancies.data_bytes > 0:
         raise ValueError(
             f"{occupancies}: occupancies below zero or not finite cannot be learned from"
         )
-    if not 0 < occupancies.time_s < inf:
+    if not SMALLEST <= occupancies.time_s <= LARGEST:
         raise ValueError(
             f"{occupancies}: a run time of {occupancies.time_s} s cannot be learned from"
         )

@@ -7,11 +7,12 @@ and attributes that always changed together have no effect of their own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, log, log1p
+from math import log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import need_positive
 from predictor.types import Verdict
 
 Floats = NDArray[np.float64]
@@ -64,7 +65,7 @@ class Support:
         """
         given = {name: asked[name] for name in self.bounds if name in asked}
         for name, value in given.items():
-            check_amount(name, value)
+            need_positive(f"attribute {name}", value)
         doubts = [one for name, value in given.items() if (one := self._beyond(name, value))]
         if all(name in given for name in self.varied) and (one := self._together(given)):
             doubts.append(one)
@@ -103,7 +104,7 @@ def supported(samples: Sequence[Mapping[str, float]], names: Sequence[str]) -> S
         return Support({})
     for one in samples:
         for name in names:
-            check_amount(name, one.get(name, 0.0))
+            need_positive(f"attribute {name}", one.get(name))
     values = np.array([[one[name] for name in names] for one in samples], float)
     low, high = values.min(axis=0), values.max(axis=0)
     bounds = dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
@@ -136,8 +137,7 @@ def beyond(value: float, low: float, high: float, *, inverse: bool = False) -> f
     >>> beyond(64.0, 1.0, 8.0), beyond(0.5, 1.0, 2.0), beyond(4.0, 2.0, 2.0)
     (1.0, 1.0, 0.5)
     """
-    for given in (value, low, high):
-        check_amount("value", given)
+    need_positive("attribute", value, low, high)
     if low > high:
         raise ValueError(f"a range from {low} to {high}: it must not fall")
     if low <= value <= high:
@@ -148,15 +148,6 @@ def beyond(value: float, low: float, high: float, *, inverse: bool = False) -> f
         return log(value / high) / log(high / low)
     ratio = log(low / value) / log(high / low) if inverse else 0.0
     return max(2 * (low - value) / (high - low), ratio)
-
-
-def check_amount(name: str, value: float) -> None:
-    """Refuse an attribute that is not above zero and finite.
-
-    Raises ValueError: it is not.
-    """
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"attribute {name} is {value}, a finite value above zero is needed")
 
 
 def judged(doubts: Sequence[Doubt]) -> Verdict:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil, exp, inf, isfinite, isnan
+from math import ceil, exp, inf, isfinite, isnan, log
 
-from predictor.checks import need_nodes, need_positive, need_share
+from predictor.checks import LARGEST, need_nodes, need_positive, need_share
 from predictor.curves import drift
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.backtest import ExpertPanel
@@ -119,7 +119,8 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
     # The largest of so many is exceeded by one in (count + 1) new ones.
     if count + 1 < 1 / (1 - least) - 1e-9:
         return inf
-    return exp(sorted(surprises)[min(ceil((count + 1) * share), count) - 1])
+    surprise = sorted(surprises)[min(ceil((count + 1) * share), count) - 1]
+    return exp(surprise) if surprise < log(LARGEST) else inf
 
 
 def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:

@@ -52,6 +52,7 @@ def measure_pair(
             trips = [_round_trip(talk.channel) for _ in range(settings.echoes)]
             sent_s = time.time()
             sent = send_message(talk.channel, settings.message_bytes, min(trips))
+            speed = bandwidth(settings.message_bytes, sent.took_s, sent.round_trip_s)
     except Superseded:
         raise
     except ProbeError as error:
@@ -62,8 +63,7 @@ def measure_pair(
         Probe(resource=Resource.LATENCY, source=source, target=target.name, at_s=began_s,
               value=median(trips), size_bytes=len(_PING), took_s=sum(trips)),
         Probe(resource=Resource.BANDWIDTH, source=source, target=target.name, at_s=sent_s,
-              value=bandwidth(settings.message_bytes, sent.took_s, sent.round_trip_s),
-              size_bytes=settings.message_bytes, took_s=sent.took_s),
+              value=speed, size_bytes=settings.message_bytes, took_s=sent.took_s),
     ]  # fmt: skip
 
 
@@ -82,7 +82,11 @@ def bandwidth(size_bytes: int, took_s: float, round_trip_s: float) -> float:
     """Bytes a second of one message: its time less the round trip of its acknowledgement.
 
     On a fast link the trip may have been longer than the message: then nothing is taken off.
+
+    Raises ProbeError: the message took no time, as a clock says that was set back.
     """
+    if not took_s > 0:
+        raise ProbeError(f"a message of {size_bytes} bytes took {took_s} s: no speed")
     moving_s = took_s - round_trip_s
     return size_bytes / (moving_s if moving_s > took_s / 10 else took_s)
 

@@ -91,7 +91,15 @@ class Cost:
 
 
 def cost(settings: ProbeSettings, hosts: int) -> Cost:
-    """Compute the cost of probing ``hosts`` hosts, each with each, both ways."""
+    """Compute the cost of probing ``hosts`` hosts, each with each, both ways.
+
+    Raises ProbeError: there is no host, or a period is not above zero.
+    """
+    for name in ("period_s", "timeout_s", "spin_every"):
+        if not getattr(settings, name) > 0:
+            raise ProbeError(f"{name} is {getattr(settings, name)}: it must be above 0")
+    if hosts < 1:
+        raise ProbeError(f"{hosts} hosts: at least one is needed")
     pairs = hosts * (hosts - 1)
     rounds = 3600.0 / settings.period_s
     bytes_per_pair = settings.message_bytes + settings.echoes * _ECHO + _OVERHEAD

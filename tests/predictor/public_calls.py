@@ -464,7 +464,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "occupancy.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
     "occupancy.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
     "occupancy.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
-    "occupancy.support.check_amount": (None, {"name": "cpu", "value": 1.0}),
     "occupancy.regression.learn": (
         None,
         {

@@ -1,8 +1,9 @@
 """Every public function of the numbers refuses what it cannot answer, in one sentence.
 
-A row of the table is a call that works.  Each number in it is replaced by NaN, an infinity, zero
-and a negative one; each sequence is emptied, reversed and given a value twice.  What comes back is
-a :class:`ValueError` of one line, or numbers without NaN: no other exception, and no warning.
+A row of the table is a call that works.  Each number in it is replaced by NaN, an infinity, zero,
+a negative one and amounts whose products overflow; each sequence is emptied, reversed and given a
+value twice.  What comes back is a :class:`ValueError` of one line, or numbers without NaN: no other
+exception, and no warning.
 """
 
 import importlib
@@ -30,6 +31,8 @@ def bad(given: Any) -> Iterator[Any]:
         return
     if isinstance(given, int | float):
         yield from (nan, inf, -inf, 0, -1)
+        if isinstance(given, float):
+            yield from (1e300, 1e-300)
     elif isinstance(given, np.ndarray):
         yield from (np.asarray(one, float) for one in bad(given.tolist()))
     elif isinstance(given, Mapping):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_finite, need_share
+from predictor.checks import LARGEST, need_finite, need_share
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import COLUMNS, Instances
 from predictor.models.downey import VarianceMode, parallelism_of, terms
@@ -83,8 +83,8 @@ def search(
         raise ValueError("the envelope has no range pair")
     if not len(targets) or not (np.isfinite(targets) & (targets >= 1)).all():
         raise ValueError(f"targets {targets}: finite node counts of 1 or more are needed")
-    usable = weight.shape == (len(targets), len(nodes)) and np.isfinite(weight).all()
-    if not usable or (weight < 0).any():
+    usable = weight.shape == (len(targets), len(nodes))
+    if not usable or not ((weight >= 0) & (weight <= LARGEST)).all():
         raise ValueError("weights: one for each target and observation is needed, none below 0")
     # Squares of very short or long times are beyond what numbers hold.
     scale = float(np.exp(np.log(times).mean()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_positive
+from predictor.checks import LARGEST, need_positive
 
 Floats = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def residuals(
     need_positive("reach", reach)
     if variances.shape != (len(tau), len(places)):
         raise ValueError(f"variances of shape {variances.shape}: a row for each process is needed")
-    if not all(np.isfinite(one).all() for one in (places, variances, tau, noise)):
+    if not all((np.abs(one) <= LARGEST).all() for one in (places, variances, tau, noise)):
         raise ValueError("places, variances and deviations of processes: all must be finite")
     near = np.exp(-np.abs(places[:, None] - places) / reach)
     own = variances[:, :, None] * np.eye(len(places))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from predictor.checks import need_finite
+from predictor.checks import LARGEST, SMALLEST, need_finite
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def take(shapes: Shapes, places: NDArray[np.intp]) -> Shapes:
 
 def log_time(shapes: Shapes, ratios: Floats) -> Floats:
     """Log of T(x)/T(1) for each shape (rows) at each ratio of node counts (columns)."""
-    if not ((ratios > 0) & np.isfinite(ratios)).all():
+    if not ((ratios >= SMALLEST) & (ratios <= LARGEST)).all():
         raise ValueError(f"ratios of node counts {ratios}: each must be finite and above 0")
     log_x = np.log(ratios)[None, :]
     serial = shapes.serial[:, None]

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite, prod
+from math import prod
+
+from predictor.checks import need_positive
 
 #: Attributes of an assignment (ρ and λ), all above zero.
 Assignment = Mapping[str, float]
@@ -32,11 +34,7 @@ class Space:
             raise ValueError("there is no assignment, or no attribute, to learn on")
         for one in self.candidates:
             for name in self.more_is_better:
-                if not (isfinite(value := one.get(name, 0.0)) and value > 0):
-                    raise ValueError(
-                        f"attribute {name} of an assignment is {one.get(name)}, a finite value "
-                        "above zero is needed"
-                    )
+                need_positive(f"attribute {name} of an assignment", one.get(name))
         keys = [self.key(one) for one in self.candidates]
         if len(set(keys)) < len(keys):
             twice = next(key for i, key in enumerate(keys) if key in keys[:i])

@@ -489,7 +489,7 @@ def test_settings_of_the_judgement_are_used() -> None:
     assert "high_fitting_error" not in {p.name for p in lenient.problems}
 
 
-@pytest.mark.parametrize("unit", [1e-160, 1e-9, 1e9, 1e290])
+@pytest.mark.parametrize("unit", [1e-60, 1e-9, 1e9, 1e60])
 def test_the_unit_of_time_does_not_matter(unit: float) -> None:
     times = downey(24, 0.5)(np.array([1.0, 2, 4, 8, 40])) * np.array([1, 1.01, 0.98, 1.02, 1])
     one, other = (Adept().fit(curve_of([1, 2, 4, 8, 40], times * u)) for u in (1.0, unit))

@@ -92,7 +92,7 @@ def test_binary_search_takes_ends_middle_quarters_eighths() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_spaces_have_finite_attributes_above_zero(bad: float) -> None:
-    with pytest.raises(ValueError, match=r"attribute a of an assignment is .*, a finite value"):
+    with pytest.raises(ValueError, match=r"attribute a of an assignment is .*: it must be"):
         Space(({"a": 1.0}, {"a": bad}), {"a": True})
 
 

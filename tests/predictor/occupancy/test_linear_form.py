@@ -131,9 +131,11 @@ def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be() -> None:
     assert fit(form(), limited).bottleneck is None
 
 
-def test_less_than_a_byte_is_a_byte() -> None:
+def test_the_unit_of_data_does_not_matter() -> None:
     made, *_ = form(data=0.25).occupancies({})
-    assert made.data_bytes == 1.0
+    assert made.data_bytes == 0.25
+    falling_data, *_ = replace(form(), data=falling()).occupancies({"x": 9.0})
+    assert 0 < falling_data.data_bytes < 1e-6
 
 
 def falling(press: float = 0.0) -> Function:

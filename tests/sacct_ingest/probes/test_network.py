@@ -128,6 +128,8 @@ def _drop_all(hosts: Hosts) -> None:
 def test_the_acknowledgement_is_not_part_of_the_message() -> None:
     assert bandwidth(1000, 1.5, 0.5) == 1000
     assert bandwidth(1000, 1.0, 0.95) == 1000
+    with pytest.raises(ProbeError, match="no speed"):
+        bandwidth(1000, 0.0, 0.0)
 
 
 def test_without_a_key_a_sensor_is_for_this_machine_only() -> None:

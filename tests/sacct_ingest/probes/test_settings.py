@@ -48,3 +48,7 @@ def test_the_cost_is_that_of_all_pairs() -> None:
     with_disk = cost(ProbeSettings(period_s=3600.0, disk_folder=Path("/x"), disk_bytes=1000), 1)
     assert with_disk.disk_bytes_per_hour == 2000 + 32 * 4096
     assert with_disk.pairs == with_disk.network_bytes_per_hour == 0
+    with pytest.raises(ProbeError, match="0 hosts"):
+        cost(settings, 0)
+    with pytest.raises(ProbeError, match="spin_every is 0"):
+        cost(ProbeSettings(spin_every=0), 2)
