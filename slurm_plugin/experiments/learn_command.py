@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
     from slurm_plugin.experiments.learn.assignments import Assignment, Choices
     from slurm_plugin.experiments.learn.description import AssignmentGroup, Description
+    from slurm_plugin.experiments.learn.journal import ModelChoices
     from slurm_plugin.experiments.learn.proposers import Proposer
     from slurm_plugin.experiments.learn.stored_curve import StoredCurve
     from slurm_plugin.experiments.learn.workbench import Workbench
@@ -95,7 +96,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
     from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.journal import Journal  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.proposers import NODES  # noqa: PLC0415
     from slurm_plugin.experiments.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
 
@@ -116,8 +117,14 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         report=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
-    proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen)
-    return Workbench(task, chosen, proposer, Journal(state, task.application), site)
+    model = ModelChoices(
+        data_flow=task.data_flow,
+        network_share=task.network_share or 0.0,
+        form=task.learning.form,
+        faster=frozenset(name for name, more in chosen.space.more_is_better.items() if more),
+    )
+    proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen, model)
+    return Workbench(task, chosen, proposer, Journal(state, task.application, model), site)
 
 
 def _counters(state: Path) -> Path | None:
@@ -130,16 +137,11 @@ def _counters(state: Path) -> Path | None:
     return folder
 
 
-def _by_occupancies(task: "Description", chosen: "Choices") -> "Proposer":
+def _by_occupancies(task: "Description", chosen: "Choices", model: "ModelChoices") -> "Proposer":
     from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
 
     try:
-        return ByOccupancies(
-            chosen.space,
-            task.learning.settings(),
-            data_flow=task.data_flow,
-            network_share=task.network_share or 0.0,
-        )
+        return ByOccupancies(chosen.space, task.learning.settings(), model)
     except ValueError as error:
         raise ConfigError(f"{task.application}: learning: {error}") from error
 

@@ -108,7 +108,11 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
         problem = _problem(args, flow, None)
         ranked = _planned(args, problem, deadline_s)
     chain = jobs(
-        flow, ranked[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
+        problem.workflow,
+        ranked[0].schedule,
+        rooms=problem.rooms,
+        deadline_s=deadline_s,
+        hard=args.hard,
     )
     if args.json:
         print(json.dumps(as_json(ranked, chain, problem.now_s)))

@@ -28,6 +28,8 @@ _OPTIONS = {
 _FIXED = ("partition", "constraint", "nodelist")
 #: Attribute that an input gives, and of which more is always slower.
 INPUT_BYTES = "input_bytes"
+#: How attributes are named of which more is slower, too.
+_LATENCY = "latency_s"
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")
 
 #: Profiles of the nodes that a group of assignments may get.
@@ -190,7 +192,8 @@ def _by_attributes(made: Sequence[Assignment], description: Description, name: s
     if not vary:
         raise ConfigError(f"{name}: the assignments differ in nothing that can be learned")
     _check_orders(description, vary, name)
-    slower = {INPUT_BYTES, *description.slower}
+    latencies = (one for one in vary if one.endswith(_LATENCY))
+    slower = {INPUT_BYTES, *description.slower, *latencies}
     places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
     for one in made:
         places[tuple(one.attributes[key] for key in vary)].append(one)

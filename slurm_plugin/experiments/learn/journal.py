@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from predictor.occupancy.active.settings import FunctionForm
 from sacct_ingest.errors import FormatError
 from sacct_ingest.files import atomic_file
 
@@ -51,17 +52,28 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return self.stage in (Stage.DONE, Stage.FAILED)
 
 
+class ModelChoices(msgspec.Struct, frozen=True, kw_only=True):
+    """How the runs are learned from; for 'nimo plan', which reads them without the description."""
+
+    data_flow: bool = True  #: whether the accounting's bytes mean something
+    network_share: float = 0.0  #: of the stall, where it was not measured
+    form: FunctionForm = FunctionForm.CHOSEN
+    faster: frozenset[str] | None = None  #: attributes of which more makes runs faster
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     application: str
     trials: tuple[Trial, ...] = ()
+    model: ModelChoices = ModelChoices()
     version: int = 1
 
 
 class Journal:
     """The file; ``trials`` are in the order in which they were planned."""
 
-    def __init__(self, path: Path, application: str) -> None:
+    def __init__(self, path: Path, application: str, model: ModelChoices | None = None) -> None:
         self._path, self._application = path, application
+        self._model = model or ModelChoices()
         self.trials: list[Trial] = list(self._read())
 
     def find(self, key: str, attempt: int) -> Trial | None:
@@ -96,7 +108,7 @@ class Journal:
 
     def _write(self) -> None:
         text = msgspec.json.format(
-            msgspec.json.encode(_File(self._application, tuple(self.trials))), indent=1
+            msgspec.json.encode(_File(self._application, tuple(self.trials), self._model)), indent=1
         )
         atomic_file.write(self._path, text)
 

@@ -15,7 +15,7 @@ from predictor.occupancy.application_model import OccupancyFit
 from predictor.table import worse
 from predictor.types import Curve, Run, Verdict
 from slurm_plugin.experiments.learn.data_flow import sample
-from slurm_plugin.experiments.learn.journal import Trial
+from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
 
 NODES = "nodes"
 
@@ -75,18 +75,15 @@ class ByOccupancies:
 
     space: assignments.
     settings: of the learner.
-    data_flow: whether the accounting's bytes are taken for the data flow D; otherwise all runs
-        count as of one byte, and the occupancies are of the whole run.
-    network_share: share of the time for each I/O that is the network's, for runs where it was not
-        measured.
+    choices: whether the accounting's bytes are taken for the data flow D; otherwise all runs count
+        as of one byte, and the occupancies are of the whole run.  And the network's share of the
+        time for each I/O, for runs where it was not measured.
     Raises ValueError: the settings cannot be followed on the space.
     """
 
-    def __init__(
-        self, space: Space, settings: LearnerSettings, *, data_flow: bool, network_share: float
-    ) -> None:
+    def __init__(self, space: Space, settings: LearnerSettings, choices: ModelChoices) -> None:
         self._learner = Learner(space, settings)
-        self._data_flow, self._network_share = data_flow, network_share
+        self._choices = choices
         self._first: Trial | None = None
 
     def propose(self) -> Next | None:
@@ -97,7 +94,7 @@ class ByOccupancies:
     def observe(self, trial: Trial) -> None:
         """See :class:`Proposer`; a run whose data flow is missing is left out."""
         first = self._first or trial
-        made = sample(trial, first, counted=self._data_flow, network_share=self._network_share)
+        made = sample(trial, first, self._choices)
         if made is None:
             self._learner.skip()
             return

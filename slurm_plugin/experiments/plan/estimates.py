@@ -92,11 +92,12 @@ def of_interval(
 
 @dataclass(frozen=True, slots=True)
 class TransferPath:
-    """Way over which a task reads a file in place."""
+    """Way over which a task reads a file in place; None: nobody gave it and nothing measured it."""
 
     size_bytes: float
-    bandwidth_bytes_per_s: float
-    latency_s: float
+    bandwidth_bytes_per_s: float | None
+    latency_s: float | None
+    link: str = ""  #: name of the way
 
 
 class RunTimes(Protocol):
@@ -131,7 +132,8 @@ def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEsti
     if not remote:
         return local
     stall_s = sum(
-        path.size_bytes * (path.latency_s / _REQUEST_BYTES + 1 / path.bandwidth_bytes_per_s)
+        path.size_bytes
+        * ((path.latency_s or 0.0) / _REQUEST_BYTES + 1 / (path.bandwidth_bytes_per_s or inf))
         for path in remote
     )
     total_s = local.time_s + stall_s

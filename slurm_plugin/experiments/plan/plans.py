@@ -70,7 +70,17 @@ def plans(
         )
         made.setdefault(tuple(sorted(key)), plan)
     if not made:
-        raise LookupError("no plan is possible: look at links, at access and at room on storages")
+        flow = problem.workflow
+        slow = [
+            f"{link.source} to {link.target}"
+            for link in flow.links.values()
+            if link.bandwidth_bytes_per_s is None
+            and problem.transfers.copy(1.0, link.source, link.target) is None
+        ]
+        known = f" (give the bandwidth of {', '.join(slow)}: none was measured)" if slow else ""
+        raise LookupError(
+            f"no plan is possible: look at links{known}, at access and at room on storages"
+        )
     first, *others = sorted(made.values(), key=lambda one: rank(one, deadline_s))
     return [first, *(replace(one, why=drawback(one, first, deadline_s)) for one in others)]
 

@@ -13,7 +13,8 @@ from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, 
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.experiments.learn import data_flow
-from slurm_plugin.experiments.learn.journal import Stage, Trial
+from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
+from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
 from slurm_plugin.experiments.plan import estimates
 from slurm_plugin.experiments.plan.estimates import TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
@@ -49,10 +50,7 @@ class JournalText(msgspec.Struct, frozen=True):
     """The runs of 'nimo learn', as its journal has them."""
 
     trials: list[Trial]
-
-    def samples(self) -> list[Sample]:
-        """List the runs that ended well and have their data flow."""
-        return data_flow.samples([one for one in self.trials if one.stage is Stage.DONE])
+    model: ModelChoices = ModelChoices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +66,7 @@ class LearnedRunTimes:
     tables, fits: by task.
     near: latency and bandwidth between a place and its own storage, for occupancy models that
         depend on them.
+    inputs: bytes that each task reads, where they are known.
     speeds, types: measured speed, and node type where there is one only, of places.
     """
 
@@ -76,6 +75,7 @@ class LearnedRunTimes:
     near: Mapping[str, float]
     speeds: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, float] = field(default_factory=dict)
     _refused: dict[tuple[str, str], str] = field(default_factory=dict, compare=False, repr=False)
 
     def refused(self, task: Task, place: PlanSite) -> str:
@@ -86,8 +86,7 @@ class LearnedRunTimes:
         """Node counts with a run time, in rising order."""
         low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
         if task.name in self.fits:
-            varied = NODES in self.fits[task.name].compute.reference
-            return range(low, min(high, _MOST * low) + 1) if varied else [low]
+            return _counts(self.fits[task.name], low, high)
         if run_times := task.run_times_s:
             return range(max(min(run_times), low), min(max(run_times), high) + 1)
         if (table := self._table(task, place)) is None:
@@ -105,9 +104,22 @@ class LearnedRunTimes:
             local = estimates.of_run_times(task.run_times_s, nodes, group)
         else:
             local = _of_table(self._table(task, place), nodes, group)
-        if local is None:
+        if local is None or self._lacks(task, place, remote, (BANDWIDTH,)):
             return None
         return estimates.with_remote(local.times(1 / self._speed(task, place)), remote)
+
+    def _lacks(
+        self, task: Task, place: PlanSite, remote: Sequence[TransferPath], needed: Sequence[str]
+    ) -> bool:
+        """Whether a needed figure of a way is not known; the reason is noted."""
+        for path in remote:
+            own = {LATENCY: path.latency_s, BANDWIDTH: path.bandwidth_bytes_per_s}
+            for one in needed:
+                if own[one] is None:
+                    word = "latency" if one == LATENCY else "bandwidth"
+                    self._refused[task.name, place.name] = f"give the {word} of link {path.link}"
+                    return True
+        return False
 
     def _table(self, task: Task, place: PlanSite) -> PredictionTable | None:
         table = self.tables.get(task.name)
@@ -132,9 +144,16 @@ class LearnedRunTimes:
     def _by_occupancies(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        attributes = {**self.near, **place.attributes, NODES: float(nodes), **_worst(remote)}
+        fit = self.fits[task.name]
+        if self._lacks(
+            task, place, remote, [one for one in self.near if one in fit.support.bounds]
+        ):
+            return None
+        inputs = {INPUT_BYTES: size} if (size := self.inputs.get(task.name)) else {}
+        attributes = {**self.near, **inputs, **place.attributes, NODES: float(nodes)}
+        attributes |= _worst(remote, self.near)
         try:
-            made = self.fits[task.name].predict(attributes)
+            made = fit.predict(attributes)
         except ValueError as error:
             raise ConfigError(
                 f"{task.name}: {error}: look at places.{place.name}.attributes"
@@ -174,24 +193,29 @@ def fit_history(task: str, samples: Sequence[Sample]) -> OccupancyFit:
 def _fit(path: FilePath) -> OccupancyFit:
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalText)
-        samples = (
-            rows.samples() if isinstance(rows, JournalText) else [row.sample() for row in rows]
-        )
-        return OccupancyModel().fit(samples)
+        if isinstance(rows, JournalText):
+            return data_flow.fit(rows.trials, rows.model)
+        return OccupancyModel().fit([row.sample() for row in rows])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _worst(remote: Sequence[TransferPath]) -> dict[str, float]:
-    """Attributes of the way to the inputs: of several the slowest."""
-    if not remote:
-        return {}
-    return {
-        LATENCY: max(path.latency_s for path in remote),
-        BANDWIDTH: min(path.bandwidth_bytes_per_s for path in remote),
-    }
+def _counts(fit: OccupancyFit, low: int, high: int) -> Sequence[int]:
+    """Node counts of a fit: where all runs had the same, no run tells what another would take."""
+    ran_low, ran_high = fit.support.bounds.get(NODES, (low, low))
+    if low > high or ran_low < ran_high:
+        return range(low, min(high, _MOST * low) + 1)
+    return [min(max(round(ran_low), low), high)]
+
+
+def _worst(remote: Sequence[TransferPath], near: Mapping[str, float]) -> dict[str, float]:
+    """Attributes of the way to the inputs: of several the slowest; no latency is below ``near``."""
+    latencies = [one for path in remote if (one := path.latency_s) is not None]
+    bandwidths = [one for path in remote if (one := path.bandwidth_bytes_per_s) is not None]
+    worst = {LATENCY: max([near[LATENCY], *latencies])} if latencies else {}
+    return worst | ({BANDWIDTH: min(bandwidths)} if bandwidths else {})
 
 
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
@@ -218,9 +242,11 @@ class Copies:
         """Time of a copy between two storages; None: unknown."""
         link = self.flow.links[source, target]
         if link.bandwidth_bytes_per_s is not None:
-            time_s = link.latency_s + size_bytes / link.bandwidth_bytes_per_s
+            time_s = (link.latency_s or 0.0) + size_bytes / link.bandwidth_bytes_per_s
             return TaskEstimate(max(time_s, 1e-3), estimates.GUESSED, estimates.GUESSED)
         ends = [self.flow.storages[one].host or one for one in (source, target)]
+        if ends[0] == ends[1] and size_bytes > 0:
+            return None  # its disks decide, and no probe measures them
         made = self.measured(size_bytes, *ends)
         if made.verdict is Verdict.REFUSED:
             return None

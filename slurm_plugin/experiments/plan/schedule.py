@@ -120,8 +120,10 @@ class PlanningProblem:
         bandwidth = link.bandwidth_bytes_per_s
         if bandwidth is None:
             took = self.copy(file, source, target)
-            bandwidth = size / took.time_s if took and took.time_s else inf
-        return TransferPath(size, bandwidth, link.latency_s)
+            bandwidth = size / took.time_s if took else None
+        return TransferPath(
+            size, bandwidth if size else inf, link.latency_s, f"{source} to {target}"
+        )
 
 
 class Board:

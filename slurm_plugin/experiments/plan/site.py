@@ -10,13 +10,14 @@ from statistics import median
 
 import msgspec
 
+from predictor.forecasts.series import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples_of_runs import history_samples
 from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.probes.agreement import MEASURES
-from sacct_ingest.records import KeyLevel, NodeProfile, Probe
+from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
@@ -95,13 +96,17 @@ def problem(
     now_s = time.time()
     slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
     stored = _stored(flow, config, now_s)
-    flow = _with_figures(flow, slurm, stored.profiles)
+    flow = _with_tags(_with_figures(flow, slurm, stored), stored.tables)
     runs = LearnedRunTimes(
         tables=stored.tables,
         fits={**fit_samples(flow, folder), **stored.fits},
         near=_NEAR,
         speeds=_speeds(flow),
         types=_types(slurm, stored.profiles),
+        inputs={
+            task.name: sum(flow.files[name].size_bytes for name in task.reads)
+            for task in flow.tasks.values()
+        },
     )
     return PlanningProblem(
         workflow=flow,
@@ -121,6 +126,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         if task.samples == HISTORY or not (task.run_times_s or task.samples)
     }
     measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
+    series = measured or any(link.latency_s is None for link in flow.links.values())
     try:
         opened = open_store(config)
     except StoreError:
@@ -133,7 +139,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         profiles = store.profiles.latest()
         return _Store(
             tables=tables,
-            series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
+            series=list(store.probes.since(now_s - _MONTH_S)) if series else (),
             profiles=profiles,
             fits={
                 name: fit_history(name, _runs_of(store, table, config.sharing.tags, profiles))
@@ -283,15 +289,42 @@ def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> lis
     return [one for one in profiles if (one.cluster, one.node) in nodes]
 
 
-def _with_figures(flow: Workflow, slurm: _Slurm, profiles: Sequence[NodeProfile]) -> Workflow:
-    """Workflow whose places have the medians of what was measured of their nodes."""
+def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
+    """Workflow whose places have the medians of what was measured of their nodes.
+
+    Links without a latency have the one that is forecast from probes between their hosts.
+    """
     places = {}
     for place in flow.places.values():
-        own = _of_place(slurm, place.name, profiles)
+        own = _of_place(slurm, place.name, stored.profiles)
         measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
         figures = {name: float(median(values)) for name, values in measured.items() if values}
         places[place.name] = replace(place, attributes={**figures, **place.attributes})
-    return replace(flow, places=places)
+    trips = (one for one in stored.series if one.resource is Resource.LATENCY)
+    latencies = {(one.source, one.target): one.value for one in forecast_series(trips)}
+    hosts = {name: storage.host or name for name, storage in flow.storages.items()}
+    links = {
+        ends: replace(link, latency_s=latencies.get((hosts[link.source], hosts[link.target])))
+        if link.latency_s is None
+        else link
+        for ends, link in flow.links.items()
+    }
+    return replace(flow, places=places, links=links)
+
+
+def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflow:
+    """Workflow whose tasks name their application as a tag does: runs join that history.
+
+    The label that a workflow gives may have the user's name in front, or be the last part alone.
+    """
+    tasks = {}
+    for task in flow.tasks.values():
+        table, owner, label = tables.get(task.name), user_name(), task.application
+        if table is not None:
+            owner = table.owner or owner
+            label = table.key if table.level == KeyLevel.TAG else label
+        tasks[task.name] = replace(task, application=label.removeprefix(f"{owner}/"))
+    return replace(flow, tasks=tasks)
 
 
 def _speeds(flow: Workflow) -> dict[str, float]:

@@ -36,7 +36,7 @@ class NetworkLink:
     source: str
     target: str
     bandwidth_bytes_per_s: float | None = None
-    latency_s: float = 0.0
+    latency_s: float | None = None
     remote: bool = True  #: files at the source can be opened from the target's nodes
     streams: int = 1  #: copies at a time at this bandwidth each
     copy: str = "cp -a -- {source} {target}"  #: command of a copy

@@ -44,7 +44,7 @@ class LinkText(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={
     from_: str
     to: str
     bandwidth: str | int | None = None
-    latency: str | float = 0.0
+    latency: str | float | None = None
     remote: bool = True
     streams: int = 1
     one_way: bool = False
@@ -199,7 +199,7 @@ def _links(_name: str, entry: LinkText) -> list[NetworkLink]:
             source=source,
             target=target,
             bandwidth_bytes_per_s=bandwidth,
-            latency_s=_seconds(entry.latency),
+            latency_s=None if entry.latency is None else _seconds(entry.latency),
             remote=entry.remote,
             streams=entry.streams,
             copy=entry.copy,

@@ -48,6 +48,41 @@ def test_reads_no_slower_than_light_operations_are_all_on_the_way() -> None:
     assert share(disks=False, light=10, light_ms=100, reads=50, trips=400) == 1.0
 
 
+def over_a_link(reads: int, trip_ms: float, *, in_flight: int = 1, speed: int = 1000) -> float:
+    """Share of reads of 1 MiB whose trip took so long, over a link of so many Mbit/s."""
+    counters = (
+        "device io1:/d mounted on /d with fstype nfs4\n"
+        "\txprt:\ttcp 0 0 1 0 24 {sends} {sends} 0 {flying} 0 2 0 0\n\tper-op statistics\n"
+        "\t GETATTR: {light} {light} 0 0 0 0 {light_ms} 0\n"
+        "\t READ: {reads} {reads} 0 0 {read_bytes} 0 {trips} 0\n"
+        "= net\n/sys/class/net/eth0/speed:{speed}\n/sys/class/net/ib0/speed:-1\n"
+        "/sys/class/net/eth1/speed:100\n Inter-|   Receive  | Transmit\n"
+        "  lo: 99999999999 {zeros} 99999999999 {zeros}\n"
+        "eth0: {read_bytes} {zeros} 0 {zeros}\n  eth1: 500 {zeros} 500 {zeros}\n"
+    )
+    none = dict.fromkeys(
+        ("sends", "flying", "light", "light_ms", "reads", "read_bytes", "trips"), 0
+    )
+    also = {"speed": speed, "zeros": "0 0 0 0 0 0 0"}
+    done = {"sends": reads, "flying": reads * in_flight, "light": 100, "light_ms": 20,
+            "reads": reads, "read_bytes": reads << 20, "trips": round(reads * trip_ms)}  # fmt: skip
+    made = [parse(counters.format(**also, **one)) for one in (none, done)]
+    result = network_share(*made)
+    assert result is not None
+    return result
+
+
+def test_bytes_take_the_link_s_time() -> None:
+    """1 MiB at 1 Gbit/s takes 8.4 ms, which counted as the server's disk; 16 at a time 134 ms."""
+    assert over_a_link(10_000, 8.5) > 0.97
+    assert over_a_link(10_000, 134.5, in_flight=16) > 0.97
+    # A disk of 10 MiB/s behind it takes 100 ms for each.
+    for in_flight in (1, 16):
+        share = over_a_link(10_000, 100.0 * in_flight, in_flight=in_flight)
+        assert share == pytest.approx(0.084, abs=0.005)
+    assert over_a_link(10_000, 8.5, speed=100_000) < 0.05
+
+
 def test_without_light_operations_the_fastest_kind_is_the_way() -> None:
     assert share(disks=False, reads=50, trips=400) == 1.0
 

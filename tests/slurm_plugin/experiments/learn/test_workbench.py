@@ -17,7 +17,7 @@ from slurm_plugin.experiments import learning_text as words
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
 from slurm_plugin.experiments.learn.description import Description, parse
 from slurm_plugin.experiments.learn.jobs import overrun_s
-from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial, alone
+from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial, alone
 from slurm_plugin.experiments.learn.proposers import ByCurve, ByOccupancies, Proposer
 from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused
@@ -126,9 +126,7 @@ def speed(attributes: dict[str, float]) -> float:
 def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Workbench:
     given = parse(text, name="app.yaml")
     chosen = made(given)
-    proposer: Proposer = ByOccupancies(
-        chosen.space, given.learning.settings(), data_flow=True, network_share=0.0
-    )
+    proposer: Proposer = ByOccupancies(chosen.space, given.learning.settings(), ModelChoices())
     if chosen.space.attributes == ("nodes",):
         proposer = ByCurve([round(one["nodes"]) for one in chosen.space.candidates])
     site = LearningSite(
@@ -266,6 +264,14 @@ def test_a_journal_of_something_else_is_refused(state: Path) -> None:
     state.write_text("{")
     with pytest.raises(FormatError, match="move it away"):
         Journal(state, "blast")
+
+
+def test_latencies_of_profiles_are_slower_the_more_they_are() -> None:
+    """More of them counted as faster, so that the slowest assignment was taken for the fastest."""
+    text = TEXT.replace("attributes: {speed: 1}", "attributes: {speed: 1, mem_latency_s: 1.0e-8}")
+    text = text.replace("attributes: {speed: 2}", "attributes: {speed: 2, mem_latency_s: 3.0e-8}")
+    better = made(parse(text, name="app.yaml")).space.more_is_better
+    assert better == {"mem_latency_s": False, "share": True, "speed": True}
 
 
 def test_profiles_of_nodes_are_attributes() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace as with_fields
 
+from predictor.occupancy.active.settings import FunctionForm, Purpose
+from predictor.occupancy.functions import transformation
 from predictor.occupancy.samples import Occupancies, Sample
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.experiments.learn.journal import Stage, Trial
+from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial
 from slurm_plugin.experiments.plan.plans import Plan, plans
-from slurm_plugin.experiments.plan.run_times import fit_history, fit_samples
+from slurm_plugin.experiments.plan.run_times import LATENCY, fit_history, fit_samples
 from slurm_plugin.experiments.plan_text import render
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
@@ -127,13 +131,13 @@ def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_pat
     (tmp_path / "g.json").write_bytes(msgspec.json.encode(file))
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
     assert fit.samples == 3
-    assert fit.data({"share": 3.0}) == pytest.approx(1000.0)
-    assert fit.network({"share": 8.0, "compute": 1.0}) > 0
+    assert fit.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1000.0)
+    assert fit.network({"share": 8.0, "nodes": 1.0, "compute": 1.0}) > 0
     none = [trial(one, None) for one in (1.0, 2.0, 4.0)]
     (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": none}))
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
     assert fit.samples == 3
-    assert fit.data({"share": 3.0}) == pytest.approx(1.0)
+    assert fit.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1.0)
 
 
 def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> None:
@@ -158,6 +162,73 @@ def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> No
     text = flow(near={"mhz": 500}).replace("samples:", "nodes: 2-4, samples:")
     made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
     assert made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"]) == [2]
+
+
+def test_runs_of_one_node_count_are_planned_on_it(tmp_path: Path) -> None:
+    """They were planned on the fewest nodes of the place, as if those took as long."""
+    trials = [with_fields(trial(share, 1000), nodes=4) for share in (1.0, 2.0, 4.0, 8.0)]
+    (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": trials}))
+    made = problem(
+        flow(near={"share": 4}), fits=fit_samples(problem(flow(near={})).workflow, tmp_path)
+    )
+    (plan, *_) = plans(made)
+    assert (plan.schedule.steps[-1].nodes, plan.doubts) == (4, {})
+    few = replace(made.workflow.places["near"], high=2)
+    assert made.runs.counts(made.workflow.tasks["g"], few) == [2]
+    made.runs.run(made.workflow.tasks["g"], few, 2, ())
+    assert "nodes 2 is outside what was run, with 4" in str(
+        made.runs.fits["g"].predict({"share": 4.0, "nodes": 2.0}).doubts
+    )
+
+
+def test_a_journal_says_how_its_runs_are_learned_from(tmp_path: Path) -> None:
+    """Data flow, the network's share and the form of 'nimo learn' were not those of the plan."""
+    model = ModelChoices(
+        data_flow=False, network_share=0.5, form=FunctionForm.PAPER, faster=frozenset({"share"})
+    )
+    journal = Journal(tmp_path / "g.json", "x", model)
+    for share in (1.0, 2.0, 4.0):
+        journal.save(trial(share, round(1000 * share)))
+    journal.save(with_fields(trial(9.0, 7), elapsed_s=1.0, purpose=Purpose.TEST))
+    fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
+    assert (fit.samples, fit.data({"share": 3.0, "nodes": 1.0})) == (3, 1.0)
+    at = {"share": 3.0, "nodes": 1.0}
+    assert fit.network(at) == fit.disk(at) > 0
+    assert [str(term) for term in fit.compute.terms] == [
+        str(one)
+        for one in (
+            transformation("nodes", frozenset()),
+            transformation("share", frozenset({"share"})),
+        )
+    ]
+
+
+def test_what_is_not_known_of_a_way_to_the_data_is_asked_for(tmp_path: Path) -> None:
+    """No latency was one of 0 s, which no model takes; no bandwidth was an endless one."""
+    rows = [{LATENCY: 1e-3 * lat, "time_s": 100.0 + 50 * lat} for lat in (0.05, 1, 2, 8)]
+    planned(tmp_path, rows, near={})
+    text = (
+        flow(near={})
+        .replace(
+            "storages: {s: {path: /s}}",
+            "storages: {s: {path: /s, host: n}, t: {path: /t, host: n}}\n"
+            "links: [{from: t, to: s, bandwidth: 100M}]",
+        )
+        .replace("at: s, size: 1M", "at: t, size: 500G, access: remote")
+    )
+    fits = fit_samples(problem(text).workflow, tmp_path)
+    with pytest.raises(LookupError, match="no plan is possible"):
+        plans(problem(text, fits=fits))
+    given = plans(problem(text.replace("100M", "100M, latency: 2ms"), fits=fits))[0]
+    assert given.end_s - NOW == pytest.approx(200.0, rel=0.05)
+    none = plans(problem(text.replace("100M", "100M, latency: 0"), fits=fits))[0]
+    assert none.end_s - NOW == pytest.approx(105.0, rel=0.05)
+    # Two storages of one host: what a copy takes is not measured between hosts.
+    for access in ("remote", "stage"):
+        same = text.replace(", bandwidth: 100M", "").replace("remote", access)
+        same = same.replace("samples: g.json", "run_time: 60")
+        with pytest.raises(LookupError, match="give the bandwidth of t to s, s to t"):
+            plans(problem(same))
 
 
 def test_an_application_without_runs_has_no_history() -> None:

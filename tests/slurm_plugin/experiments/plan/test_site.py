@@ -11,15 +11,18 @@ import msgspec
 import pytest
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.refit import row_of
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError
-from sacct_ingest.records import NodeProfile
+from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
 from slurm_plugin.experiments.plan import site, state_file
 from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
+from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.estimates import GUESSED, TransferPath
+from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.workflow import Workflow
@@ -27,6 +30,7 @@ from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from slurm_plugin.slurm.raw_state import RawJob, RawState
@@ -335,6 +339,49 @@ def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
     unlike = other.runs.run(task, places["a"], 4, ())
     assert unlike is not None
     assert unlike.time_s == 250.0
+
+
+@pytest.mark.parametrize(
+    ("label", "level", "owner", "tag"),
+    [
+        ("{me}/lammps/melt", "tag", "{me}", "nimo:app=lammps,problem=melt"),
+        ("melt", "tag", "{me}", "nimo:app=lammps,problem=melt"),
+        ("anna/lammps/melt", "tag", "anna", "nimo:app=lammps,problem=melt"),
+        ("{me}/melt", "line", "{me}", "nimo:app=melt"),
+    ],
+)
+def test_a_job_of_a_plan_has_the_tag_of_its_history(
+    slurm: Polled, tmp_path: Path, label: str, level: str, owner: str, tag: str
+) -> None:
+    """With the label of 'nimo predict' its runs joined another application's, ravi/ravi/lammps."""
+    me = user_name()
+    label, owner = label.format(me=me), owner.format(me=me)
+    key = f"{owner}/lammps/melt" if level == "tag" else "ab12"
+    own = table(level=level, key=key, label=f"{owner}/lammps/melt" if level == "tag" else label,
+                owner=owner)  # fmt: skip
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+        store.fits.replace([row_of(own)])
+    slurm.gives(*places(a="1234"))
+    text = "storages: {s: {path: /s}}\nplaces: {a: {storage: s}}\n"
+    made = problem_of(flow(f"{text}tasks: {{x: {{command: x, application: {label}}}}}"), tmp_path)
+    first = plans(made)[0]
+    assert f"--comment={tag}" in jobs(made.workflow, first.schedule, rooms={})[0].options
+
+
+def test_a_link_without_a_latency_has_the_measured_one(slurm: Polled, tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+        store.probes.add(
+            Probe(resource=Resource.LATENCY, source="n1", target="t", at_s=NOW - at, value=2e-3)
+            for at in (30.0, 20.0, 10.0)
+        )
+    slurm.gives(*places(a="1", b="2", c="3"))
+    text = TEXT.replace(
+        "storages: {s: {path: /s}}",
+        "storages: {s: {path: /s, host: n1}, t: {path: /t}}\nlinks: [{from: s, to: t}]",
+    )
+    links = problem_of(flow(text), tmp_path).workflow.links
+    assert links["s", "t"].latency_s == 2e-3
+    assert links["t", "s"].latency_s is None
 
 
 def test_of_several_ways_the_slowest_counts() -> None:

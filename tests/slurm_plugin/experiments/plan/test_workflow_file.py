@@ -93,7 +93,7 @@ def test_a_single_run_time_is_that_of_the_fewest_nodes() -> None:
 
 def test_a_link_by_itself_opens_files_and_makes_one_copy_at_a_time() -> None:
     link = NetworkLink(source="a", target="b")
-    assert (link.remote, link.streams, link.latency_s) == (True, 1, 0.0)
+    assert (link.remote, link.streams, link.latency_s) == (True, 1, None)
 
 
 def test_links_go_both_ways_or_one_and_have_defaults() -> None:
@@ -106,7 +106,7 @@ def test_links_go_both_ways_or_one_and_have_defaults() -> None:
     assert (link.streams, link.remote, link.copy) == (1, True, "cp -a -- {source} {target}")
     plain = parse(GOOD.replace(", latency: 2ms, streams: 2", ""), name="w").link("home", "scratch")
     assert plain is not None
-    assert plain.latency_s == 0.0
+    assert plain.latency_s is None
     unmeasured = parse(GOOD.replace("bandwidth: 200M, ", ""), name="w").link("home", "scratch")
     assert unmeasured is not None
     assert unmeasured.bandwidth_bytes_per_s is None
