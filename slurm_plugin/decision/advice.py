@@ -67,12 +67,12 @@ def advice_of(
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
     table, request = case.table, case.request
-    advice = Advice(
-        verdict_text=messages.verdict_text(table), deadline_s=request.deadline_s, verdict="unknown"
-    )
+    advice = Advice(deadline_s=request.deadline_s, verdict="unknown")
     advice.largest = case.partition.largest if fresh and case.partition else None
     advice.unit = request.unit
     if table is None:
+        advice.verdict_text = "NIMO has no finished run of this job yet."
+        advice.problems = ["It predicts jobs that ran before."]
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
     if not table.nodes:
@@ -83,7 +83,7 @@ def advice_of(
     decided = decide(considered, table, part, rules, now_s=case.now_s)
     margin = rules.policy.memory_margin
     _recommend(advice, decided, considered, case, fresh=fresh, margin=margin)
-    _lower(advice, decided, table, part)
+    _lower(advice, decided, table)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
         _row(option, table, recommended=option.nodes == advice.nodes, waits=fresh)
@@ -161,19 +161,20 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     advice.knee = table.knee
     advice.guess = table.is_guess
     advice.observe = messages.next_run(table, largest)
-    advice.verdict_text = messages.verdict_text(table, largest=largest)
+    advice.verdict_text = messages.verdict_text(table)
+    advice.problems = messages.problem_texts(table)
 
 
-def _lower(advice: Advice, decided: Decision, table: PredictionTable, part: Partition) -> None:
+def _lower(advice: Advice, decided: Decision, table: PredictionTable) -> None:
     """Let the verdict be the one that the decision was made by."""
     nodes = decided.chosen.nodes if decided.chosen else None
     if decided.reason is Reason.UNRELIABLE_CURVE:
         verdict = verdict_at(table, nodes) if nodes else Verdict.REFUSED
         advice.verdict = worse(table.verdict, verdict).value
-        advice.verdict_text = messages.verdict_text(table, nodes=nodes, largest=part.largest)
+        advice.verdict_text = messages.verdict_text(table, nodes)
     elif decided.reason is Reason.OUT_OF_BAND:
         advice.verdict = worse(table.verdict, Verdict.DOUBTFUL).value
-        advice.verdict_text = "The prediction is doubtful."
+        advice.verdict_text, advice.problems = "The prediction is doubtful.", []
 
 
 def _idle(table: PredictionTable, now_s: float) -> Partition:

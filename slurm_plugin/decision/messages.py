@@ -177,23 +177,9 @@ _DEADLINE = {
 }
 
 
-def verdict_text(
-    table: PredictionTable | None, *, nodes: int | None = None, largest: float = inf
-) -> str:
-    """Say in plain words how far a prediction can be trusted, and which run would improve it.
-
-    nodes: count that the verdict is about, where another one holds there than elsewhere.
-    largest: most nodes that a job can get: a run on more is not proposed.
-    """
-    if table is None:
-        return "NIMO has no finished run of this job yet.  It predicts jobs that ran before."
-    problems = () if is_serial(table) else table.problems
-    sentences = [_opening(table, nodes), *(_sentence(one.text) for one in problems)]
-    if observe := next_run(table, largest):
-        sentences.append(
-            f"One run on {count(observe, table.unit.word)} would narrow the prediction most."
-        )
-    return "  ".join(sentences)
+def problem_texts(table: PredictionTable) -> list[str]:
+    """Say what speaks against a prediction, a sentence each."""
+    return [] if is_serial(table) else [_sentence(one.text) for one in table.problems]
 
 
 def next_run(table: PredictionTable, largest: float = inf) -> int | None:
@@ -204,7 +190,11 @@ def next_run(table: PredictionTable, largest: float = inf) -> int | None:
     return next((nodes for nodes in counts if nodes <= largest), None)
 
 
-def _opening(table: PredictionTable, nodes: int | None) -> str:
+def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
+    """Say in one sentence how far a prediction can be trusted.
+
+    nodes: count that the verdict is about, where another one holds there than elsewhere.
+    """
     if table.is_guess:
         return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
     if not table.nodes:

@@ -105,7 +105,8 @@ class Advice:
     unit: Unit = Unit.NODES  #: what the rows' ``nodes`` and ``node_hours`` count
     key_level: str = ""
     verdict: str = ""  #: reliable, doubtful, refused, or unknown
-    verdict_text: str = ""  #: in plain words, with what would improve it
+    verdict_text: str = ""  #: a sentence
+    problems: list[str] = field(default_factory=list)  #: why it is no better, a sentence each
     largest: int | None = None  #: most nodes that such a job can get; None: unknown
     guess: bool = False  #: made of the user's jobs, whatever they ran
     confidence: float = 0.0

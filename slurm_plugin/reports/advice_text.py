@@ -86,8 +86,14 @@ def render_conclusion(
     advice: Advice, *, now_s: float, verbose: bool = False, width: int = WIDTH
 ) -> str:
     """Write the second part of an advice: trust, and lines to paste; parameters as of `render`."""
-    trust = (advice.verdict_text, _held(advice)) if verbose else (_verdict(advice),)
-    parts = (*trust, _expected(advice, now_s), _deadline(advice), _recommendation(advice))
+    held = _held(advice) if verbose else ""
+    parts = (
+        _trust(advice, verbose=verbose),
+        held,
+        _expected(advice, now_s),
+        _deadline(advice),
+        _recommendation(advice),
+    )
     return _joined(wrapped(part, width) for part in parts)
 
 
@@ -95,15 +101,16 @@ def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _verdict(advice: Advice) -> str:
+def _trust(advice: Advice, *, verbose: bool) -> str:
     """Say how far to trust the table, and what would help where that gives no recommendation."""
-    first, *more = advice.verdict_text.split(".  ")
-    name = printable(advice.application)
+    name, sentences = printable(advice.application), [advice.verdict_text]
     runs = f"{name}, {count(advice.runs, 'run')}: " if name and advice.runs else ""
-    sentences = [first]
-    if advice.verdict != "reliable" or advice.nodes is None:
-        sentences += [*more[:1], *(text for text in more[1:] if text.startswith("One run on"))]
-    return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
+    if verbose or advice.verdict != "reliable" or advice.nodes is None:
+        sentences += advice.problems if verbose else advice.problems[:1]
+        if advice.observe and advice.problems:
+            size = count(advice.observe, advice.unit.word)
+            sentences.append(f"One run on {size} would narrow the prediction most.")
+    return f"{'' if verbose else runs}{'  '.join(sentences)}"
 
 
 def scripts_table(advice: Advice, *, now_s: float) -> OutputTable:

@@ -29,8 +29,8 @@ def test_advice_says_what_differs(tasks):
     made = advisor(tables=[table(layout=FOUR)])
     advice = made.advise(job(min_nodes=1, max_nodes=1, num_tasks=tasks), now_s=NOW)
     assert (advice.verdict, advice.directive, advice.time_directive) == ("refused", "", "")
-    assert "4 tasks and 4 CPUs" in advice.verdict_text
-    assert f"{tasks} task" in advice.verdict_text
+    assert "4 tasks and 4 CPUs" in advice.problems[0]
+    assert f"{tasks} task" in advice.problems[0]
 
 
 def test_a_request_gets_the_table_of_its_own_layout():
@@ -56,7 +56,7 @@ def test_a_request_with_other_gpus_than_all_runs_is_left_alone(tres):
     asked = job(min_nodes=1, max_nodes=1, ntasks_per_node=4, tres_per_node=tres)
     advice = made.advise(asked, now_s=NOW)
     assert advice.verdict == "refused"
-    assert "ll runs had 4 tasks, 4 CPUs and 2 GPUs on each node" in advice.verdict_text
+    assert "ll runs had 4 tasks, 4 CPUs and 2 GPUs on each node" in advice.problems[0]
 
 
 def test_a_request_gets_the_table_of_its_own_gpus():

@@ -143,26 +143,27 @@ def test_slurms_starts_are_shown_as_wait_and_run() -> None:
 
 
 def test_it_is_short_unless_more_is_asked_for() -> None:
-    long = advice(verdict_text="The prediction is reliable.  More on it.  A run would help.")
+    long = advice(problems=["More on it.", "And more."], observe=5)
     short = text.render(long, now_s=0)
     assert "wrf, 12 runs: The prediction is reliable.\n" in short
     assert "More on it" not in short
     assert "recognised by" not in short
     reported = text.render(long, now_s=0, verbose=True)
     assert reported.startswith("wrf: 12 runs in the store, recognised by")
-    assert "A run would help." in reported
+    assert "More on it. And more. One run on 5 nodes would narrow" in " ".join(reported.split())
 
 
 def test_a_doubt_is_reported_with_its_reason() -> None:
-    doubtful = advice(verdict="doubtful", verdict_text="It is doubtful.  A new place.  And more.")
+    doubtful = advice(
+        verdict="doubtful", verdict_text="It is doubtful.", problems=["A new place.", "And more."]
+    )
     short = text.render(doubtful, now_s=0)
     assert "It is doubtful.  A new place.\n" in short
 
 
 def test_without_a_recommendation_the_run_that_would_help_is_named() -> None:
-    verdict = "There is no curve yet.  Runs on 4 and 8 nodes only.  One run on 16 nodes would help."
-    short = text.render(advice(verdict_text=verdict, nodes=None), now_s=0)
-    assert "One run on 16 nodes would help." in " ".join(short.split())
+    short = text.render(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
+    assert "One run on 16 nodes would narrow the prediction most." in " ".join(short.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 130])
