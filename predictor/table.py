@@ -8,10 +8,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
 from predictor.checks import need_finite, need_share
+from predictor.problems import problem
 from predictor.types import (
     UNBOUNDED,
     ByType,
@@ -30,6 +32,7 @@ _CACHED = 1024
 OTHER_LAYOUT = "other_layout"
 #: Words for a layout that counts nothing.
 _NOTHING = "no GPUs"
+_Judged = TypeVar("_Judged", PredictionTable, ByType)
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _FIELDS = tuple(one.name for one in fields(PredictionTable) if one.name != "acting")
 _decoder = msgspec.json.Decoder(PredictionTable)
@@ -180,6 +183,16 @@ def part_for(
     return parts[0] if len(parts) == 1 else None
 
 
+def doubtful(table: _Judged, problems: Sequence[Problem]) -> _Judged:
+    """Table that is doubtful at best, with the problems that make it so."""
+    return replace(
+        table,
+        verdict=worse(table.verdict, Verdict.DOUBTFUL),
+        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
+        problems=(*problems, *table.problems),
+    )
+
+
 @lru_cache(maxsize=_CACHED)
 def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> PredictionTable:
     """Table for jobs with these layouts: refused where its runs had another one."""
@@ -189,12 +202,11 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     alike = (one for one in layouts if _kind(one) == _kind(runs[0]))
     asked = str(next(alike, layouts[0])) or _NOTHING
     had = " or ".join(str(one) or _NOTHING for one in runs)
-    text = f"all runs had {had}, this job has {asked}: not the same curve"
     return replace(
         table,
         verdict=Verdict.REFUSED,
         verdicts=(Verdict.REFUSED,) * len(table.nodes),
-        problems=(Problem(OTHER_LAYOUT, text), *table.problems),
+        problems=(problem(OTHER_LAYOUT, had=had, asked=asked), *table.problems),
     )
 
 

@@ -12,10 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.problems import problem
 from predictor.types import Drift, Problem, Run
 
 Floats = NDArray[np.float64]
@@ -73,15 +75,17 @@ def follow(
     return [*older, *newest], replace(latest, renewed=renewed, stale=stale)
 
 
-def problem(drift: Drift) -> Problem:
+def drift_problem(drift: Drift) -> Problem:
     """Say what changed, and which run would say most about the new level."""
-    change = "rose" if drift.factor > 1 else "fell"
-    when = datetime.fromtimestamp(drift.since_s, UTC).date()
-    text = f"run times {change} by {abs(drift.factor - 1):.0%} with the run of {when}"
+    facts: dict[str, Any] = {
+        "change": "rose" if drift.factor > 1 else "fell",
+        "by": abs(drift.factor - 1),
+        "when": datetime.fromtimestamp(drift.since_s, UTC).date(),
+    }
     if not drift.stale:
-        return Problem("drift", f"{text}; earlier runs are left out")
-    rest = f"on {_listed(drift.stale)} nodes none has finished since, so older times are scaled"
-    return Problem("drift", f"{text}; {rest}", max(drift.stale, key=lambda n: _far(n, drift)))
+        return problem("drift", **facts)
+    observe = max(drift.stale, key=lambda n: _far(n, drift))
+    return problem("drift:scaled", observe, stale=_listed(drift.stale), **facts)
 
 
 def _far(nodes: int, drift: Drift) -> tuple[float, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from predictor.checks import need_finite, need_positive
 from predictor.curves.special_counts import belongs
+from predictor.problems import problem
 from predictor.types import Curve, Point, Prediction, Problem, Verdict
 
 NINE_IN_TEN = 1.645  # two-sided 90 % of a normal distribution, in standard deviations
@@ -52,11 +53,7 @@ def curve_problems(curve: Curve, settings: ReliabilitySettings) -> tuple[Problem
     if not noisy:
         return ()
     worst = max(noisy, key=lambda p: p.spread)
-    text = (
-        f"runs on {worst.nodes} nodes differ by {math.expm1(worst.spread):.0%} among themselves: "
-        "they may be different problems; a tag in the job's comment would separate them"
-    )
-    return (Problem("noisy_repeats", text),)
+    return (problem("noisy_repeats", nodes=worst.nodes, spread=math.expm1(worst.spread)),)
 
 
 def verdicts(
@@ -123,9 +120,8 @@ def wide_interval(
     beyond = [f"from {n} nodes on" for n in nodes if n > last][:1]
     ends = " to ".join(map(str, dict.fromkeys((within[0], within[-1])))) if within else ""
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
-    off = f"the prediction may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
-    text = f"{' and '.join(where + beyond)} {off}"
-    return Problem("wide_interval", text, observe)
+    off = 100 * settings.reliable_factor - 100
+    return problem("wide_interval", observe, where=" and ".join(where + beyond), off=off)
 
 
 def _doubts(points: Sequence[Point], nodes: int) -> frozenset[str]:

@@ -14,6 +14,7 @@ from statistics import fmean
 from predictor.checks import LARGEST, SMALLEST, need_finite
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.forecasts.forecasters import Bank
+from predictor.problems import problem
 from predictor.types import Problem, Verdict
 from sacct_ingest.records import Probe, Resource
 
@@ -79,7 +80,8 @@ def transfer_time(
     probes, transfers = _of_path(series, source, target, now_s)
     nearest = min((_size(each) for each in transfers), key=_off(size_bytes), default=size_bytes)
     foreign = _off(size_bytes)(nearest) > ALIKE
-    problems = (_other_sizes(size_bytes),) if foreign else ()
+    unlike = problem("other_sizes", megabytes=size_bytes / 1e6)
+    problems = (unlike,) if foreign else ()
     off = _off(nearest if foreign else size_bytes)
     alike = [each for each in transfers if off(_size(each)) <= ALIKE]
     pairs = [_Pair(each.value or 0.0, _latest_value(probes, each.at_s)) for each in alike]
@@ -97,12 +99,12 @@ def _by_best_method(
             model.update(*pair)
         return _made(asked, model.predict(probe), "AdRM", problems, len(paired), probe)
     if pairs:
-        problems = (*problems, _no_probe(asked))
+        problems = (*problems, _on("no_probe", asked))
         return _made(asked, *_by_bank([each.transfer for each in pairs]), problems, count, probe)
     if probe is not None:
         made = RawBandwidth().predict(probe)
-        return _made(asked, made, "RBW", (_no_transfer(asked),), 0, probe)
-    return _made(asked, None, "", (_nothing(asked),))
+        return _made(asked, made, "RBW", (_on("no_transfer", asked),), 0, probe)
+    return _made(asked, None, "", (_on("nothing_measured", asked),))
 
 
 def _by_bank(transfers: Sequence[float]) -> tuple[Throughput, str]:
@@ -129,7 +131,9 @@ def _made(
     size = max(asked.size_bytes, 0.0)
     expected, shortest, longest = made.seconds(size) if made else (inf, inf, inf)
     if made and transfers and (made.tried < _ENOUGH or made.error > _SMALL_ERROR):
-        problems = (*problems, _few(made) if made.tried < _ENOUGH else _erratic(made))
+        few = problem("few_transfers", tried=made.tried, enough=_ENOUGH)
+        erratic = problem("erratic", error=made.error)
+        problems = (*problems, few if made.tried < _ENOUGH else erratic)
     believed = Verdict.DOUBTFUL if problems else Verdict.RELIABLE
     return TransferTime(
         source=asked.source,
@@ -184,44 +188,6 @@ def _off(target: float) -> Callable[[float], float]:
     return lambda size: max(size / target, target / size)
 
 
-def _nothing(asked: TransferTime) -> Problem:
-    return Problem(
-        "nothing_measured",
-        f"nothing was measured from {asked.source} to {asked.target}: let 'nimo probe' measure, or "
-        "record past transfers",
-    )
-
-
-def _no_transfer(asked: TransferTime) -> Problem:
-    return Problem(
-        "no_transfer",
-        f"no transfer from {asked.source} to {asked.target} is recorded, and a small probe alone "
-        "is often off by half: record one",
-    )
-
-
-def _no_probe(asked: TransferTime) -> Problem:
-    return Problem(
-        "no_probe",
-        f"no recent probe from {asked.source} to {asked.target}: only past transfers say how fast "
-        "it is; let 'nimo probe' measure",
-    )
-
-
-def _other_sizes(size_bytes: float) -> Problem:
-    return Problem(
-        "other_sizes",
-        f"no transfer of about {size_bytes / 1e6:.3g} MB is recorded: those of other sizes may be "
-        "faster or slower",
-    )
-
-
-def _few(made: Throughput) -> Problem:
-    return Problem(
-        "few_transfers",
-        f"{made.tried} past transfers were predicted to compare with; {_ENOUGH} would do",
-    )
-
-
-def _erratic(made: Throughput) -> Problem:
-    return Problem("erratic", f"past predictions were off by {made.error:.0%} on average")
+def _on(name: str, asked: TransferTime) -> Problem:
+    """Report a problem of a path."""
+    return problem(name, source=asked.source, target=asked.target)

@@ -22,6 +22,7 @@ from predictor.curves.special_counts import belongs
 from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
 from predictor.models.two_sizes import translation_of
+from predictor.problems import problem
 from predictor.types import Curve, Prediction, Problem, Verdict
 
 MIN_POINTS = 3
@@ -177,8 +178,7 @@ def _of_two_sizes(curve: Curve) -> Choice:
 
 def _few_of_their_own(curve: Curve) -> Problem:
     run = len(curve.points)
-    text = f"{run} node count{'s were' if run > 1 else ' was'} run with this layout"
-    return Problem("two_sizes", f"only {text}; runs with other layouts say the rest")
+    return problem("two_sizes", runs=f"{run} node count{'s were' if run > 1 else ' was'}")
 
 
 def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
@@ -186,17 +186,12 @@ def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
     bounds = curve.censored
     predictions = fit.predict([p.nodes for p in bounds]) if bounds else []
     return [
-        Problem(
-            "cut_short",
-            f"runs on {bound.nodes} nodes were stopped by their limit after {bound.time_s:.0f} s; "
-            "a longer limit would show how long they take",
-            bound.nodes,
-        )
+        problem("cut_short", bound.nodes, nodes=bound.nodes, time_s=bound.time_s)
         for bound, p in zip(bounds, predictions, strict=True)
         if bound.time_s >= 0.9 * p.low_s
     ]
 
 
 def _disagreement(own: Prediction, other_s: float) -> Problem:
-    text = f"on {own.nodes} nodes Downey's model says {other_s:.3g} s instead of {own.time_s:.3g} s"
-    return Problem("disagreement", text, own.nodes)
+    n = own.nodes
+    return problem("disagreement", n, nodes=n, other_s=other_s, own_s=own.time_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from predictor.problems import problem
 from predictor.tables.inputs import digest
 from predictor.types import Ending, Problem
 from sacct_ingest.records import JobState
@@ -62,9 +63,9 @@ def ending_problem(endings: Sequence[Ending]) -> Problem | None:
     words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
     if words[0][0] == runs:
         which = f"all {runs} runs" if runs > 1 else "the only run"
-        return Problem("unfinished", f"{which} of this command {_singular(words[0][1], runs)}")
+        return problem("unfinished", which=which, what=_singular(words[0][1], runs))
     listed = ", ".join(f"{n} {_singular(what, n)}" for n, what in words)
-    return Problem("unfinished", f"of the last {runs} runs of this command {listed}")
+    return problem("unfinished", which=f"of the last {runs} runs", what=listed)
 
 
 def _singular(words: str, runs: int) -> str:

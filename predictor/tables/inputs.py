@@ -4,14 +4,13 @@ A prediction holds for the same problem.  The command alone does not say that: i
 the working directory, or in a file whose content changes.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TypeVar
 
-from predictor.table import worse
-from predictor.types import ByType, PredictionTable, Problem, Verdict
+from predictor.problems import problem
+from predictor.table import doubtful
+from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 
 #: Levels at which the command decides; a tag names the problem whatever the directory.
@@ -34,24 +33,10 @@ def for_inputs(table: PredictionTable, work_dir: str, changed_s: float | None) -
         return table
     differences = []
     if table.work_dirs and work_dir and digest(work_dir) not in table.work_dirs:
-        text = "no earlier run of this command worked in this directory: its input may be another"
-        differences.append(Problem("new_work_dir", text))
+        differences.append(problem("new_work_dir"))
     if changed_s is not None and table.last_s and changed_s > table.last_s:
-        text = "an input file was changed after the last run of this command had started"
-        differences.append(Problem("new_input", text))
+        differences.append(problem("new_input"))
     if not differences:
         return table
-    types = tuple(_doubtful(one, differences) for one in table.by_type)
-    return replace(_doubtful(table, differences), by_type=types)
-
-
-_Judged = TypeVar("_Judged", PredictionTable, ByType)
-
-
-def _doubtful(table: _Judged, problems: Sequence[Problem]) -> _Judged:
-    return replace(
-        table,
-        verdict=worse(table.verdict, Verdict.DOUBTFUL),
-        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
-        problems=(*problems, *table.problems),
-    )
+    types = tuple(doubtful(one, differences) for one in table.by_type)
+    return replace(doubtful(table, differences), by_type=types)

@@ -44,7 +44,7 @@ def curve_table(
     if (drawn.drift and drawn.drift.stale) or selection.is_of_two_sizes(drawn):
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
     columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
-    drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
+    drifted = (drift.drift_problem(drawn.drift),) if drawn.drift else ()
     times = [p.time_s for p in columns.predictions]
     return replace(
         table_of(columns.predictions, columns.verdicts, settings.confidence),

@@ -9,6 +9,7 @@ from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
 from predictor.models import selection
+from predictor.problems import problem
 from predictor.table import round_time, table_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import REPEATS, to_prediction
@@ -113,14 +114,10 @@ def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
         observe = round((ran[0] * ran[1]) ** 0.5)
     else:
         observe = max(2 * ran[1], 4 * ran[0])
-    listed = " and ".join(map(str, ran))
-    nodes = "node" if ran == [1] else "nodes"
-    text = (
-        f"finished runs on {listed} {nodes} only; a curve needs {selection.MIN_POINTS} node counts"
-    )
-    return (Problem("no_curve", text, observe),)
+    counts = f"{' and '.join(map(str, ran))} {'node' if ran == [1] else 'nodes'}"
+    return (problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)
 
 
 def _not_one_problem(level: KeyLevel) -> Problem:
     by = "the user" if level is KeyLevel.USER else "user and job name"
-    return Problem("no_identity", f"recognised by {by} only, which may stand for many problems")
+    return problem("no_identity", by=by)

@@ -32,7 +32,8 @@ from predictor.node_types.ratios import (
     ratio_at,
 )
 from predictor.node_types.recognition import NodeType
-from predictor.table import at, covers, quantile, round_time, verdict_at, worse
+from predictor.problems import problem
+from predictor.table import at, covers, doubtful, quantile, round_time, verdict_at, worse
 from predictor.tables.of_curve import curve_table
 from predictor.tables.run_facts import runs_of
 from predictor.tables.settings import TableSettings
@@ -165,13 +166,7 @@ def as_on(evidence: TypeEvidence, node_type: str, runs: Sequence[Run]) -> list[R
 
 def doubted(table: PredictionTable, node_type: str) -> PredictionTable:
     """Table that runs on other node types took part in: it is doubtful at best."""
-    text = f"too few runs on {node_type}: runs on other node types stand in, moved to it"
-    return replace(
-        table,
-        verdict=worse(table.verdict, Verdict.DOUBTFUL),
-        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
-        problems=(Problem("few_on_node_type", text), *table.problems),
-    )
+    return doubtful(table, [problem("few_on_node_type:moved", node_type=node_type)])
 
 
 def observed_ratios(curve: Curve, base: PredictionTable) -> ObservedRatios:
@@ -276,12 +271,11 @@ class _Moved:
             plural = "s" if types > 1 else ""
             how += f"; on {types} node type{plural} left out that was {100 * held:.0f} % off"
         if own.runs:
-            plural = "s" if own.runs > 1 else ""
-            text = f"{own.runs} run{plural} on {self.node_type}; the rest is predicted {how}"
-            return Problem("few_on_node_type", text)
-        text = f"no run on {self.node_type}: predicted {how}"
+            runs = f"{own.runs} run{'s' if own.runs > 1 else ''}"
+            return problem("few_on_node_type", runs=runs, node_type=self.node_type, how=how)
         counts = [point.nodes for point in self.base.observed]
-        return Problem("unseen_node_type", text, counts[len(counts) // 2] if counts else None)
+        observe = counts[len(counts) // 2] if counts else None
+        return problem("unseen_node_type", observe, node_type=self.node_type, how=how)
 
     def _tail(self, share: float, nodes: Sequence[int], ratio: Ratio) -> Tail:
         times = []

@@ -19,7 +19,8 @@ from msgspec import structs
 
 from predictor.curves.other_sizes import OtherSizes
 from predictor.level.record import Record, built_in
-from predictor.table import part_key, with_acting, worse
+from predictor.problems import problem
+from predictor.table import doubtful, part_key, with_acting
 from predictor.tables import split
 from predictor.tables.axis import Axis, axis_of, on_axis
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
@@ -27,7 +28,7 @@ from predictor.tables.memory import ran_short
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Part, PredictionTable, Problem, Verdict
+from predictor.types import Part, PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
@@ -237,17 +238,10 @@ def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
     problems = []
     if names:
         listed = _listed(describe(dict(group.values)) for group in groups)
-        text = f"not one problem: run times differ by {' and '.join(names)} (runs with {listed})"
-        problems.append(Problem("several_problems", text))
+        problems.append(problem("several_problems", names=" and ".join(names), listed=listed))
     if len(sizes) > 1:
-        text = f"runs had {len(sizes)} layouts ({_listed(map(str, sizes))}): they are not one curve"
-        problems.append(Problem("layouts", text))
-    return replace(
-        table,
-        verdict=worse(table.verdict, Verdict.DOUBTFUL),
-        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
-        problems=(*problems, *table.problems),
-    )
+        problems.append(problem("layouts", number=len(sizes), listed=_listed(map(str, sizes))))
+    return doubtful(table, problems)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import ExpertSettings
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models.selection import Choice
+from predictor.problems import problem
 from predictor.table import worse
 from predictor.tables.settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
@@ -114,11 +115,12 @@ def to_prediction(
 def recall(record: Record) -> tuple[Problem, ...]:
     """Say what became of the last predictions."""
     return tuple(
-        Problem(
+        problem(
             "record",
-            f"the last {one.predictions} predictions on node counts that "
-            f"{'had been run' if one.repeated else 'were new'} were off by "
-            f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
+            predictions=one.predictions,
+            counts="had been run" if one.repeated else "were new",
+            error=100 * one.median_error,
+            inside=one.inside,
         )
         for one in backtest.recorded(record)
         if one.predictions >= ENOUGH
@@ -136,13 +138,7 @@ def mixed(record: Record, name: str) -> tuple[Problem, ...]:
         errors[len(errors) // 2] <= _HALF_OFF and errors[len(errors) // 4] <= _QUARTER_OFF
     ):
         return ()
-    app = _NO_NAME.sub("-", name) or "NAME"
-    text = (
-        "not one problem: runs on the same node count differ too much; "
-        f"'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for "
-        "each input, separates them"
-    )
-    return (Problem("not_one_problem", text),)
+    return (problem("not_one_problem", app=_NO_NAME.sub("-", name) or "NAME"),)
 
 
 def _judged(

@@ -121,6 +121,7 @@ NOT_CALLED = {
     "node_types.product_form": "criterion distinguishable",
     "tables.parts": "tables_of",
     "waits.expected_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
+    "problems": "problem",
     "waits.simulation": "normal_cdf",
     "level.record": "Record.with_new PooledErrors.units_of class_of points quantiles",
     "refit": "refit",

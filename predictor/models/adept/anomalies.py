@@ -13,6 +13,7 @@ from predictor.curves.interval import Prior
 from predictor.curves.special_counts import FAMILIES, belongs
 from predictor.models.adept.envelope import need_observations
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
+from predictor.problems import problem
 from predictor.types import Problem
 
 Floats = NDArray[np.float64]
@@ -64,7 +65,7 @@ def diagnose(
     family = special_counts(nodes, times, chosen, sd)
     usable = np.array([belongs(family, int(n)) for n in nodes])
     if family:
-        problems.append(_special_problem(family))
+        problems.append(problem("special_counts", family=family))
     metric = Metric(tuple(nodes.tolist()), tuple(times.tolist()), tuple(sd.tolist()), chosen)
     explained = explain(metric, np.flatnonzero(usable).tolist())
     declining = _declining(times, usable, chosen, sd)
@@ -76,9 +77,12 @@ def diagnose(
         explained = explain(metric, np.flatnonzero(usable).tolist())
     starts = [segment[0] for segment in explained.segments[1:]]
     ends = [segment[-1] for segment in explained.segments]
-    problems += [_individual_problem(int(nodes[i])) for i, _ in explained.anomalies]
     problems += [
-        _step_problem(int(nodes[a]), int(nodes[b])) for a, b in zip(ends, starts, strict=False)
+        problem("anomaly", int(nodes[i]), nodes=int(nodes[i])) for i, _ in explained.anomalies
+    ]
+    problems += [
+        problem("stepwise", before=int(nodes[a]), after=int(nodes[b]))
+        for a, b in zip(ends, starts, strict=False)
     ]
     return Diagnosis(
         factor=tuple(_factors(usable, explained, chosen)),
@@ -172,23 +176,8 @@ def _declines_without(
     return few or _declining(times, left, metric.settings, np.array(metric.noise)) is not None
 
 
-def _special_problem(family: str) -> Problem:
-    return Problem("special_counts", f"runs well only on {family}; other node counts are left out")
-
-
 def _declining_problem(nodes: Floats, first: int) -> Problem:
     at, single = int(nodes[first]), first == len(nodes) - 1
     if single:
-        text = f"slower on {at} nodes than on fewer: the decline begins, or that run was unusual"
-        return Problem("declining_or_anomaly", text, at)
-    return Problem("declining", f"time rises again from {at} nodes on")
-
-
-def _individual_problem(nodes: int) -> Problem:
-    text = f"the run on {nodes} nodes does not agree with its neighbours"
-    return Problem("anomaly", text, nodes)
-
-
-def _step_problem(before: int, after: int) -> Problem:
-    text = f"run time takes a step between {before} and {after} nodes"
-    return Problem("stepwise", text)
+        return problem("declining_or_anomaly", at, nodes=at)
+    return problem("declining", nodes=at)

@@ -11,6 +11,7 @@ from predictor.checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import best_for
+from predictor.problems import problem
 from predictor.types import Problem
 
 Floats = NDArray[np.float64]
@@ -70,8 +71,7 @@ def high_fitting_error(
     worst = int(error.argmax())
     if error[worst] <= settings.error:
         return None
-    text = f"the model is off by {error[worst]:.0%} from the runs on {nodes[worst]:.0f} nodes"
-    return Problem("high_fitting_error", text)
+    return problem("high_fitting_error", error=error[worst], nodes=nodes[worst])
 
 
 def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Problem | None:
@@ -84,9 +84,7 @@ def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Pro
     last = nodes.max()
     if others.high.all() or others.end.min() <= last:
         return None
-    observe = ceil(max(instance.parallelism[0], last + 1))
-    text = "speedup is still linear in all runs, so its end is unknown"
-    return Problem("linear_section", text, observe)
+    return problem("linear_section", ceil(max(instance.parallelism[0], last + 1)))
 
 
 def alternative_fit(
@@ -101,11 +99,8 @@ def alternative_fit(
         return None
     rival = int(differ.max(axis=1).argmax())
     observe = int(beyond[np.argmax(differ[rival] >= 0.8 * differ[rival].max())])
-    text = (
-        f"the runs do not show how far it scales: average parallelisms of {own:.0f} and of "
-        f"{others.parallelism[apart][rival]:.0f} fit them equally well"
-    )
-    return Problem("alternative_fit", text, observe)
+    other = others.parallelism[apart][rival]
+    return problem("alternative_fit", observe, own=own, other=other)
 
 
 def as_good(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.curves.drift import DriftSettings, follow, problem, started
+from predictor.curves.drift import DriftSettings, drift_problem, follow, started
 from predictor.curves.from_runs import build
 from predictor.types import Drift, Run
 
@@ -180,7 +180,7 @@ def test_a_level_on_which_no_run_finished_yet_asks_for_one() -> None:
     _, drift = follow(runs)
     assert drift is not None
     assert (drift.renewed, drift.stale) == ((), (4,))
-    assert problem(drift).observe == 4
+    assert drift_problem(drift).observe == 4
 
 
 @given(
@@ -212,13 +212,13 @@ def test_the_order_in_which_runs_are_given_does_not_matter(
 
 
 def test_the_problem_says_what_changed_and_what_to_run() -> None:
-    reported = problem(Drift(1_790_000_000.0, 1.42, 5, renewed=(8, 16), stale=(1, 2, 4)))
+    reported = drift_problem(Drift(1_790_000_000.0, 1.42, 5, renewed=(8, 16), stale=(1, 2, 4)))
     assert reported.name == "drift"
     assert reported.text.startswith(
         "run times rose by 42% with the run of 2026-09-21; on 1, 2 and 4 "
     )
     assert reported.observe == 1
-    followed = problem(Drift(1_790_000_000.0, 0.5, 9, renewed=(4, 8, 16)))
+    followed = drift_problem(Drift(1_790_000_000.0, 0.5, 9, renewed=(4, 8, 16)))
     assert (
         followed.text
         == "run times fell by 50% with the run of 2026-09-21; earlier runs are left out"

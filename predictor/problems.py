@@ -1,0 +1,74 @@
+"""Reasons not to trust a prediction, in words: each is worded here, of the facts that show it."""
+
+from typing import Any, Final
+
+from predictor.types import Problem
+
+#: Words by stable name; a name after a colon is a variant, of which only the words are another's.
+WORDS: Final = {
+    # What the observations show.
+    "noisy_repeats": "runs on {nodes} nodes differ by {spread:.0%} among themselves: they may be "
+    "different problems; a tag in the job's comment would separate them",
+    "drift": "run times {change} by {by:.0%} with the run of {when}; earlier runs are left out",
+    "drift:scaled": "run times {change} by {by:.0%} with the run of {when}; on {stale} nodes none "
+    "has finished since, so older times are scaled",
+    "cut_short": "runs on {nodes} nodes were stopped by their limit after {time_s:.0f} s; a longer "
+    "limit would show how long they take",
+    "unfinished": "{which} of this command {what}",
+    "record": "the last {predictions} predictions on node counts that {counts} were off by "
+    "{error:.0f} % in the middle, {inside} inside their interval",
+    # What the models of a curve show.
+    "wide_interval": "{where} the prediction may be off by more than {off:.0f} %",
+    "special_counts": "runs well only on {family}; other node counts are left out",
+    "declining_or_anomaly": "slower on {nodes} nodes than on fewer: the decline begins, or that "
+    "run was unusual",
+    "declining": "time rises again from {nodes} nodes on",
+    "anomaly": "the run on {nodes} nodes does not agree with its neighbours",
+    "stepwise": "run time takes a step between {before} and {after} nodes",
+    "high_fitting_error": "the model is off by {error:.0%} from the runs on {nodes:.0f} nodes",
+    "linear_section": "speedup is still linear in all runs, so its end is unknown",
+    "alternative_fit": "the runs do not show how far it scales: average parallelisms of {own:.0f} "
+    "and of {other:.0f} fit them equally well",
+    "disagreement": "on {nodes} nodes Downey's model says {other_s:.3g} s instead of {own_s:.3g} s",
+    "two_sizes": "only {runs} run with this layout; runs with other layouts say the rest",
+    # Runs that are not one problem, or not the job's.
+    "no_curve": "finished runs on {counts} only; a curve needs {least} node counts",
+    "no_identity": "recognised by {by} only, which may stand for many problems",
+    "not_one_problem": "not one problem: runs on the same node count differ too much; "
+    "'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for each "
+    "input, separates them",
+    "several_problems": "not one problem: run times differ by {names} (runs with {listed})",
+    "layouts": "runs had {number} layouts ({listed}): they are not one curve",
+    "other_layout": "all runs had {had}, this job has {asked}: not the same curve",
+    "new_work_dir": "no earlier run of this command worked in this directory: its input may be "
+    "another",
+    "new_input": "an input file was changed after the last run of this command had started",
+    # Other types of nodes.
+    "few_on_node_type": "{runs} on {node_type}; the rest is predicted {how}",
+    "few_on_node_type:moved": "too few runs on {node_type}: runs on other node types stand in, "
+    "moved to it",
+    "unseen_node_type": "no run on {node_type}: predicted {how}",
+    # Transfers.
+    "nothing_measured": "nothing was measured from {source} to {target}: let 'nimo probe' measure, "
+    "or record past transfers",
+    "no_transfer": "no transfer from {source} to {target} is recorded, and a small probe alone is "
+    "often off by half: record one",
+    "no_probe": "no recent probe from {source} to {target}: only past transfers say how fast it "
+    "is; let 'nimo probe' measure",
+    "other_sizes": "no transfer of about {megabytes:.3g} MB is recorded: those of other sizes may "
+    "be faster or slower",
+    "few_transfers": "{tried} past transfers were predicted to compare with; {enough} would do",
+    "erratic": "past predictions were off by {error:.0%} on average",
+}
+
+
+def problem(name: str, observe: int | None = None, /, **facts: Any) -> Problem:
+    """Report a problem by its name, with what its words need.
+
+    observe: count on which one more run would help most.
+    Raises KeyError: it has no words, or they need another fact.
+
+    >>> problem("declining", nodes=16)
+    Problem(name='declining', text='time rises again from 16 nodes on', observe=None)
+    """
+    return Problem(name.partition(":")[0], WORDS[name].format(**facts), observe)
