@@ -8,13 +8,14 @@ import io
 import lzma
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, cast
 
 from sacct_ingest.errors import FormatError
+from sacct_ingest.sources.run_source import Tally
 
 
 def _zstd_module() -> ModuleType | None:
@@ -39,6 +40,8 @@ _COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"\x28\xb5\x2f\xfd", _zstd),
 )
+#: Bytes read at a time; characters of the longest line, and of it in the store once set aside.
+_CHUNK, _LONGEST_LINE, _SHOWN = 1 << 16, 4 << 20, 1000
 _MAGIC = max(len(magic) for magic, _ in _COMPRESSED)
 
 
@@ -73,6 +76,39 @@ def _without_mark(binary: io.BufferedReader) -> io.BufferedReader:
 def decoded(binary: IO[bytes]) -> io.TextIOWrapper:
     r"""Decode accounting text: lines end at ``\n`` only, and what is not UTF-8 is replaced."""
     return io.TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="\n")
+
+
+def lines_of(binary: io.BufferedReader, tally: Tally) -> Iterator[str]:
+    """Decode lines as :func:`decoded` does; one of over four million characters is set aside.
+
+    An empty line stands in its place.  Memory does not grow with a line's length.
+
+    tally: takes the lines that are set aside.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    begun, number, dropped = "", 1, 0
+    while data := binary.read1(_CHUNK):
+        text = decoder.decode(data)
+        end = text.find("\n") + 1
+        if dropped and not end:
+            dropped += len(text)
+            continue
+        if dropped:
+            tally.rows += 1
+            tally.refuse(f"a line of {dropped + end:,} characters", begun, number)
+            begun, text, dropped = "", text[end - 1 :], 0
+        whole = text.rfind("\n") + 1
+        if whole:
+            yield from io.StringIO(begun + text[:whole], newline="\n")
+            number += text.count("\n")
+        begun = text[whole:] if whole else begun + text
+        if len(begun) > _LONGEST_LINE:
+            dropped, begun = len(begun), begun[:_SHOWN]
+    if dropped:
+        tally.rows += 1
+        tally.refuse(f"a line of {dropped:,} characters without its end", begun, number)
+    elif begun := begun + decoder.decode(b"", final=True):
+        yield begun
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

@@ -28,7 +28,7 @@ def output_of(
     environment: Mapping[str, str],
     timeout_s: float,
     ends: bytes = b"\n",
-) -> Iterator[IO[bytes]]:
+) -> Iterator[io.BufferedReader]:
     """Run a command and give its standard output; its last line must be whole.
 
     tally: takes the seconds for which the command gave no output.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import ENDED_CODES, JobRun
 from sacct_ingest.sources.columns import canonical_name, useful
-from sacct_ingest.sources.opened import decoded
+from sacct_ingest.sources.opened import decoded, lines_of
 from sacct_ingest.sources.process import output_of
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
@@ -120,11 +120,12 @@ class LiveSacct:
                     timeout_s=self.timeout_s,
                     ends=b"\n}" if self.as_json else b"\n",
                 ) as output,
-                decoded(output) as lines,
+                output,
             ):
                 if self.as_json:
-                    yield from read_json(lines, tally, cluster=self.cluster)
+                    yield from read_json(decoded(output), tally, cluster=self.cluster)
                 else:
+                    lines = lines_of(output, tally)
                     yield from read_text(
                         lines, tally, cluster=self.cluster, delimiter=delimiter, word=word
                     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.opened import decoded, foreign_errors, open_file
+from sacct_ingest.sources.opened import decoded, foreign_errors, lines_of, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
@@ -77,7 +77,7 @@ def cluster_nodes(path: Path) -> int:
     """
     try:
         with open_file(path) as binary:
-            return machine_nodes(decoded(binary)) if recognise(binary) == "swf" else 0
+            return machine_nodes(lines_of(binary, Tally())) if recognise(binary) == "swf" else 0
     except foreign_errors() as error:
         raise FormatError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -96,7 +96,7 @@ def recognise(binary: BufferedReader) -> str:
 def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
     tally.unit = "line"
     return read_text(
-        decoded(binary),
+        lines_of(binary, tally),
         tally,
         cluster=file.cluster,
         delimiter=file.delimiter or ("|" if file.fields else ""),
@@ -111,7 +111,7 @@ def _json(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[Jo
 
 def _swf(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
     tally.unit = "line"
-    return read_swf(decoded(binary), tally, cluster=file.cluster)
+    return read_swf(lines_of(binary, tally), tally, cluster=file.cluster)
 
 
 #: What a saved file may hold.

@@ -25,6 +25,7 @@ from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
+_SHOWN: Final = 1000  #: characters of such a one that are stored
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
 #: What stands between two objects of a list, with the first key of the second.
@@ -185,22 +186,33 @@ class _Scanner:
             begin = end + next_at
 
     def _skip(self, reason: str) -> Iterator[_Found]:
-        """Refuse what cannot be read, up to where the next job starts or the list ends."""
+        """Refuse what cannot be read, up to where the next job starts or the list ends.
+
+        Of what is very long only the end stays in memory, where a job may have begun.
+        """
+        begun = ""
         while True:
             for match in _OBJECT.finditer(self._buffer, self._at + 1):
                 job, end = self._job_at(match.start())
                 if job is not None:
-                    self._refuse(reason, match.start())
+                    self._refuse(reason, match.start(), begun)
                     self._at = end
                     yield job, None
                     return
-            if self._ended or len(self._buffer) - self._at > 2 * _MAX_JOB:
+            if self._ended:
                 break
-            self._more()
+            if len(self._buffer) - self._at > 2 * _MAX_JOB:
+                begun = begun or self._buffer[self._at : self._at + _SHOWN]
+                reason = f"a job of over {2 * _MAX_JOB:,} characters"
+                self._at = len(self._buffer) - _MAX_JOB
+                while not self._ended and len(self._buffer) - self._at < 2 * _MAX_JOB:
+                    self._more()
+            else:
+                self._more()
         end_of_list = _LIST_END.search(self._buffer, self._at)
         if end_of_list is None:
             raise FormatError(self._breaks_off())
-        self._refuse(reason, end_of_list.start())
+        self._refuse(reason, end_of_list.start(), begun)
 
     def _breaks_off(self) -> str:
         return f"breaks off in the middle of a job: {self._buffer[self._at :][:60]!r}"
@@ -214,10 +226,10 @@ class _Scanner:
         whole = "job_id" in job and ("job_state" in job or "time" in job)
         return (job if whole else None), end
 
-    def _refuse(self, reason: str, end: int) -> None:
+    def _refuse(self, reason: str, end: int, begun: str) -> None:
         self._tally.rows += 1
         self._number += 1
-        text = self._buffer[self._at : end].rstrip(", \t\r\n")
+        text = begun or self._buffer[self._at : end].rstrip(", \t\r\n")
         self._tally.refuse(reason, text, self._number)
         self._at = end
 

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -70,6 +71,33 @@ def test_a_damaged_file(tmp_path: Path, packed: str, data: bytes) -> None:
     path.write_bytes(whole)
     with pytest.raises(FormatError, match="jobs: "):
         read(path, cluster="c")
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path: Path, form: str) -> None:
+    """A line of 400 MB took 1.3 GB, and in a log of SWF it was a job."""
+    path, size = tmp_path / "jobs", 150_000_000
+    before, after = {
+        "text": (TEXT, TEXT.partition("\n")[2]),
+        "json": ('{"jobs": [{"job_id": 1, "comment": "', f'"}}, {json.dumps(new_job())}]}}'),
+        "swf": (FILES["swf"], f"\n{LINE}\n"),
+    }[form]
+    with path.open("w") as file:
+        file.write(before)
+        for _ in range(size // 500_000):
+            file.write("1 " * 250_000)
+        file.write(after if form == "json" else f"\n{after}")
+    tally = Tally()
+    tracemalloc.start()
+    runs = read(path, tally)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(runs), tally.refused) == (1 if form == "json" else 2, 1)
+    (reject,) = tally.rejects
+    number = {"text": "line 4", "json": "job 1", "swf": f"line {FILES['swf'].count(chr(10)) + 1}"}
+    assert reject.reason.startswith(f"{number[form]}: a {'job' if form == 'json' else 'line'} of ")
+    assert len(reject.text) == 1000
+    assert peak < size
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
