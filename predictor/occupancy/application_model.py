@@ -7,14 +7,15 @@ the occupancies of a run and its data flow; execution time is f_D·(f_a + f_n + 
 Only ratios of attributes matter.
 
 Three forms are learned: linear functions as the paper has them, terms chosen by evidence, and a
-bottleneck.  The one that predicts left-out samples far better than the others decides.  Where none
-does, it is the one whose time lies between the other two, and with twelve samples the mean of all,
-weighted by how well each predicts left-out samples.
+bottleneck.  The linear one, of the fewest choices, decides where it predicts left-out samples about
+as well as the best, and from six samples on one that does so far better than the others.  Else it
+is the one whose time lies between the other two, and with twelve samples the mean of all, weighted
+by how well each predicts left-out samples.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -53,7 +54,10 @@ __all__ = [
 _TELLING, _STEEP, _LEAST_OFF, _BOTTLENECK = 12, 4.0, 0.005, 4.0
 #: A form decides alone where its median left-out error is so many times smaller than any other's,
 #: beyond :data:`SAME`; others of its kind are plausible where it is not.
-_CLEARLY = 3.0
+#: So it does with as many samples; with fewer, errors of three or four say little.
+_CLEARLY, _DECISIVE = 3.0, 6
+#: The linear form decides where its mean left-out error is no more than this many times the best.
+_ALIKE = 1.2
 #: Left-out errors (log time) and correlations below this are rounding.
 _ROUNDING = 1e-9
 #: Share of the whole time below which errors of a stall need no further terms.
@@ -101,10 +105,12 @@ class OccupancyModel:
         order = sorted(range(len(forms)), key=lambda i: comparable(off[i], _ROUNDING))
         best = _CLEARLY * off[order[0]] + SAME
         plausible = [i for i in order if off[i] <= best]
-        if len(plausible) == 1:
+        if len(plausible) == 1 and len(samples) >= _DECISIVE:
             order = plausible
-        enough = len(samples) >= _TELLING
-        weights = _weights([(forms[i], off[i]) for i in order]) if enough else ()
+        if len(samples) >= _TELLING:
+            weights = _weights([(forms[i], off[i]) for i in order])
+        else:
+            weights = _linear_alone(made, samples, order)
         predicted = [joined([own[i] for i in order], weights)[0] for own in made]
         fit = OccupancyFit(
             tuple(forms[i] for i in order), len(plausible), 0.0, len(samples), weights=weights
@@ -215,6 +221,19 @@ def _sizes(samples: Sequence[Sample], part: str) -> list[float]:
     return [
         one.measured.data_bytes if part == "data_bytes" else one.measured.each_s for one in samples
     ]
+
+
+def _linear_alone(
+    made: Sequence[Sequence[Occupancies]], samples: Sequence[Sample], order: Sequence[int]
+) -> tuple[float, ...]:
+    """Weights of forms in this order where the last, the linear one, decides; empty elsewhere."""
+    errors = [
+        fmean(abs(log_error(one, sample)) for one, sample in zip(form, samples, strict=True))
+        for form in zip(*made, strict=True)
+    ]
+    last = len(errors) - 1
+    alike = comparable(errors[last], _ROUNDING) <= _ALIKE * comparable(min(errors), _ROUNDING)
+    return tuple(float(i == last) for i in order) if alike and last in order else ()
 
 
 def _weights(forms: Sequence[tuple[Form, float]]) -> tuple[float, ...]:
