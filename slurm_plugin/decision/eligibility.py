@@ -17,11 +17,13 @@ from slurm_plugin.decision.sizes import (
 from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
+from slurm_plugin.slurm.job_request import LEFT_ALONE
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
 #: What a list of node counts begins with; to read all options of each script takes longer.
 _LISTED = re.compile(r"(?:N|-no[a-z]*)[ \t=]*[\"']*\d[\d\"'-]*[,:]")
+_LEFT_ALONE = tuple((field, Reason[name]) for _, field, _, name in LEFT_ALONE)
 UNBOUNDED = 2**31  #: most nodes of a request that names no most
 
 
@@ -124,11 +126,7 @@ def _placed(job: Job) -> Reason | None:
     """Which other option of the job leaves no choice of nodes: a node list, an array, ..."""
     bound = (
         (job.het_job_offset is not None, Reason.HET),
-        (bool(job.array_inx), Reason.ARRAY),
-        (bool(job.reservation), Reason.RESERVATION),
-        (bool(job.req_nodes), Reason.NODE_LIST),
-        (bool(job.exc_nodes), Reason.EXCLUDED_NODES),
-        (bool(job.contiguous) or bool(job.req_switch), Reason.LAYOUT),
+        *((bool(getattr(job, field)), reason) for field, reason in _LEFT_ALONE),
         (_lists_sizes(job), Reason.NODE_SIZES),
         (bool(_EXPAND.search(job.dependency)), Reason.DEPENDENCY),
     )

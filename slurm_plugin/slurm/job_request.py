@@ -148,16 +148,16 @@ def _read(name: str, value: str, reader: _Reader) -> dict[str, object]:
         raise ScriptError(f"--{name}={value}: {error}") from error
 
 
+def _filled(field: str, read: Callable[[str], object]) -> _Reader:
+    return lambda value: {field: read(value)}
+
+
 def _text(field: str) -> _Reader:
-    return lambda value: {field: value}
+    return _filled(field, str)
 
 
 def _number(field: str) -> _Reader:
     return lambda value: {field: _counted(value, least=1)}
-
-
-def _fixed(field: str, number: int) -> _Reader:
-    return lambda _: {field: number}
 
 
 def _counted(value: str, *, least: int = 0) -> int:
@@ -207,19 +207,26 @@ def _gres(value: str) -> str:
     return ",".join(f"gres/{re.sub('^gres[:/]', '', part)}" for part in value.split(","))
 
 
+#: Options with which a job keeps what it asks for: long name, the job's field that they fill with
+#: what the reader gives, and the member of `slurm_plugin.protocol.reasons.Reason`.
+LEFT_ALONE: tuple[tuple[str, str, Callable[[str], object], str], ...] = (
+    ("array", "array_inx", str, "ARRAY"),
+    ("reservation", "reservation", str, "RESERVATION"),
+    ("nodelist", "req_nodes", str, "NODE_LIST"),
+    ("exclude", "exc_nodes", str, "EXCLUDED_NODES"),
+    ("contiguous", "contiguous", lambda _: 1, "LAYOUT"),
+    ("switches", "req_switch", lambda value: _counted(value.partition("@")[0]), "LAYOUT"),
+)
 #: Option by long name -> the job's fields it fills.
 _READERS: dict[str, _Reader] = {
     "account": _text("account"),
-    "array": _text("array_inx"),
     "chdir": _text("work_dir"),
     "comment": _text("comment"),
     "constraint": _text("features"),
-    "contiguous": _fixed("contiguous", 1),
     "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{value}"},
     "cpus-per-task": _number("cpus_per_task"),
     "dependency": _text("dependency"),
-    "exclude": _text("exc_nodes"),
-    "exclusive": _fixed("shared", 0),
+    "exclusive": lambda _: {"shared": 0},
     "gpus": lambda value: {"tres_per_job": f"gres/gpu:{value}"},
     "gpus-per-node": lambda value: {"tres_per_node": f"gres/gpu:{value}"},
     "gpus-per-task": lambda value: {"tres_per_task": f"gres/gpu:{value}"},
@@ -229,18 +236,16 @@ _READERS: dict[str, _Reader] = {
     "mem": _mebibytes("min_mem_per_node"),
     "mem-per-cpu": _mebibytes("min_mem_per_cpu"),
     "mem-per-gpu": _text("mem_per_tres"),
-    "nodelist": _text("req_nodes"),
     "nodes": _nodes,
     "ntasks": _number("num_tasks"),
     "ntasks-per-node": _number("ntasks_per_node"),
     "ntasks-per-socket": _number("ntasks_per_socket"),
     "partition": _text("partition"),
     "qos": _text("qos"),
-    "reservation": _text("reservation"),
     "segment": _number("segment_size"),
-    "switches": lambda value: {"req_switch": _counted(value.partition("@")[0])},
     "time": _minutes("time_limit"),
     "time-min": _minutes("time_min"),
+    **{option: _filled(field, read) for option, field, read, _ in LEFT_ALONE},
 }
 
 
