@@ -19,10 +19,7 @@ from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.scripts.sbatch_options import Value, lookup
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
+    add_shared,
     add_table_options,
     nimod_socket,
     table_options,
@@ -120,10 +117,7 @@ def parser() -> argparse.ArgumentParser:
         help="required chance to make the deadline (default: the site's, 95)",
     )
     plot.add_plot(made)
-    add_parsable(made)
-    add_json(made)
-    add_config(made)
-    add_store(made)
+    add_shared(made, "parsable", "json", "config", "store")
     return made
 
 

@@ -9,7 +9,7 @@ import argparse
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.config.settings_file import socket_of
 from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
@@ -20,36 +20,11 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add ``--config``."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        type=Path,
-        help="configuration (default: $NIMO_CONFIG, then /etc/nimo/nimo.yaml, then built in)",
-    )
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add ``--store``."""
-    parser.add_argument(
-        "--store",
-        metavar="STORE",
-        default="",
-        help="SQLite file or database URL (default: the configuration's)",
-    )
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_parsable(parser: argparse.ArgumentParser) -> None:
-    """Add ``-P``, as sacct has it."""
-    parser.add_argument(
-        "-P", "--parsable2", action="store_true", help="print fields with '|' between them"
-    )
+def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options that mean the same everywhere: config, store, json, parsable, since."""
+    for name in names:
+        flags, meaning = _SHARED[name]
+        parser.add_argument(*flags, **meaning)
 
 
 def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
@@ -79,10 +54,7 @@ def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
 def add_table_of_store(parser: argparse.ArgumentParser) -> None:
     """Add what all commands have that print a table from the store."""
     add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "parsable", "json", "store", "config")
 
 
 def table_options(args: argparse.Namespace) -> TableOptions:
@@ -113,16 +85,40 @@ def moment(text: str) -> int:
         ) from error
 
 
-def add_since(parser: argparse.ArgumentParser) -> None:
-    """Add ``-S``."""
-    parser.add_argument(
-        "-S",
-        "--since",
-        metavar="TIME",
-        type=moment,
-        default="now-30days",
-        help="only measurements since this time (default: now-30days)",
-    )
+_SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "config": (
+        ("--config",),
+        {
+            "metavar": "FILE",
+            "type": Path,
+            "help": "configuration (default: $NIMO_CONFIG, then /etc/nimo/nimo.yaml, then built "
+            "in)",
+        },
+    ),
+    "store": (
+        ("--store",),
+        {
+            "metavar": "STORE",
+            "default": "",
+            "help": "SQLite file or database URL (default: the configuration's)",
+        },
+    ),
+    "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
+    # As sacct has it.
+    "parsable": (
+        ("-P", "--parsable2"),
+        {"action": "store_true", "help": "print fields with '|' between them"},
+    ),
+    "since": (
+        ("-S", "--since"),
+        {
+            "metavar": "TIME",
+            "type": moment,
+            "default": "now-30days",
+            "help": "only measurements since this time (default: now-30days)",
+        },
+    ),
+}
 
 
 def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:

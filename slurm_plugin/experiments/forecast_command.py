@@ -11,7 +11,7 @@ from predictor.forecasts.series import forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
 from slurm_plugin.cli.command_context import (
-    add_since,
+    add_shared,
     add_table_of_store,
     load_config,
     print_table,
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Criterion.MAE,
         help="error measure that chooses the forecaster (default: mae)",
     )
-    add_since(parser)
+    add_shared(parser, "since")
     add_table_of_store(parser)
 
 

@@ -16,7 +16,7 @@ from predictor.table import decode
 from sacct_ingest.errors import ConfigError, StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import owned_tag
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", type=Path, metavar="FILE", help="journal of the runs (default: beside the file)"
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.command_context import add_shared, load_config, moment
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments.plan import state_file
@@ -82,9 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=10.0,
         help="seconds between two queries of the queue (default: 10)",
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

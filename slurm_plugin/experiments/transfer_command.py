@@ -12,15 +12,7 @@ from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.text.slurm_text import parse_size
-from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_since,
-    add_store,
-    load_config,
-    moment,
-)
+from slurm_plugin.cli.command_context import add_shared, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments import forecast_text as words
@@ -55,11 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=moment,
         help="with --took: when the transfer began (default: SECONDS ago)",
     )
-    add_since(parser)
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "since", "parsable", "json", "store", "config")
 
 
 def size(text: str) -> int:

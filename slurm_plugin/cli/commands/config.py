@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_plugin.cli.command_context import add_config
+from slurm_plugin.cli.command_context import add_shared
 from slurm_plugin.config.loader import dump, load
 from slurm_plugin.config.settings_file import find
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="file to check instead of the configuration in use",
     )
-    add_config(parser)
+    add_shared(parser, "config")
     parser.add_argument("--check", action="store_true", help="print errors only")
 
 

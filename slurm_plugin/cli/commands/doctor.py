@@ -9,7 +9,7 @@ import os
 import sys
 from textwrap import wrap
 
-from slurm_plugin.cli.command_context import add_config, add_json, add_parsable, add_store
+from slurm_plugin.cli.command_context import add_shared
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import Finding, FindingState, examine
 from slurm_plugin.text.formatting import printable
@@ -30,10 +30,7 @@ _COLOURS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_json(parser)
-    add_parsable(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "parsable", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.store_access import open_store
@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fit on a Dask cluster: tcp://HOST:PORT of its scheduler, or 'slurm' for workers that "
         "are Slurm jobs, as jobqueue.slurm in Dask's configuration describes them",
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.command_context import add_shared, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.settings import Config
@@ -118,9 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="pause of --follow (default: the configuration's)",
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

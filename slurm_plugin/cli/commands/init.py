@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.command_context import add_config, add_json, store_url
+from slurm_plugin.cli.command_context import add_shared, store_url
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
@@ -67,8 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="set up a login node; its relay asks nimod on these hosts (default: slurmctld's "
         "hosts)",
     )
-    add_json(parser)
-    add_config(parser)
+    add_shared(parser, "json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.store import contribution_file as exported
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write this store's sums of runs to FILE, for another store to merge",
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
-from slurm_plugin.cli.command_context import add_config, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store
 
@@ -43,8 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=7.0,
         help="days of decisions that the accuracy covers (default: 7)",
     )
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,10 +15,7 @@ from sacct_ingest.errors import PlotError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
+    add_shared,
     add_table_options,
     nimod_socket,
     print_table,
@@ -65,10 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser, "-o", "-n")
     parser.add_argument("-u", "--user", default="", help="list the applications of this user")
     plot.add_plot(parser)
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "parsable", "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

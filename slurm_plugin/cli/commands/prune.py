@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.settings import Config
@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="only count the rows that would be deleted"
     )
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import argparse
 
 from msgspec.structs import replace
 
-from slurm_plugin.cli.command_context import add_config, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.config.settings import Config
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --relay ctl1,ctl2"
@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         help="relay to nimod on these hosts, with commas between them (default: relay.controllers)",
     )
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

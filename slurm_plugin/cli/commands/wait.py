@@ -13,9 +13,7 @@ from itertools import islice
 
 from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
+    add_shared,
     add_table_options,
     nimod_socket,
     print_table,
@@ -52,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-u", "--user", default="", help="only jobs of this user")
     parser.add_argument("-p", "--partition", default="", help="only jobs in this partition")
     add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_config(parser)
+    add_shared(parser, "parsable", "json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

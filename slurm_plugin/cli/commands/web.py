@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import add_config, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store, visibility_for
 
@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
     )
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

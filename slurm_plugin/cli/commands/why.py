@@ -8,7 +8,7 @@ import argparse
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.text import admin_comment
-from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import query_client
@@ -26,9 +26,7 @@ EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("job", metavar="JOBID", type=_job_id, help="id of the job")
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_shared(parser, "json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
