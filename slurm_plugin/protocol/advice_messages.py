@@ -173,7 +173,7 @@ def _value(kind: str, given: object) -> Any:
     if kind.startswith("list["):
         if not isinstance(given, list):
             raise ValueError(f"{given!r} is no list")
-        return [_message(_MESSAGES[kind[5:-1]], one) for one in given]
+        return [_value(kind[5:-1], one) for one in given]
     for word in kind.split(" | "):
         if word == "Unit":
             return Unit(str(given))
