@@ -12,41 +12,42 @@ WORDS: Final = {
     "drift": "run times {change} by {by:.0%} with the run of {when}; earlier runs are left out",
     "drift:scaled": "run times {change} by {by:.0%} with the run of {when}; on {stale} nodes none "
     "has finished since, so older times are scaled",
-    "cut_short": "runs on {nodes} nodes were stopped by their limit after {time_s:.0f} s; a longer "
-    "limit would show how long they take",
+    "cut_short": "runs on {nodes} nodes reached their limit of {limit}; a longer limit would show "
+    "how long they take",
     "unfinished": "{which} of this command {what}",
-    "record": "the last {predictions} predictions on node counts that {counts} were off by "
-    "{error:.0f} % in the middle, {inside} inside their interval",
+    "record": "of the last {predictions} predictions on node counts that {counts} half were within "
+    "{error:.0f} %, and {inside} inside their interval",
     # What the models of a curve show.
     "wide_interval": "{where} the prediction may be off by more than {off:.0f} %",
     "special_counts": "runs well only on {family}; other node counts are left out",
     "declining_or_anomaly": "slower on {nodes} nodes than on fewer: the decline begins, or that "
     "run was unusual",
     "declining": "time rises again from {nodes} nodes on",
-    "anomaly": "the run on {nodes} nodes does not agree with its neighbours",
+    "anomaly": "the run on {nodes} nodes does not fit those on fewer and more",
     "stepwise": "run time takes a step between {before} and {after} nodes",
-    "high_fitting_error": "the model is off by {error:.0%} from the runs on {nodes:.0f} nodes",
-    "linear_section": "speedup is still linear in all runs, so its end is unknown",
-    "alternative_fit": "the runs do not show how far it scales: average parallelisms of {own:.0f} "
-    "and of {other:.0f} fit them equally well",
-    "disagreement": "on {nodes} nodes Downey's model says {other_s:.3g} s instead of {own_s:.3g} s",
-    "two_sizes": "only {runs} run with this layout; runs with other layouts say the rest",
+    "high_fitting_error": "its curve is off by {error:.0%} from the runs on {nodes:.0f} nodes",
+    "linear_section": "run time still falls in proportion on all counts that were run: no run "
+    "shows where that ends",
+    "alternative_fit": "the runs do not show how far it scales: on {nodes} nodes it may take "
+    "{shorter} or {longer}",
+    "disagreement": "on {nodes} nodes the second model, ADEPT, predicts {other} instead of {own}",
+    "two_sizes": "only {runs} run with this layout; the rest is predicted from other layouts",
     # Runs that are not one problem, or not the job's.
     "no_curve": "finished runs on {counts} only; a curve needs {least} node counts",
-    "no_identity": "recognised by {by} only, which may stand for many problems",
-    "not_one_problem": "not one problem: runs on the same node count differ too much; "
+    "no_identity": "recognised by {by} only, which may stand for many applications",
+    "not_one_problem": "several problems: runs on the same node count differ too much; "
     "'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for each "
     "input, separates them",
-    "several_problems": "not one problem: run times differ by {names} (runs with {listed})",
-    "layouts": "runs had {number} layouts ({listed}): they are not one curve",
-    "other_layout": "all runs had {had}, this job has {asked}: not the same curve",
-    "new_work_dir": "no earlier run of this command worked in this directory: its input may be "
-    "another",
+    "several_problems": "several problems: run times differ by {names} (runs with {listed})",
+    "layouts": "runs had {number} layouts ({listed}), each with its own curve",
+    "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",
+    "new_work_dir": "no earlier run of this command was in this directory: its input may be "
+    "different",
     "new_input": "an input file was changed after the last run of this command had started",
     # Other types of nodes.
     "few_on_node_type": "{runs} on {node_type}; the rest is predicted {how}",
-    "few_on_node_type:moved": "too few runs on {node_type}: runs on other node types stand in, "
-    "moved to it",
+    "few_on_node_type:moved": "too few runs on {node_type}: runs on other node types count, "
+    "scaled to it",
     "unseen_node_type": "no run on {node_type}: predicted {how}",
     # Transfers.
     "nothing_measured": "nothing was measured from {source} to {target}: let 'nimo probe' measure, "

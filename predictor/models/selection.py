@@ -24,6 +24,7 @@ from predictor.models.adept import Adept, AdeptFit
 from predictor.models.two_sizes import translation_of
 from predictor.problems import problem
 from predictor.types import Curve, Prediction, Problem, Verdict
+from sacct_ingest.text.slurm_text import time_span
 
 MIN_POINTS = 3
 #: Model that is believed unless another one is named.
@@ -186,12 +187,12 @@ def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
     bounds = curve.censored
     predictions = fit.predict([p.nodes for p in bounds]) if bounds else []
     return [
-        problem("cut_short", bound.nodes, nodes=bound.nodes, time_s=bound.time_s)
+        problem("cut_short", bound.nodes, nodes=bound.nodes, limit=time_span(bound.time_s))
         for bound, p in zip(bounds, predictions, strict=True)
         if bound.time_s >= 0.9 * p.low_s
     ]
 
 
 def _disagreement(own: Prediction, other_s: float) -> Problem:
-    n = own.nodes
-    return problem("disagreement", n, nodes=n, other_s=other_s, own_s=own.time_s)
+    n, other, said = own.nodes, time_span(other_s), time_span(own.time_s)
+    return problem("disagreement", n, nodes=n, other=other, own=said)

@@ -265,11 +265,11 @@ class _Moved:
 
     def _problem(self, own: OwnCurve) -> Problem:
         held = self.believed.observed_error
-        how = f"by {self.believed.name} from runs on {self.evidence.reference}"
+        how = f"from runs on {self.evidence.reference} by {self.believed.name}"
         if held is not None:
             types = self.believed.left_out
             plural = "s" if types > 1 else ""
-            how += f"; on {types} node type{plural} left out that was {100 * held:.0f} % off"
+            how += f", which was {100 * held:.0f} % off on {types} type{plural} of known run times"
         if own.runs:
             runs = f"{own.runs} run{'s' if own.runs > 1 else ''}"
             return problem("few_on_node_type", runs=runs, node_type=self.node_type, how=how)

@@ -5,6 +5,7 @@ from math import inf
 from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.eligibility import UNBOUNDED
@@ -97,16 +98,14 @@ def _better_count(decision: Decision, unit: Unit) -> str:
     if better.nodes == asked.nodes:
         return ""
     return (
-        f"nimo: {_request(better.nodes, unit)} would be better for this job than {asked.nodes} "
-        "now: "
-        f"{_wait(better)} of wait and {duration(better.prediction.time_s)} of run, "
-        f"instead of {_wait(asked)} and {duration(asked.prediction.time_s)} "
-        f"({decision.reason.text})"
+        f"nimo: {_request(better.nodes, unit)} would be better for this job than {asked.nodes}: "
+        f"it waits {_wait(better)} and runs {time_span(better.prediction.time_s)}, instead of "
+        f"{_wait(asked)} and {time_span(asked.prediction.time_s)}; {decision.reason.text}"
     )
 
 
 def _wait(option: Option) -> str:
-    return f"{'at most ' if option.bound else ''}{duration(option.wait_s)}"
+    return f"{'at most ' if option.bound else ''}{time_span(option.wait_s)}"
 
 
 def _request(size: int, unit: Unit) -> str:
@@ -179,7 +178,8 @@ _DEADLINE = {
 
 def problem_texts(table: PredictionTable) -> list[str]:
     """Say what speaks against a prediction, a sentence each."""
-    return [] if is_serial(table) else [_sentence(one.text) for one in table.problems]
+    told = () if is_serial(table) else table.problems
+    return [_sentence(one.text) for one in told if one.name != "no_identity"]
 
 
 def next_run(table: PredictionTable, largest: float = inf) -> int | None:

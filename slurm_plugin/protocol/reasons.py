@@ -55,22 +55,25 @@ class Reason(StrEnum):
         "the partition is unknown or down, or the job names several that differ",
     )
     NO_SNAPSHOT = "no_snapshot", "NIMO has not read the state of the cluster yet"
-    STALE_SNAPSHOT = "stale_snapshot", "the state of the cluster that NIMO has is too old"
+    STALE_SNAPSHOT = "stale_snapshot", "NIMO has not read the state of the cluster for too long"
     NEW_SHAPE = (
         "new_shape",
         "NIMO is still counting the nodes that fit this kind of job",
     )
     PROCESSOR_TIME = (
         "processor_time",
-        "to decide on this request takes NIMO too long: its lists or its script are too long",
+        "its lists or its script are too long for NIMO to decide in time",
     )
     UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
     NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"
-    NAME_ONLY = "name_only", "only its name is recognised, which may stand for many problems"
+    NAME_ONLY = (
+        "name_only",
+        "only its user or name is recognised; --comment=nimo:app=NAME names the application",
+    )
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
-    SERIAL = "serial", "all its runs had one CPU, so that one node is right"
-    ONE_COUNT = "one_count", "its runs tell nothing sure of other node counts than this one"
+    SERIAL = "serial", "all its runs used one CPU, so one node is enough"
+    ONE_COUNT = "one_count", "its runs do not show what other node counts would take"
     NOT_FALLING = (
         "not_falling",
         "runs on fewer nodes took as long and may have had smaller problems",

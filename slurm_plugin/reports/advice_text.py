@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.text.formatting import (
     RECOGNISED,
@@ -16,7 +17,6 @@ from slurm_plugin.text.formatting import (
     printable,
     short_clock,
     table,
-    time_span,
     wrapped,
 )
 from slurm_plugin.text.table_columns import (
@@ -109,7 +109,7 @@ def _trust(advice: Advice, *, verbose: bool) -> str:
         sentences += advice.problems if verbose else advice.problems[:1]
         if advice.observe and advice.problems:
             size = count(advice.observe, advice.unit.word)
-            sentences.append(f"One run on {size} would narrow the prediction most.")
+            sentences.append(f"One run on {size} would improve the prediction most.")
     return f"{'' if verbose else runs}{'  '.join(sentences)}"
 
 
@@ -142,7 +142,7 @@ def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
     """Pick the node counts to show.
 
     They are those observed, powers of two, the first and the last, the recommended one, and the
-    one where a run would narrow the prediction most.
+    one where a run would improve the prediction most.
     """
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
     return [
@@ -364,7 +364,7 @@ def _cheapest(advice: Advice) -> str:
 def _recommendation(advice: Advice) -> str:
     reason = advice.reason
     if not advice.directive:
-        reason = reason and f"No recommendation: {reason}"
+        reason = reason and f"No recommendation: {reason[0].lower()}{reason[1:]}"
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)

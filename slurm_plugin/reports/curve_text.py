@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from predictor.table import for_type
-from predictor.types import PredictionTable, Recorded, ResourceUse, Verdict
+from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import StandingRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
@@ -31,7 +31,7 @@ _SHORT_KEY = 8
 _READ = {
     Verdict.RELIABLE: "reliable",
     Verdict.DOUBTFUL: "doubtful: shown to users, never used to change a job",
-    Verdict.REFUSED: "refused: too poor to show or use",
+    Verdict.REFUSED: "refused: too uncertain to show or use",
 }
 
 
@@ -58,7 +58,7 @@ def render(
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
         *(_record_line(one, prediction.unit) for one in prediction.record),
-        *(f"  {problem.name}: {printable(problem.text)}" for problem in prediction.problems),
+        *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
     ]
     if prediction.knee is not None:
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
@@ -76,6 +76,19 @@ def render(
 
 def _wrapped(lines: Iterable[str], width: int) -> str:
     return wrapped("\n".join(lines), width)
+
+
+def _problem_line(problem: Problem, unit: Unit) -> str:
+    return f"  {printable(problem.text)}{next_run(problem.observe, unit)}"
+
+
+def next_run(observe: int | None, unit: Unit) -> str:
+    """Name the run that would help most against a problem; nothing where there is none.
+
+    >>> next_run(16, Unit.NODES)
+    '; a run on 16 nodes would help most'
+    """
+    return f"; a run on {count(observe, unit.word)} would help most" if observe else ""
 
 
 def _memory_lines(prediction: PredictionTable) -> list[str]:
@@ -142,7 +155,7 @@ def _of_type(
     head = f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"
     yield wrapped(head, width)
     yield curve_table(own, every=every).text(options, width=width)
-    problems = (f"  {problem.name}: {printable(problem.text)}" for problem in own.problems[:1])
+    problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
     yield _wrapped([f"verdict: {_READ[own.verdict]}", *problems], width)
 
 

@@ -13,9 +13,9 @@ _Row = TypeVar("_Row")
 _SELECTED = {"user": "user", "account": "account", "application": "application"}
 #: Texts of problems that would name arguments, folders or jobs, without them.
 _TEXTS = {
-    "several_problems": "not one problem: run times differ by attributes of the jobs",
-    "not_one_problem": "not one problem: runs on the same node count differ too much; a tag in the "
-    "script, with another word for each input, separates them",
+    "several_problems": "several problems: run times differ by attributes of the jobs",
+    "not_one_problem": "several problems: runs on the same node count differ too much; a tag in "
+    "the script, with another word for each input, separates them",
 }
 
 

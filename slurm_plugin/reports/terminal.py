@@ -17,7 +17,7 @@ from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import SHARE
-from slurm_plugin.reports.curve_text import record_words, standing_line
+from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.sheets import applications, decision_of
 from slurm_plugin.reports.usage_sheets import arrays
 from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
@@ -109,7 +109,8 @@ def _records(report: OutcomeReport) -> Iterator[Text]:
 def _problems(report: OutcomeReport) -> Iterator[Text]:
     """Those of most decisions; all are in the tables."""
     for row in report.problems[:_MOST]:
-        yield Text(f"  {printable(row.application)}, {row.verdict}: {row.text}")
+        run = next_run(row.observe, row.unit)
+        yield Text(f"  {printable(row.application)}, {row.verdict}: {row.text}{run}")
     if len(report.problems) > _MOST:
         yield Text(f"  and {len(report.problems) - _MOST} more: nimo report -P --table problems")
 
@@ -197,12 +198,12 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     for effect in report.applied:
         yield (
             "changed jobs",
-            _effect(effect, "on another count than asked for", "otherwise, as asked"),
+            _effect(effect, "on another count than asked for", "as asked"),
         )
     for effect in report.observed:
         yield (
             "left alone",
-            _effect(effect, "that enforce would give another count", "otherwise, as chosen"),
+            _effect(effect, "that enforce would give another count", "as chosen"),
         )
 
 
@@ -264,7 +265,7 @@ def _deadlines(deadlines: Deadlines) -> str:
 def _held(held: WaitShares) -> str:
     return (
         f"{percent(SHARE)} of {count(held.jobs, 'job')} started within {duration(held.within_s)} "
-        f"of the predicted time, {percent(held.later)} more than a minute later"
+        f"of the predicted time, {percent(held.later)} more than a minute late"
     )
 
 
@@ -280,7 +281,7 @@ def _effect(effect: Effect, which: str, other: str) -> str:
         waited = f"{hours(effect.wait_hours)} h of waiting{of}"
         sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours)})")
     if effect.unsure_wait_jobs:
-        sums.append(f"waits of {count(effect.unsure_wait_jobs, 'job')} not predicted well enough")
+        sums.append(f"without {count(effect.unsure_wait_jobs, 'wait')} not predicted well")
     return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
 
 

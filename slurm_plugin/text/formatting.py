@@ -34,18 +34,6 @@ def duration(seconds: float | None) -> str:
     return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
 
 
-def time_span(seconds: float) -> str:
-    """Seconds in words, in the unit that suits them.
-
-    >>> time_span(90), time_span(42.4), time_span(9000)
-    ('1.5 min', '42 s', '2.5 h')
-    """
-    for unit_s, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def factor(value: float) -> str:
     """Format a ratio: two decimals."""
     return f"{value:.2f}"

@@ -13,6 +13,7 @@ from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import best_for
 from predictor.problems import problem
 from predictor.types import Problem
+from sacct_ingest.text.slurm_text import time_span
 
 Floats = NDArray[np.float64]
 
@@ -98,9 +99,11 @@ def alternative_fit(
     if not apart.any() or differ.max() <= settings.error:
         return None
     rival = int(differ.max(axis=1).argmax())
-    observe = int(beyond[np.argmax(differ[rival] >= 0.8 * differ[rival].max())])
-    other = others.parallelism[apart][rival]
-    return problem("alternative_fit", observe, own=own, other=other)
+    at = np.argmax(differ[rival] >= 0.8 * differ[rival].max())
+    n, where = int(beyond[at]), beyond[at : at + 1]
+    times = (_over(instance, where).item(), _over(others, where)[apart][rival].item())
+    shorter, longer = map(time_span, sorted(times))
+    return problem("alternative_fit", n, nodes=n, shorter=shorter, longer=longer)
 
 
 def as_good(

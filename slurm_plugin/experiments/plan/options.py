@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskOption
 from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task
-from slurm_plugin.text.formatting import time_span
 
 #: Most node counts that are tried for one task at one place.
 _COUNTS = 12

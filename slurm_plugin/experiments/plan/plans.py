@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.experiments.plan import plan_search
 from slurm_plugin.experiments.plan.options import Choices, choices, restricted
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step
 from slurm_plugin.experiments.plan.spread import EndSpread, ends
-from slurm_plugin.text.formatting import time_span
 
 #: Times that the target is moved until the plan keeps the deadline with the chance asked for.
 _TRIES = 6

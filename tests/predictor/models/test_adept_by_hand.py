@@ -409,7 +409,7 @@ def test_high_fitting_errors_by_hand() -> None:
     assert high_fitting_error(NODES, times, fitted, replace(settings, error=0.1001)) is None
     problem = high_fitting_error(NODES, times, fitted * np.array([1, 1, 1.05, 1]), settings)
     assert problem is not None
-    assert problem.text.startswith("the model is off by 16%")
+    assert problem.text.startswith("its curve is off by 16%")
     assert "8 nodes" in problem.text
 
 
@@ -451,10 +451,9 @@ def test_of_two_rivals_the_one_that_differs_most_is_named() -> None:
     rivals = made((10, 0.2, False), (60, 0.2, False))
     problem = alternative_fit(NODES, instance, rivals, JudgementSettings())
     assert problem is not None
-    assert "of 20 and of 60 fit" in problem.text
     alone = alternative_fit(NODES, instance, made((60, 0.2, False)), JudgementSettings())
     assert alone is not None
-    assert problem.observe == alone.observe
+    assert problem == alone
 
 
 def small_times(A: float, nodes: Floats) -> Floats:

@@ -146,7 +146,7 @@ def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one() -> No
     at_four = dict(zip(two.nodes, two.median_s, strict=True))[4]
     assert at_four == pytest.approx(of_devices(4, 2), rel=0.1)
     (said,) = [one.text for one in two.problems if one.name == "two_sizes"]
-    assert said.startswith("only 2 GPU counts were run with this layout; runs with other layouts")
+    assert said.startswith("only 2 GPU counts were run with this layout; the rest is predicted")
 
 
 def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others() -> None:

@@ -151,7 +151,7 @@ def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
     table = made_of(fitted(given), other)
     assert Verdict.RELIABLE not in {table.verdict, *table.verdicts}
     assert table.problems[0].text == (
-        "not one problem: run times differ by IN (runs with IN=a; IN=b)"
+        "several problems: run times differ by IN (runs with IN=a; IN=b)"
     )
 
 

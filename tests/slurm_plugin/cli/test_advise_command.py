@@ -78,7 +78,7 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(
 def test_two_node_counts_make_no_curve_and_the_fix_is_reported(nimod: DemoSite) -> None:
     done = advise(nimod, "capsid.sh")
     assert done.returncode == 3
-    assert "One run on 16 nodes would narrow the prediction most" in " ".join(done.stdout.split())
+    assert "One run on 16 nodes would improve the prediction most" in " ".join(done.stdout.split())
     assert "#SBATCH" not in done.stdout
 
 

@@ -71,7 +71,7 @@ def test_only_reliable_curves_tell() -> None:
 def test_a_report_shows_what_became_of_the_last_predictions() -> None:
     """In words on the terminal, and without names where these are left out."""
     record = (Recorded(repeated=True, predictions=40, median_error=0.03, inside=36),)
-    text = "not one problem: run times differ by in (runs with in=secret.dat)"
+    text = "several problems: run times differ by in (runs with in=secret.dat)"
     problems = (Problem("several_problems", text),)
     made = replace(table(), record=record, problems=problems)
     asked = Counter({("line", "ab12"): 2})

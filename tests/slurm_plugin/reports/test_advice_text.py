@@ -150,7 +150,7 @@ def test_it_is_short_unless_more_is_asked_for() -> None:
     assert "recognised by" not in short
     reported = text.render(long, now_s=0, verbose=True)
     assert reported.startswith("wrf: 12 runs in the store, recognised by")
-    assert "More on it. And more. One run on 5 nodes would narrow" in " ".join(reported.split())
+    assert "More on it. And more. One run on 5 nodes would improve" in " ".join(reported.split())
 
 
 def test_a_doubt_is_reported_with_its_reason() -> None:
@@ -163,7 +163,7 @@ def test_a_doubt_is_reported_with_its_reason() -> None:
 
 def test_without_a_recommendation_the_run_that_would_help_is_named() -> None:
     short = text.render(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
-    assert "One run on 16 nodes would narrow the prediction most." in " ".join(short.split())
+    assert "One run on 16 nodes would improve the prediction most." in " ".join(short.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 130])

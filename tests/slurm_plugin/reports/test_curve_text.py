@@ -62,7 +62,7 @@ def test_reasons_against_the_curve_are_reported() -> None:
     problems = (Problem("few_points", "only two node counts were seen", observe=8),)
     text = curve_text.render(recorded(verdict=Verdict.REFUSED, problems=problems))
     assert "verdict: refused" in text
-    assert "few_points: only two node counts were seen" in text
+    assert "only two node counts were seen; a run on 8 nodes would help most" in text
 
 
 def test_knee_and_end_of_scaling_are_reported_where_available() -> None:

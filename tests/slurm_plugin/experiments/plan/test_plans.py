@@ -109,7 +109,14 @@ def test_the_part_that_is_the_longer_one_is_named_from_a_second_on() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59.0, "59 s"), (60.0, "1.0 min"), (3599.0, "60.0 min"), (3600.0, "1.0 h")],
+    [
+        (0.4, "0 s"),
+        (59.0, "59 s"),
+        (60.0, "1.0 min"),
+        (3569.0, "59 min"),
+        (3599.0, "1.0 h"),
+        (3600.0, "1.0 h"),
+    ],
 )
 def test_spans_are_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
     first = plan(step("x", 0, 100))
