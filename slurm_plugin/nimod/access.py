@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.connection import Connection, Respond
-from slurm_plugin.service.listening import Rates, peer_uid
+from slurm_plugin.service.listening import peer_uid
+from slurm_plugin.service.request_rates import Rates
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted

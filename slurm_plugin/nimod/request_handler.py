@@ -21,7 +21,7 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Status, Waits
-from slurm_plugin.service.listening import Rates
+from slurm_plugin.service.request_rates import Rates
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 

@@ -1,4 +1,4 @@
-"""Unix sockets: one server on each at a time, who connected, and how often somebody may ask."""
+"""Unix sockets: one server on each at a time, and who connected."""
 
 import logging
 import os
@@ -7,7 +7,6 @@ import stat
 import struct
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
@@ -16,7 +15,6 @@ from sacct_ingest.files.atomic_file import Busy, locked
 _log = logging.getLogger(__name__)
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
 _MODE = 0o666
-_REMEMBERED = 10_000  #: users whose requests are counted
 _PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
 _PRIVATE_MODE = 0o600
 #: An access list of POSIX as the kernel takes it: a version, then entries of tag, rights and id.
@@ -124,35 +122,3 @@ def peer_uid(channel: socket.socket) -> int:
     credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
     uid: int = _PEERCRED.unpack(credentials)[1]
     return uid
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """Requests that a user may send at once, refilled as time goes by."""
-
-    left: float
-    at_s: float
-
-
-class Rates:
-    """Token buckets, one for each uid.
-
-    per_s: requests a second that a user may send for ever; twice as many at once.
-    """
-
-    def __init__(self, per_s: float) -> None:
-        self._per_s = per_s
-        self._burst = max(2 * per_s, 1.0)
-        self._buckets: dict[int, _Bucket] = {}
-
-    def allow(self, uid: int, now_s: float) -> bool:
-        """Take one request of a user off; False where there is none left."""
-        if len(self._buckets) >= _REMEMBERED:
-            self._buckets.clear()
-        bucket = self._buckets.setdefault(uid, _Bucket(self._burst, now_s))
-        bucket.left = min(self._burst, bucket.left + (now_s - bucket.at_s) * self._per_s)
-        bucket.at_s = now_s
-        if bucket.left < 1.0:
-            return False
-        bucket.left -= 1.0
-        return True

@@ -22,7 +22,7 @@ from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.service.listening import Rates
+from slurm_plugin.service.request_rates import Rates
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinks
-from slurm_plugin.service.listening import Listening, Rates
+from slurm_plugin.service.listening import Listening
+from slurm_plugin.service.request_rates import Rates
 from slurm_plugin.service.systemd import notify
 
 #: What only slurmctld asks, on its own host.

@@ -12,7 +12,7 @@ from slurm_plugin.nimod.access import NAMELESS, UNNAMED, ConnectionLimiter, User
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.service.listening import Rates
+from slurm_plugin.service.request_rates import Rates
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.handler import Handler
 
