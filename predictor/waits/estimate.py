@@ -108,17 +108,22 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         waits_s = tuple(max(one - seconds, 0.0) for one in self.waits_s)
         return msgspec.structs.replace(self, waits_s=waits_s)
 
-    def chance(self, run: Prediction, left_s: float, *, limit_s: float = 0.0) -> float:
+    def chance(
+        self, run: Prediction, left_s: float, *, limit_s: float = 0.0, most_s: float = inf
+    ) -> float:
         """Chance that a job waits, runs and ends within so many seconds.
 
-        Slurm does not start a job whose time limit reaches beyond its deadline.
+        limit_s: Slurm does not start a job whose time limit reaches beyond its deadline.
+        most_s: it stops a run that takes longer.
 
         >>> one = Prediction(1, 100.0, 90.0, 111.0, level=0.9)
         >>> WaitEstimate((0.0,) * 40).chance(one, 100.0)
         0.5
         """
         latest_s, ended = left_s - limit_s, _share_ended(run)
-        return fmean(ended(left_s - one) if one <= latest_s else 0.0 for one in self.waits_s)
+        return fmean(
+            ended(min(left_s - one, most_s)) if one <= latest_s else 0.0 for one in self.waits_s
+        )
 
     def end_s(self, run: Prediction, share: float) -> float:
         """Seconds from now by which a share of such jobs have ended, within half a percent.

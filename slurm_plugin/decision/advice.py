@@ -14,7 +14,7 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
-from slurm_plugin.decision.remedies import MISSED, remedies
+from slurm_plugin.decision.remedies import MISSED, advised, remedies
 from slurm_plugin.decision.sizes import (
     SizeOption,
     groups_of,
@@ -79,14 +79,14 @@ def advice_of(
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
     part = case.place if fresh and case.place else _idle(table, case.now_s)
-    considered = _considered(case, part, rules)
+    considered = advised(_considered(case, part, rules))
     decided = decide(considered, table, part, rules, now_s=case.now_s)
     margin = rules.policy.memory_margin
     _recommend(advice, decided, considered, case, fresh=fresh, margin=margin)
     _lower(advice, decided, table)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
-        _row(option, table, recommended=option.nodes == advice.nodes, waits=fresh)
+        _row(option, considered, table, recommended=option.nodes == advice.nodes, waits=fresh)
         for option in every_option(considered, table, part, rules, decided, now_s=case.now_s)
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
@@ -289,8 +289,11 @@ def _script_text(case: DecisionContext, size: int) -> str:
     return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."
 
 
-def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:
+def _row(
+    option: Option, request: Request, table: PredictionTable, *, recommended: bool, waits: bool
+) -> Row:
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
+    limits = limits_to_ask(option, request)
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
     return Row(
@@ -306,8 +309,8 @@ def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bo
         observed=any(point.nodes == option.nodes for point in table.observed),
         recommended=recommended,
         **_outlook(option, one) if waits else {},
-        limit_s=option.limits.limit_s if option.limits else None,
-        time_min_s=option.limits.least_s if option.limits else None,
+        limit_s=limits.limit_s if limits else None,
+        time_min_s=limits.least_s if limits else None,
         meets_deadline=option.meets_deadline,
     )
 

@@ -34,6 +34,11 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
                 messages.less_memory(decided.memory) if decided.memory and every else "",
             ]
             answer.message = "\n".join(filter(None, (answer.message, *lines)))
+    limit = answer.set.time_limit if answer.set else None
+    if limit is None and answer.action != "refuse":
+        beyond = messages.beyond_deadline(decided, case.request, now_s=case.now_s)
+        lines = [*(f"nimo: {line}" for line in beyond), answer.message]
+        answer.message = "\n".join(filter(None, lines))
     return answer
 
 

@@ -50,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     with_least: bool = False  #: a ``--time-min`` may go with it
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
+    advised: bool = False  #: before a deadline it gets the limit of the line to paste
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,19 +3,22 @@
 from math import inf
 
 from predictor.table import verdict_at
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
-from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import clock, count, duration, percent
+
+#: Why a prediction is not even told.
+_UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED)
 
 
 def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: float) -> str:
@@ -68,9 +71,22 @@ def less_memory(memory: LowerMemory) -> str:
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
     """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
-    return "\n".join(
-        f"{line[0].upper()}{line[1:]}." for line in _deadline_lines(decision, request, now_s=now_s)
-    )
+    lines = beyond_deadline(decision, request, now_s=now_s)
+    lines += _deadline_lines(decision, request, now_s=now_s)
+    return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)
+
+
+def beyond_deadline(decision: Decision, request: Request, *, now_s: float) -> list[str]:
+    """Say that Slurm ends a job for the limit that it asks for, where the decision does not."""
+    deadline_s, limit_s, best = request.deadline_s, request.limit_s, decision.chosen
+    begin_s = max(now_s, request.begin_s)
+    told = decision.reason in _DEADLINE and decision.reason is not Reason.DEADLINE_UNSURE
+    if deadline_s is None or not limit_s or told:
+        return []
+    if begin_s + limit_s <= deadline_s - STARTING_S:
+        return []
+    best = None if request.distrusted in _UNTRUSTED else best
+    return [request.unit.words(one) for one in _limit_too_long(best, request, deadline_s, begin_s)]
 
 
 def time_options(limits: TimeLimits | None) -> str:
@@ -116,11 +132,8 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     best, deadline_s = decision.chosen, request.deadline_s
     if best is None or deadline_s is None or decision.reason not in _DEADLINE:
         return []
-    only = request.fixed is not None or request.low == request.high
-    which = f"on {count(best.nodes, 'node')}"
-    which += "" if only else f", the best of {request.low} to {request.high}"
     begin_s = max(now_s, request.begin_s)
-    lines = _DEADLINE[decision.reason](best, deadline_s, begin_s, which)
+    lines = _DEADLINE[decision.reason](best, request, deadline_s, begin_s)
     if proposals := remedies.line(decision.remedies):
         lines.append(proposals)
     if decision.action is Action.REFUSE:
@@ -128,30 +141,48 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     return list(map(request.unit.words, lines))
 
 
-def _too_long(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
+def _which(best: Option, request: Request) -> str:
+    only = request.fixed is not None or request.low == request.high
+    best_of = "" if only else f", the best of {request.low} to {request.high}"
+    return f"on {count(best.nodes, 'node')}{best_of}"
+
+
+def _runs(one: Prediction) -> str:
+    return f"{duration(one.time_s)}, at most {duration(one.high_s)}"
+
+
+def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
     one = best.prediction
     return [
         f"this job is not expected to make its deadline, {clock(deadline_s)}",
-        f"{which}, it runs for {duration(one.time_s)}, at most {duration(one.high_s)}: even if it "
+        f"{_which(best, request)}, it runs for {_runs(one)}: even if it "
         f"starts at {clock(begin_s)}, that may last until {clock(begin_s + one.high_s)}",
     ]
 
 
-def _limit_too_long(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
+def _limit_too_long(
+    best: Option | None, request: Request, deadline_s: float, begin_s: float
+) -> list[str]:
     lines = [
-        f"Slurm will end this job before it starts: its time limit of {duration(best.limit_s)} "
+        f"Slurm will end this job before it starts: its time limit of {duration(request.limit_s)} "
         f"reaches beyond its deadline, {clock(deadline_s)}"
     ]
-    if best.fitting_limit_s:
-        time = duration(best.fitting_limit_s)
-        lines.append(f"{which}, --time={time} is enough if the job starts at {clock(begin_s)}")
+    enough_s = best and (best.fitting_limit_s or best.limit_s)
+    if best and enough_s and begin_s + enough_s <= deadline_s:
+        time, start = duration(enough_s), clock(begin_s)
+        lines.append(f"{_which(best, request)}, --time={time} is enough if it starts at {start}")
+    elif best is None and (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
+        lines.append(
+            f"--time={duration(left_s - left_s % MINUTE_S)} is the longest that it can have"
+        )
     return lines
 
 
-def _start_unsure(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
-    one, limit_s = best.prediction, best.fitting_limit_s or best.limit_s or 0.0
+def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
+    one, limit_s = best.prediction, best.limit_s or 0.0
     latest_s = max(deadline_s - max(limit_s, one.high_s), begin_s)
-    time = f" with --time={duration(limit_s)}" if best.fitting_limit_s else ""
+    other = limit_s not in (0.0, request.asked_limit_s, request.limit_s)
+    time = f" with --time={duration(limit_s)}" if other else ""
     start = "NIMO cannot estimate its start"
     if best.wait is not None and best.chance is not None:
         low_s, high_s = best.wait.interval_s
@@ -159,13 +190,16 @@ def _start_unsure(best: Option, deadline_s: float, begin_s: float, which: str) -
             f"it is expected to wait {duration(best.wait_s)} ({duration(low_s)} to "
             f"{duration(high_s)}): it makes the deadline with a chance of {percent(best.chance)}"
         )
+        if best.fitting_limit_s and best.fitting_chance is not None:
+            better = percent(best.fitting_chance)
+            start += f", or {better} with --time={duration(best.fitting_limit_s)}"
     elif best.wait_s < inf:
         wait = f"within {duration(best.wait_s)}"
         start = f"it starts {wait} if the jobs before it take their whole time limits"
     return [
         f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
         f"{clock(latest_s)}",
-        f"{which}, {start}; it runs for {duration(one.time_s)}, at most {duration(one.high_s)}",
+        f"{_which(best, request)}, {start}; it runs for {_runs(one)}",
     ]
 
 

@@ -28,9 +28,13 @@ from slurm_plugin.decision.candidates import (
     shortens,
     trusted,
 )
-from slurm_plugin.decision.time_limits import TimeLimits, fitting
+from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 
+#: Slurm takes so long to start a job on idle nodes, and ends one whose limit is too long by then.
+STARTING_S = 60.0
+#: A limit is named for its chance to make a deadline where it has so much more.
+_BETTER = 0.005
 #: Where each single bystander counts, a job grows only where what it leaves sufficed after so many
 #: moments of the past.
 _LEVEL = 0.95
@@ -77,8 +81,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
     chance: float | None = None  #: of making the deadline; None: none, or unknown
     deadline: DeadlineVerdict | None = None  #: None: there is none
-    #: time limit that ends by the deadline and holds the run
+    #: time limit that is better before the deadline, and holds the run; None: its own is as good
     fitting_limit_s: float | None = None
+    fitting_chance: float | None = None  #: with it
 
     @property
     def bound(self) -> bool:
@@ -104,6 +109,10 @@ class PolicyContext:
 
     def options(self, candidates: Sequence[Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
+        better = [self._fitting(one) for one in candidates]
+        candidates = [
+            self._with_limit(one, limit_s) for one, limit_s in zip(candidates, better, strict=True)
+        ]
         estimates = self._waits(candidates)
         waits = [one.median_s for one in estimates]
         asked = next(i for i, p in enumerate(candidates) if p.prediction.nodes == self.asked)
@@ -136,45 +145,98 @@ class PolicyContext:
             )
         ]
         deadline_s = self.request.deadline_s
-        return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
+        if deadline_s is None:
+            return made
+        rows = zip(made, better, strict=True)
+        return [self._judged(one, limit_s, deadline_s) for one, limit_s in rows]
 
-    def _judged(self, one: Option, deadline_s: float) -> Option:
+    def _fitting(self, one: Candidate) -> float | None:
+        """Find the limit that is better before the deadline; None: its own is as good, or all."""
+        deadline_s, high_s = self.request.deadline_s, one.prediction.high_s
+        if deadline_s is None:
+            return None
+        left_s = deadline_s - max(self.now_s, self.request.begin_s) - STARTING_S
+        margin, longest_s = self.rules.policy.limit_margin, self.partition.max_time_s or inf
+        least_s, most_s = self._limits(one)
+        best_s, best = None, self._chance_within(one.prediction, least_s, most_s)
+        # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
+        lost = least_s > left_s or (best is None and most_s < high_s)
+        if not lost and (best is None or best >= self.rules.deadline.confidence):
+            return None
+        own_s = self.request.asked_limit_s or self.request.limit_s or 0.0
+        floor_s = shortest(self.table, [one.prediction.nodes], self.rules.time_limit, own_s)
+        for limits in dict.fromkeys((one.limits, None)):
+            fits_s = fitting(limits, high_s, margin, left_s, floor_s)
+            if fits_s is None or fits_s > longest_s:
+                continue
+            chance = self._chance_within(one.prediction, fits_s, fits_s)
+            if lost or (chance or 0.0) > (best or 0.0) + _BETTER:
+                best_s, best, lost = fits_s, chance, False
+        return best_s
+
+    def _with_limit(self, one: Candidate, limit_s: float | None) -> Candidate:
+        """Give a count the limit that is better, where that may be set."""
+        own_s = self.request.asked_limit_s or self.request.limit_s or inf
+        advised = self.request.advised and not self.request.distrusted
+        if limit_s is not None and (
+            advised or (limit_s <= own_s and self._may_set(one.prediction.nodes))
+        ):
+            return replace(one, limit_s=limit_s, limits=TimeLimits(limit_s))
+        if advised and self.request.deadline_s and not shortens(one.limits, self.request):
+            return replace(one, limit_s=self.request.limit_s)
+        return one
+
+    def _limits(self, one: Candidate | Option) -> tuple[float, float]:
+        """Shortest limit that the job may start with, and the one that ends it."""
+        limits = one.limits
+        if shortens(limits, self.request) or (limits and limits.limit_s == one.limit_s):
+            return limits.least_s or one.limit_s or 0.0, limits.limit_s
+        own_s = self.request.limit_s if self.request.advised else one.limit_s
+        return own_s or 0.0, max(own_s or 0.0, self.request.asked_limit_s or 0.0) or inf
+
+    def _judged(self, one: Option, better_s: float | None, deadline_s: float) -> Option:
         """Judge a count by its run time alone, by its time limit, and then with its wait."""
         left_s = deadline_s - max(self.now_s, self.request.begin_s)
         wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
         late_s = wait_s + one.prediction.high_s - deadline_s
-        one = replace(one, late_s=late_s, chance=self._chance(one, 0.0, deadline_s))
+        one = replace(one, late_s=late_s, chance=self._chance_of(one, 0.0, inf))
         if one.prediction.high_s > left_s:
             return replace(one, deadline=DeadlineVerdict.RUN)
-        limit_s = self._least_limit(one)
-        margin = self.rules.policy.limit_margin
-        own_s = self.request.asked_limit_s or self.request.limit_s or inf
-        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s, own_s)
-        # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
-        if limit_s > left_s:
-            if fits_s is None or not self._may_set(one.nodes):
-                chance = None if one.chance is None else 0.0
-                verdict = DeadlineVerdict.LIMIT
-                return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
-            limit_s, one = fits_s, replace(one, limit_s=fits_s, limits=TimeLimits(fits_s))
-        chance = self._chance(one, limit_s, deadline_s)
+        if better_s is not None and better_s != one.limit_s:
+            chance = self._chance_within(one.prediction, better_s, better_s)
+            one = replace(one, fitting_limit_s=better_s, fitting_chance=chance)
+        least_s, most_s = self._limits(one)
+        if least_s > left_s - STARTING_S:
+            chance = None if one.chance is None else 0.0
+            return replace(one, deadline=DeadlineVerdict.LIMIT, chance=chance)
+        # A limit that is too short for the run is the user's affair where it is not advised on.
+        most_s = most_s if self.request.advised else inf
+        chance = self._chance_of(one, least_s, most_s)
         if chance is None:
-            in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
+            in_time = late_s <= 0 and self.now_s + one.wait_s + least_s <= deadline_s
+            in_time = in_time and one.prediction.high_s <= most_s
         else:
             in_time = chance >= self.rules.deadline.confidence
         verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
-        return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
+        return replace(one, deadline=verdict, chance=chance)
 
-    def _chance(self, one: Option, limit_s: float, deadline_s: float) -> float | None:
+    def _chance_of(self, one: Option, least_s: float, most_s: float) -> float | None:
         """Chance of wait and run together; None: waits follow from time limits alone."""
-        if one.wait is None or self.partition.outlook is None:
+        if one.wait is None or self.partition.outlook is None or self.request.deadline_s is None:
             return None
-        return one.wait.chance(one.prediction, deadline_s - self.now_s, limit_s=limit_s)
+        left_s = self.request.deadline_s - self.now_s
+        return one.wait.chance(one.prediction, left_s, limit_s=least_s, most_s=most_s)
 
-    def _least_limit(self, one: Option) -> float:
-        """Shortest limit that the job may run with: its ``--time-min``, where it has one."""
-        least_s = one.limits.least_s if shortens(one.limits, self.request) else None
-        return least_s or one.limit_s or 0.0
+    def _chance_within(self, run: Prediction, least_s: float, most_s: float) -> float | None:
+        """Give the same with other limits, which the wait depends on."""
+        if self.partition.outlook is None or self.request.deadline_s is None:
+            return None
+        planned_s = least_s or run.high_s
+        wait = self.partition.wait(
+            run.nodes, planned_s, now_s=self.now_s, begin_s=self.request.begin_s
+        )
+        left_s = self.request.deadline_s - self.now_s
+        return wait.chance(run, left_s, limit_s=least_s, most_s=most_s)
 
     def _may_set(self, nodes: int) -> bool:
         opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted

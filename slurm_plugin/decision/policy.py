@@ -278,7 +278,7 @@ def every_option(
 
 def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
     """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
-    if option.deadline in (DeadlineVerdict.LIMIT, DeadlineVerdict.WAIT) and option.fitting_limit_s:
+    if option.fitting_limit_s:
         return TimeLimits(option.fitting_limit_s)
     if option.limits is not None:
         return option.limits

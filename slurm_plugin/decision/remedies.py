@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, inf
 
+from msgspec.structs import replace
+
 from predictor.table import at, covers
-from predictor.types import Prediction, PredictionTable
+from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.candidates import PolicySettings, Request, falls, trusted
 from slurm_plugin.decision.node_options import Option
-from slurm_plugin.decision.policy import Decision, every_option
+from slurm_plugin.decision.policy import Decision, every_option, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.text.formatting import clock, duration, percent
@@ -45,43 +48,57 @@ def remedies(
     if asked is None or request.deadline_s is None or partition.outlook is None:
         return ()
     left_s = request.deadline_s - now_s
+    requested = advised(request)
+    alone = replace(decided, options=())  # those have the limit that the job asks for
+    options = every_option(requested, table, partition, rules, alone, now_s=now_s)
     proposals = [
-        *_counts(request, table, partition, rules, decided, asked, now_s),
-        *_limit(asked, request, partition, rules, now_s),
+        *_counts(options, requested, table, partition, rules, asked),
+        *_limit(options, requested, rules, asked),
         *_partitions(asked, request, table, others, rules, left_s, now_s),
     ]
     return (*proposals, *_deadline(asked, rules, now_s))
 
 
+def advised(request: Request) -> Request:
+    """Request with the time limits that a user is told, where they can matter for a deadline."""
+    if request.deadline_s is None:
+        return request
+    use = TimeUse.SET if request.time_use is TimeUse.ADVISE else request.time_use
+    return replace(request, advised=True, time_use=use)
+
+
 def _counts(
+    options: Iterable[Option],
     request: Request,
     table: PredictionTable,
     partition: Partition,
     rules: PolicySettings,
-    decided: Decision,
     asked: Option,
-    now_s: float,
 ) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
-    options = every_option(request, table, partition, rules, decided, now_s=now_s)
     useful = [
         option
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
         and partition.min_nodes <= option.nodes <= partition.largest
         and trusted(table, option.nodes, rules.policy)
+        and _makes_it(option, rules)
     ]
     sure = falls(table, asked.nodes)
     fewer = [option for option in reversed(useful) if sure and option.nodes < asked.nodes]
     more = [option for option in useful if option.nodes > asked.nodes]
-    for side in (fewer, more):
-        for option in side:
-            limits = (asked.limit_s, _holding(option.prediction, rules))
-            best = _surest(option.prediction, limits, request, partition, rules, now_s)
-            if best is not None:
-                time = "" if best[0] == asked.limit_s else f" --time={duration(best[0])}"
-                yield _with_chance(f"{_size(option.nodes, request.unit)}{time}", best[1])
-                break
+    for option in (*fewer[:1], *more[:1]):
+        size, time = _size(option.nodes, request.unit), _time(option, request)
+        yield _with_chance(f"{size}{f' {time}' if time else ''}", option.chance or 0.0)
+
+
+def _makes_it(option: Option, rules: PolicySettings) -> bool:
+    return option.chance is not None and option.chance >= rules.deadline.confidence
+
+
+def _time(option: Option, request: Request) -> str:
+    limits = limits_to_ask(option, request)
+    return f"--time={duration(limits.limit_s)}" if limits else ""
 
 
 def _size(count: int, unit: Unit) -> str:
@@ -89,38 +106,12 @@ def _size(count: int, unit: Unit) -> str:
 
 
 def _limit(
-    asked: Option, request: Request, partition: Partition, rules: PolicySettings, now_s: float
+    options: Iterable[Option], request: Request, rules: PolicySettings, asked: Option
 ) -> Iterator[str]:
-    """Yield a shorter limit, with which the job may start earlier, and later as well."""
-    limit_s = _holding(asked.prediction, rules)
-    if limit_s < (asked.limit_s or inf):
-        sure = _surest(asked.prediction, (limit_s,), request, partition, rules, now_s)
-        if sure is not None:
-            yield _with_chance(f"--time={duration(limit_s)}", sure[1])
-
-
-def _holding(run: Prediction, rules: PolicySettings) -> float:
-    """Shortest limit in whole minutes that holds a run."""
-    return _MINUTE_S * ceil(run.high_s * rules.policy.limit_margin / _MINUTE_S)
-
-
-def _surest(
-    run: Prediction,
-    limits: Iterable[float | None],
-    request: Request,
-    partition: Partition,
-    rules: PolicySettings,
-    now_s: float,
-) -> tuple[float, float] | None:
-    """Find the first of the limits that holds a run and makes the deadline, with its chance."""
-    left_s = (request.deadline_s or inf) - now_s
-    for limit_s in limits:
-        if limit_s is not None and run.high_s <= limit_s <= (partition.max_time_s or inf):
-            wait = partition.wait(run.nodes, limit_s, now_s=now_s, begin_s=request.begin_s)
-            chance = wait.chance(run, left_s, limit_s=limit_s)
-            if chance >= rules.deadline.confidence:
-                return limit_s, chance
-    return None
+    """Yield another limit, with which the job may start earlier, and later as well."""
+    own = next(option for option in options if option.nodes == asked.nodes)
+    if (time := _time(own, request)) and _makes_it(own, rules):
+        yield _with_chance(time, own.chance or 0.0)
 
 
 def _partitions(

@@ -3,9 +3,9 @@
 All limits are whole minutes, as slurmctld keeps them, rounded up.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, inf
+from math import ceil, floor
 
 from predictor.table import longest, longest_cut, quantile
 from predictor.types import PredictionTable
@@ -32,19 +32,17 @@ def whole_minutes(seconds: float) -> float:
 
 
 def fitting(
-    limits: TimeLimits | None, high_s: float, margin: float, left_s: float, own_s: float = inf
+    limits: TimeLimits | None, high_s: float, margin: float, left_s: float, least_s: float = 0.0
 ) -> float | None:
     """Limit that holds the run and ends within ``left_s``; None: there is none.
 
-    Half of the time that is left, or more where the run needs it: the rest is for the wait.
-
     limits: what the prediction makes of the time limit.
     high_s: upper end of the predicted run time; ``margin`` more is better.
-    own_s: what the user asks for; only what the run needs is longer.
+    least_s: what the limit is not to be shorter than, where that ends in time.
     """
-    limit_s = limits.limit_s if limits else whole_minutes(high_s * margin)
-    longest, half = (MINUTE_S * floor(left_s / part / MINUTE_S) for part in (1, 2))
-    return max(min(limit_s, longest), min(half, own_s)) if longest >= high_s else None
+    limit_s = limits.limit_s if limits else max(whole_minutes(high_s * margin), least_s)
+    longest = MINUTE_S * floor(left_s / MINUTE_S)
+    return min(limit_s, longest) if longest >= high_s else None
 
 
 def from_prediction(
@@ -70,7 +68,7 @@ def from_prediction(
     low = _longest(table, asked, settings.min_quantile, settings.margin)
     if high is None or low is None:
         return None
-    floor = _floor(table, asked, settings, own_s or 0.0)
+    floor = shortest(table, asked, settings, own_s or 0.0)
     low, limit = max(low, floor), max(high, floor, own_least_s or 0.0)
     if own_s is not None and limit >= own_s:
         return None
@@ -78,9 +76,10 @@ def from_prediction(
     return TimeLimits(limit, least)
 
 
-def _floor(
-    table: PredictionTable, counts: Iterable[int], settings: config.TimeLimit, own_s: float
+def shortest(
+    table: PredictionTable, counts: Sequence[int], settings: config.TimeLimit, own_s: float
 ) -> float:
+    """Shortest limit that may be set in place of ``own_s`` on any of these counts."""
     longest_s = max(longest(table, nodes) for nodes in counts)
     cut_s = max(longest_cut(table, nodes) for nodes in counts)
     shares = (settings.least_share * own_s, settings.longest_share * longest_s)

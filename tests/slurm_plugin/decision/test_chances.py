@@ -3,19 +3,26 @@
 from math import inf
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from predictor.table import at
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate, WaitGrid
-from slurm_plugin.config.setting_types import OnMissed
+from sacct_ingest.records import Identity
+from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, remedies
+from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
-from tests.slurm_plugin.made import NOW, amdahl, partition, table
+from tests.slurm_plugin.decision.choosing import tailed
+from tests.slurm_plugin.made import NOW, amdahl, job, partition, table
 
 SIZES = tuple(range(1, 33))
 #: T(n) = 100 + 3600/n: 550 s on 8 nodes.
@@ -212,8 +219,8 @@ def test_waits_count_from_the_begin_that_a_job_asks_for():
     (-0.5, DeadlineVerdict.RUN),
 ])  # fmt: skip
 def test_without_a_queue_run_forward_a_deadline_is_made_up_to_its_second(later_s, verdict):
-    # T(8) is at most 577.5 s, and the job asks for just that.
-    asked = request(577.5 + later_s, limit_s=577.5, asked_limit_s=577.5)
+    # T(8) is at most 577.5 s.
+    asked = request(577.5 + later_s, limit_s=510.0, asked_limit_s=510.0)
     assert judged(asked, partition()).options[0].deadline is verdict
 
 
@@ -227,7 +234,7 @@ def verdicts(asked, wait_of):
 
 
 def test_of_counts_that_miss_a_deadline_one_that_may_still_make_it_is_closest():
-    asked = request(600.0, low=7, limit_s=590.0, asked_limit_s=590.0, limit_raisable=True)
+    asked = request(600.0, low=7, limit_s=540.0, asked_limit_s=540.0, limit_raisable=True)
 
     def wait_of(nodes, _):
         return [5_000.0 if nodes == 8 else 0.0] * 40
@@ -257,3 +264,39 @@ def test_where_only_limits_are_too_long_the_request_is_closest():
     options = judged(asked, part(lambda *_: [0.0] * 40)).options
     assert {o.deadline for o in options} == {DeadlineVerdict.LIMIT}
     assert closest(asked, lambda *_: [0.0] * 40).nodes == 8
+
+
+def rows_of(left_s, limit_s, nodes, where):
+    asked = request(left_s, nodes, limit_s=limit_s, asked_limit_s=limit_s)
+    asked = replace(asked, fixed=Reason.FIXED_COUNT, time_use=TimeUse.ADVISE)
+    case = DecisionContext(
+        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, NOW
+    )
+    made = advice_of(case, rules(), fresh=True)
+    return {row.nodes: row for row in made.rows}
+
+
+@given(st.integers(600, 20_000), st.integers(5, 110), st.integers(1, 32), st.floats(0, 4_000))
+@settings(max_examples=25)
+def test_one_request_has_one_chance_whatever_count_or_limit_the_command_names(
+    left_s, minutes, nodes, typical_s
+):
+    """The line that is advised, pasted, is told the same, and names no third limit."""
+
+    def wait_of(size, limit_s):
+        slow = typical_s * size / 32 * (2.0 if limit_s > 900 else 1.0)
+        return [slow * i / 20 for i in range(40)]
+
+    where, own_s = part(wait_of), 60.0 * minutes
+    rows, others = (rows_of(left_s, own_s, n, where) for n in (nodes, 16))
+    chances = {n: (row.chance, row.limit_s) for n, row in rows.items()}
+    assert chances == {n: (row.chance, row.limit_s) for n, row in others.items()}
+    row = rows[nodes]
+    again = rows_of(left_s, row.limit_s or own_s, nodes, where)[nodes]
+    assert (again.chance, again.limit_s) == (pytest.approx(row.chance), None)
+    # No limit is named that lowers the chance.
+    run = at(tailed(), nodes)
+    kept = where.wait(nodes, own_s, now_s=NOW, begin_s=NOW).chance(
+        run, left_s, limit_s=own_s, most_s=own_s
+    )
+    assert row.chance >= kept - 0.01

@@ -161,7 +161,7 @@ def test_a_job_that_only_the_free_nodes_hold_back_is_reported_so():
 
 
 def test_a_deadline_goes_before_the_room_for_others():
-    hurried = replace(REQUEST, low=1, high=16, asked=1, limit_s=420.0, deadline_s=NOW + 450.0)
+    hurried = replace(REQUEST, low=1, high=16, asked=1, limit_s=420.0, deadline_s=NOW + 480.0)
     decided = choose(hurried, part=partition(profile([(NOW, 16)])))
     assert decided.deadline_met is True
     assert not decided.chosen.leaves_room

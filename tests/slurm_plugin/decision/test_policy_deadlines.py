@@ -19,14 +19,14 @@ from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
 
 def test_a_job_gets_a_count_that_makes_its_deadline():
     # On 16 nodes T = 325 s.  On n nodes the limit is 360·1.2·T(n)/325, and Slurm starts no job
-    # whose limit reaches beyond its deadline: from 11 nodes on it is 600 s.
-    decided = choose(due(600.0, limit_s=360.0))
+    # whose limit reaches beyond its deadline a minute later: from 11 nodes on it is 600 s.
+    decided = choose(due(660.0, limit_s=360.0))
     assert (decided.chosen.nodes, decided.chosen.limit_s) == (11, 600.0)
     assert (decided.action, decided.deadline_met) == (Action.SET, True)
 
 
 def test_the_only_count_that_makes_the_deadline_stays_for_its_sake():
-    decided = choose(due(360.0, limit_s=360.0))
+    decided = choose(due(420.0, limit_s=360.0))
     assert (decided.chosen.nodes, decided.reason) == (16, Reason.DEADLINE)
 
 
@@ -90,9 +90,9 @@ def test_the_limit_that_would_do_is_set_where_that_is_opted_in(fixed):
 
 
 def test_no_limit_that_ends_by_the_deadline_is_shorter_than_the_run():
-    decided = choose(due(400.0, limit_s=3600.0, low=16))
+    decided = choose(due(420.0, limit_s=3600.0, low=16))
     assert decided.chosen.fitting_limit_s == 360.0
-    assert choose(due(358.0, limit_s=3600.0, low=16)).chosen.fitting_limit_s is None
+    assert choose(due(419.0, limit_s=3600.0, low=16)).chosen.fitting_limit_s is None
 
 
 def test_a_fixed_count_is_checked_too():
@@ -101,7 +101,7 @@ def test_a_fixed_count_is_checked_too():
     assert (decided.action, decided.reason) == (Action.KEEP, Reason.DEADLINE_MISSED)
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
     assert choose(fixed, by=strict).action is Action.REFUSE
-    assert choose(replace(fixed, deadline_s=NOW + 7201), by=strict).reason is Reason.FIXED_COUNT
+    assert choose(replace(fixed, deadline_s=NOW + 7261), by=strict).reason is Reason.FIXED_COUNT
 
 
 def test_nobody_is_refused_on_a_doubtful_prediction():
@@ -112,6 +112,6 @@ def test_nobody_is_refused_on_a_doubtful_prediction():
 
 
 def test_a_raised_limit_never_reaches_beyond_the_deadline():
-    decided = choose(due(599.0, limit_s=590.0), part=partition(queue=50))
+    decided = choose(due(659.0, limit_s=590.0), part=partition(queue=50))
     # On 11 nodes (100 + 3600/11) · 1.1 · 1.2 = 564 s: ten minutes would be too long.
     assert (decided.chosen.nodes, decided.chosen.limit_s) == (12, 590.0)

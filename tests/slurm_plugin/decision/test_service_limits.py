@@ -128,3 +128,23 @@ def test_no_limit_is_shorter_than_what_a_limit_cut_short(longest, minutes):
     fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
     answer, _ = submit(advisor(tables=(history,), time_limit=SET), fixed)
     assert answer.set.time_limit == minutes
+
+
+@pytest.mark.parametrize(
+    ("learned", "fields", "named"),
+    [
+        (table(runs=3), {}, "on 16 nodes, --time=00:08:00 is enough"),  # too few of the user's own
+        (table(), {"name": "unknown"}, "--time=00:14:00 is the longest that it can have"),
+        (table(), {"comment": "nimo:off"}, "on 16 nodes, --time=00:08:00 is enough"),
+    ],
+)
+def test_a_job_that_its_limit_would_end_at_once_is_told_whatever_nimo_makes_of_it(
+    learned, fields, named
+):
+    """A limit as long as the time to the deadline is too long by the time that it starts."""
+    due = {"deadline": f"uts{NOW + 900:.0f}", "time_limit": 15, "min_nodes": 16, "max_nodes": 16}
+    answer, _ = submit(advisor(tables=[learned]), job(**due | fields))
+    assert answer.action == "keep"
+    assert "Slurm will end this job before it starts: its time limit of 00:15:00" in answer.message
+    assert named in answer.message
+    assert not submit(advisor(), job(**due | {"time_limit": 8}))[0].message
