@@ -22,7 +22,7 @@ from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
-from sacct_ingest.store.decision_outcomes import GIVE_UP_S, join
+from sacct_ingest.store.decision_outcomes import AFTER_S, BEFORE_S, GIVE_UP_S, join
 from sacct_ingest.store.engine import LISTED, reading, writing
 from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.rows import DecisionSelection, RunRow
@@ -121,12 +121,19 @@ class Decisions:
             return [_pair(row) for row in connection.execute(query)]
 
     def of_job(
-        self, job_id: int, *, decision_id: str = "", user: str = ""
+        self,
+        job_id: int,
+        *,
+        decision_id: str = "",
+        user: str = "",
+        submitted: tuple[str, str, str, float] | None = None,
     ) -> tuple[DecisionRow, RunRow | None] | None:
         """Give the last decision about a job, with its run where that is there already.
 
         decision_id: from the job's admin_comment, where its run is not there yet.
         user: user of the job, if known: without it all decisions are searched.
+        submitted: user, name and working directory of a job without a note, and when it was
+            submitted: its run is not there before the next ingest.
         """
         query = select(*_PAIR).select_from(
             decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
@@ -135,6 +142,29 @@ class Decisions:
         query = query.where(about, *([decisions.c.user == user] if user else []))
         with reading(self._engine) as connection:
             row = connection.execute(query.order_by(decisions.c.at_s.desc()).limit(1)).first()
+        if row is None and submitted is not None and user in ("", submitted[0]):
+            return self._submitted(*submitted)
+        return None if row is None else _pair(row)
+
+    def _submitted(
+        self, user: str, name: str, work_dir: str, submit_s: float
+    ) -> tuple[DecisionRow, RunRow | None] | None:
+        """Find the newest decision about such a submission that has no run yet."""
+        query = (
+            select(*_PAIR)
+            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
+            .where(
+                decisions.c.run_id.is_(None),
+                decisions.c.user == user,
+                decisions.c.name == name,
+                decisions.c.work_dir == work_dir,
+                decisions.c.at_s.between(submit_s - AFTER_S, submit_s + 1 + BEFORE_S),
+            )
+            .order_by(decisions.c.at_s.desc())
+            .limit(1)
+        )
+        with reading(self._engine) as connection:
+            row = connection.execute(query).first()
         return None if row is None else _pair(row)
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:

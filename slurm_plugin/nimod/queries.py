@@ -137,5 +137,11 @@ def _tables(rows: list[FitRow]) -> list[PredictionTable]:
 
 def _explain(store: Store, ask: Ask, user: str | None) -> Explanation:
     """Find the decision about a job of the user, or of anybody for those who may see all."""
-    decision = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
+    job, at_s = ask.job, ask.selection.since_s
+    decision = store.decisions.of_job(
+        ask.job_id or 0,
+        decision_id=ask.decision_id,
+        user=user or "",
+        submitted=None if at_s is None else (job.user_name, job.name, job.work_dir, at_s),
+    )
     return explanation_of(*decision) if decision else Explanation()

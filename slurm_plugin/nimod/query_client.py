@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurm_plugin.nimod.client import exchange
-from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.request_messages import Ask, Job, Selection
 from slurm_plugin.protocol.status_messages import Reported
 
 if TYPE_CHECKING:
@@ -41,14 +41,25 @@ def applications(
     return exchange(path, Ask(op="applications", name=name, every=every), Applications, timeout_s)
 
 
-def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float) -> Explanation:
-    """Ask for the decision about a job.
+def explain(
+    path: str | Path,
+    job_id: int,
+    decision_id: str,
+    *,
+    submitted: tuple[str, str, str, float] | None = None,
+    timeout_s: float,
+) -> Explanation:
+    """Ask for the decision about a job; ``submitted`` as of the store's ``of_job``.
 
     Raises NoDecision: there is none that the user may see; Unreachable: there is no answer.
     """
     from slurm_plugin.protocol.query_messages import Explanation  # noqa: PLC0415
 
     ask = Ask(op="explain", job_id=job_id, decision_id=decision_id)
+    if submitted is not None:
+        user, name, work_dir, at_s = submitted
+        ask.job = Job(user_name=user, name=name, work_dir=work_dir)
+        ask.selection = Selection(since_s=at_s)
     return exchange(path, ask, Explanation, timeout_s)
 
 

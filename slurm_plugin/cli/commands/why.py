@@ -5,6 +5,9 @@ them.
 """
 
 import argparse
+import re
+import time
+from datetime import datetime
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.text import admin_comment
@@ -23,6 +26,13 @@ from slurm_plugin.text.table_columns import terminal_width
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
 
+#: Nimod has written a decision by then.
+_WRITTEN_S = 1.5
+_SUBMITTED = re.compile(
+    r"JobName=(.*)\n(?s:.*?)UserId=([^\s(]+)(?s:.*?)SubmitTime=(\S+)(?s:.*?)WorkDir=(.*)"
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("job", metavar="JOBID", type=_job_id, help="id of the job")
@@ -32,17 +42,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask nimod or the store, and print."""
     config = load_config(args, for_user=True)
-    decision_id = "" if args.store else _noted(args.job, timeout_s=config.snapshot.timeout_s)
-    explanation = nimod_or_store(
-        lambda: config,
-        lambda: query_client.explain(config.socket, args.job, decision_id, timeout_s=TIMEOUT_S),
-        lambda: _stored(config, args.job, decision_id),
-        store_named=bool(args.store),
-    )
+    shown = "" if args.store else _shown(args.job, timeout_s=config.snapshot.timeout_s)
+    note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
+    decision_id = note.decision_id if note else ""
+    for pause_s in (0.0, _WRITTEN_S):
+        time.sleep(pause_s)
+        explanation = nimod_or_store(
+            lambda: config,
+            lambda: query_client.explain(
+                config.socket, args.job, decision_id, submitted=submitted, timeout_s=TIMEOUT_S
+            ),
+            lambda: _stored(config, args.job, decision_id, submitted),
+            store_named=bool(args.store),
+        )
+        if explanation.decision is not None or submitted is None:
+            break
     if explanation.decision is None:
         raise NoHistory(
-            f"there is no decision about a job {args.job} that you may see; in observe mode NIMO "
-            "finds a job after it has ended and 'nimo ingest' has read the accounting"
+            f"there is no decision about a job {args.job} that you may see; jobs that scontrol "
+            "does not show any more are found once 'nimo ingest' has read the accounting"
         )
     if args.json:
         print(json_text(explanation))
@@ -51,19 +69,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _noted(job_id: int, *, timeout_s: float) -> str:
-    """Id of the decision in the admin_comment of a job that slurmctld still has; else empty."""
+def _shown(job_id: int, *, timeout_s: float) -> str:
+    """Ask scontrol for a job that slurmctld still has; else empty."""
     try:
-        text = commands.run(("scontrol", "show", "job", str(job_id)), timeout_s=timeout_s)
+        return commands.run(("scontrol", "show", "job", str(job_id)), timeout_s=timeout_s)
     except SlurmError:
         return ""
-    note = admin_comment.parse(text.replace("AdminComment=", " "))
-    return note.decision_id if note else ""
 
 
-def _stored(config: Config, job_id: int, decision_id: str) -> Explanation:
+def _submitted(shown: str) -> tuple[str, str, str, float] | None:
+    """User, name, working directory and submit time of a job as scontrol shows it."""
+    found = _SUBMITTED.search(shown)
+    if found is None:
+        return None
+    name, user, when, work_dir = found.groups()
+    try:
+        return user, name, work_dir, datetime.fromisoformat(when).timestamp()
+    except ValueError:
+        return None
+
+
+def _stored(
+    config: Config, job_id: int, decision_id: str, submitted: tuple[str, str, str, float] | None
+) -> Explanation:
     with open_store(config) as store:
-        pair = store.decisions.of_job(job_id, decision_id=decision_id)
+        pair = store.decisions.of_job(job_id, decision_id=decision_id, submitted=submitted)
     return explanation_of(*pair) if pair else Explanation()
 
 

@@ -346,3 +346,13 @@ def test_a_decision_that_came_too_late_is_not_recorded_as_applied(
     store.decisions.join_outcomes()
     ((recorded, outcome),) = store.decisions.with_outcomes()
     assert (recorded.applied, outcome is not None) == (applied, True)
+
+
+def test_a_decision_is_found_before_its_run_is_read(store: Store) -> None:
+    made = decision(user="ada")
+    store.decisions.add([made])
+    about = (made.user, made.name, made.work_dir)
+    found = store.decisions.of_job(17, submitted=(*about, made.at_s))
+    assert found is not None and found[0].decision_id == made.decision_id
+    assert store.decisions.of_job(17, submitted=(*about, made.at_s + 60)) is None
+    assert store.decisions.of_job(17, user="bob", submitted=(*about, made.at_s)) is None

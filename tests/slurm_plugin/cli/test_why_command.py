@@ -1,0 +1,34 @@
+"""``nimo why`` of a job that no ingest has read yet."""
+
+from datetime import datetime
+
+import pytest
+
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.nimod import query_client
+from slurm_plugin.protocol.query_messages import Explanation
+from slurm_plugin.slurm import commands
+from tests.slurm_plugin.reports.rows import decision
+
+SHOWN = """JobId=17 JobName=my job
+   UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A
+   SubmitTime=2026-09-21T14:13:20 EligibleTime=2026-09-21T14:13:20
+   WorkDir=/home/ada/run 1
+"""
+
+
+def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_yet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def explain(*_: object, submitted: object, **__: object) -> Explanation:
+        asked.append(submitted)
+        return Explanation(decision=decision() if len(asked) > 1 else None)
+
+    monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
+    monkeypatch.setattr(query_client, "explain", explain)
+    assert main(["why", "17"]) == 0
+    when = datetime.fromisoformat("2026-09-21T14:13:20").timestamp()
+    assert asked == [("ada", "my job", "/home/ada/run 1", when)] * 2
+    assert "Job 17 (ada/wrf) asked for" in capsys.readouterr().out
