@@ -35,6 +35,15 @@ def text(given: dict[str, str]) -> str:
     ids = set(given["--jobs"].split(",")) if "--jobs" in given else None
     names = given["--format"].split(",")
     now_s = beside("now")
+    word = os.environ["SLURM_TIME_FORMAT"].removeprefix("%s")
+
+    def line(row: dict[str, str]) -> list[str]:
+        values = {name: row.get(name, "") for name in names}
+        for name in ("Submit", "Start", "End"):
+            if values.get(name, "").isdecimal():
+                values[name] += word
+        return list(values.values())
+
     lines = [names]
     for entry in beside("history"):
         job, reported = entry["rows"][0], entry["from_s"] <= now_s < entry["to_s"]
@@ -42,12 +51,12 @@ def text(given: dict[str, str]) -> str:
             continue
         if ids is not None and job["JobIDRaw"] not in ids:
             continue
-        lines.append([job.get(name, "") for name in names])
+        lines.append(line(job))
         for row, (first_s, last_s) in zip(entry["rows"][1:], entry["spans"][1:], strict=True):
             # As slurmdbd does: only the steps that touch the window.
             if first_s <= end_s and last_s >= begin_s:
-                lines.append([row.get(name, "") for name in names])
-    return "".join(given["--delimiter"].join(line) + "\n" for line in lines)
+                lines.append(line(row))
+    return "".join(given["--delimiter"].join(values) + "\n" for values in lines)
 
 
 def answer(data: bytes) -> None:
