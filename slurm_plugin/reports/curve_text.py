@@ -172,11 +172,12 @@ def standing_line(row: StandingRow) -> str:
 
 def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
     """List applications, each once, the most reliable first, as `listing` says."""
-    shown = _once(tables)
+    shown = each_once(tables)
     return OutputTable(_list_columns(shown), shown)
 
 
-def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
+def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
+    """Leave out tables whose runs another one of the same name has; the most reliable first."""
     ranked = _ranked(tables)
     again = repeated([listed_of(one) for one in ranked])
     return [one for one in ranked if (one.level, one.key) not in again]

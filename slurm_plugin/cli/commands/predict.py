@@ -125,7 +125,7 @@ def _print(
             "\n".join(curve_text.curve_table(one, every=True).parsable(options) for one in tables)
         )
     else:
-        for number, table in enumerate(tables):
+        for number, table in enumerate(tables if args.all else curve_text.each_once(tables)):
             text = curve_text.render(
                 table, every=args.all, width=terminal_width(), options=table_options(args)
             )

@@ -72,6 +72,15 @@ def test_one_application_as_text_and_parsable(
     assert len(rows) > 16
 
 
+def test_two_tables_of_the_same_runs_are_one_curve(
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "melt"]) == 0
+    assert capsys.readouterr().out.count("verdict:") == 1
+    assert main(["predict", "melt", "--all"]) == 0
+    assert capsys.readouterr().out.count("verdict:") == 2
+
+
 def test_the_start_of_a_key_will_do(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     main(["predict", "wrf-d02", "--json"])
     (recorded,) = json.loads(capsys.readouterr().out)
