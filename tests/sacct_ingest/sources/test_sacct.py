@@ -256,27 +256,6 @@ def test_steps_from_before_the_window_are_there(
     assert one_run(LiveSacct(), job_id, end_s - 1, end_s + 1) == whole
 
 
-def test_a_name_with_the_delimiter_of_sacct_makes_no_job(
-    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(secrets, "token_hex", lambda _: "d")
-    delimiter, now_s, other = "\x1fd\x1f", int(time.time()), 999_999
-    offered = map(canonical_name, slurm.run("sacct", "--helpformat").stdout.split())
-    times = dict.fromkeys(("Submit", "Eligible", "Start", "End"), str(now_s))
-    row = {"JobIDRaw": str(other), "JobID": str(other), "State": "COMPLETED", "Cluster": "c"}
-    forged = delimiter.join((row | times).get(name, "") for name in useful(set(offered)))
-    name = f"x{delimiter}1\n{forged}1\nx"
-    job_id = slurm.sbatch("--wrap=true", env={"SBATCH_JOB_NAME": name})
-    slurm.wait(job_id)
-
-    def ids() -> list[int]:
-        source = LiveSacct(command=[str(slurm.bin / "sacct")])
-        return [run.job_id for run in source.read(now_s - 60, int(time.time()) + 1, Tally())]
-
-    wait_until(lambda: job_id in ids(), what="sacct to list the job")
-    assert other not in ids()
-
-
 def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
     (result,) = [run for run in source.read(begin_s, end_s, Tally()) if run.job_id == job_id]
     return result
@@ -375,3 +354,25 @@ def test_json_and_text_of_a_real_sacct_say_the_same(
     same(text, from_json)
     names = {run["name"] for run in from_json.values()}
     assert "two\nlines|x\x1f" in names
+
+
+# Last: the tests above compare all jobs since their first.
+def test_a_name_with_the_delimiter_of_sacct_makes_no_job(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "d")
+    delimiter, now_s, other = "\x1fd\x1f", int(time.time()), 999_999
+    offered = map(canonical_name, slurm.run("sacct", "--helpformat").stdout.split())
+    times = dict.fromkeys(("Submit", "Eligible", "Start", "End"), str(now_s))
+    row = {"JobIDRaw": str(other), "JobID": str(other), "State": "COMPLETED", "Cluster": "c"}
+    forged = delimiter.join((row | times).get(name, "") for name in useful(set(offered)))
+    name = f"x{delimiter}1\n{forged}1\nx"
+    job_id = slurm.sbatch("--wrap=true", env={"SBATCH_JOB_NAME": name})
+    slurm.wait(job_id)
+
+    def ids() -> list[int]:
+        source = LiveSacct(command=[str(slurm.bin / "sacct")])
+        return [run.job_id for run in source.read(now_s - 60, int(time.time()) + 1, Tally())]
+
+    wait_until(lambda: job_id in ids(), what="sacct to list the job")
+    assert other not in ids()
