@@ -60,7 +60,7 @@ def remedies(
 
 
 def advised(request: Request) -> Request:
-    """Request with the time limits that a user is told, where they can matter for a deadline."""
+    """Give a request with a deadline the time limits that its advice names."""
     if request.deadline_s is None:
         return request
     use = TimeUse.SET if request.time_use is TimeUse.ADVISE else request.time_use

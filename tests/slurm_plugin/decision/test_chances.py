@@ -281,7 +281,7 @@ def rows_of(left_s, limit_s, nodes, where):
 def test_one_request_has_one_chance_whatever_count_or_limit_the_command_names(
     left_s, minutes, nodes, typical_s
 ):
-    """The line that is advised, pasted, is told the same, and names no third limit."""
+    """Submitting the advised line gives the same chance, and no other time limit is advised."""
 
     def wait_of(size, limit_s):
         slow = typical_s * size / 32 * (2.0 if limit_s > 900 else 1.0)
