@@ -40,7 +40,7 @@ from predictor.table import decode, encode, round_time  # noqa: E402
 from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402
-from slurm_plugin.setup.compiled_hooks import compile_hooks  # noqa: E402
+from slurm_plugin.setup.hooks import compile_hooks  # noqa: E402
 from tests.cluster.host import missing_programs  # noqa: E402
 from tests.cluster.nimod import Nimod, hooks_for  # noqa: E402
 from tests.cluster.slurm import SlurmCluster  # noqa: E402

@@ -6,6 +6,7 @@ What follows from a request is cached for as long as settings, tables and the re
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -31,12 +32,41 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import layouts_of
-from slurm_plugin.decision.text_cache import TextCache
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class TextCache(Generic[_Key, _Value]):
+    """Values by key; where their sizes come to more than ``most``, all are forgotten.
+
+    A single larger one is never cached.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._values: dict[_Key, _Value] = {}
+
+    def get(self, key: _Key) -> _Value | None:
+        """Value of a key, None where there is none."""
+        return self._values.get(key)
+
+    def put(self, key: _Key, value: _Value, size: int) -> None:
+        """Keep a value that is not there yet."""
+        if size > self._most:
+            return
+        if self._size + size > self._most:
+            self._values.clear()
+            self._size = 0
+        self._values[key] = value
+        self._size += size
+
 
 Work = Callable[[], None]
 #: Does the first, which takes long, in the background, and then the second where answers are made.

@@ -3,6 +3,7 @@
 The policy that decides is :func:`slurm_plugin.decision.policy.decide`, the one that runs in nimod.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ import numpy.typing as npt
 
 from predictor.table import at
 from predictor.types import PredictionTable
+from predictor.waits.arrivals import arrival_demand
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
+from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.cluster_view import ClusterViewer
-from slurm_plugin.replay.observed_arrivals import ObservedArrivals
 from slurm_plugin.replay.workload import Workload, recent_mean
 
 
@@ -143,3 +145,34 @@ class WhatIf:
     def _submits(self) -> list[float]:
         submits: list[float] = self.workload.submit_s.tolist()
         return submits
+
+
+#: Jobs of the first look; there is another one each time there are twice as many.
+_FIRST = 100
+
+
+class ObservedArrivals:
+    """The demand of jobs to come, looked at anew when twice as many have come.
+
+    workload: all jobs.  Only those that came before a moment count there.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._submits: list[float] = workload.submit_s.tolist()
+        self._next = _FIRST
+        self._demand = ArrivalDemand()
+
+    def demand(self, now_s: float) -> ArrivalDemand:
+        """Give the demand at a moment, as shares of the cluster; moments must not go back."""
+        if self._next <= len(self._submits) and self._submits[self._next - 1] < now_s:
+            self._look(bisect_right(self._submits, now_s))
+        return self._demand
+
+    def _look(self, count: int) -> None:
+        work = self._workload
+        made = arrival_demand(
+            self._submits[:count], work.nodes[:count].tolist(), work.run_s[:count].tolist()
+        )
+        self._demand = made.scaled(1 / work.cluster_nodes)
+        self._next = 2 * count

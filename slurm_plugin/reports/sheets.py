@@ -13,8 +13,7 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports.sheet import Sheet, of_second, share
-from slurm_plugin.reports.usage_sheets import arrays, unused, waste
-from slurm_plugin.reports.wait_sheets import wait_estimates, waits
+from slurm_plugin.reports.usage_sheets import arrays, unused, wait_estimates, waits, waste
 from slurm_plugin.text.formatting import clock, duration, factor, hours, percent
 from slurm_plugin.text.table_columns import OutputColumn
 

@@ -2,13 +2,21 @@
 
 slurmctld loads all of them when job_submit.lua has a newer time stamp, so that one comes last; each
 file is there whole or not at all.
+
+Each sbatch loads some modules, and compiling is most of its cost. So beside ``nimo_ahead.lua`` lies
+``nimo_ahead.lua5.1`` for Lua 5.1: the module, and those that it always loads, as one program of
+code that Lua takes as it is. The program holds the sources that it was made of. It gives the module
+only while each is still what lies in the folder, so that no copy outlives a change. Lua itself
+refuses code of another version.
 """
 
+import ctypes
+import string
+from collections.abc import Callable
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.shipped_files import ENTRIES, HOOKS, place
-from slurm_plugin.setup.compiled_hooks import compile_hooks
 from slurm_plugin.setup.files import put
 
 _LOADED = ENTRIES[-1]
@@ -49,3 +57,106 @@ def _rank(name: str) -> tuple[int, str]:
 def _differs(folder: Path, name: str) -> bool:
     path = place(folder, name)
     return not path.exists() or path.read_bytes() != (HOOKS / name).read_bytes()
+
+
+#: Versions that the hooks run with.
+VERSIONS = ("5.1", "5.2", "5.3", "5.4")
+#: How Debian, Red Hat and SUSE name a version's library.
+_LIBRARIES = ("liblua{}.so.0", "liblua-{}.so", "liblua{}.so.5")
+#: What is compiled: the modules that a command loads, each with those that it always loads.
+BUNDLES = {
+    "nimo_filter": ("nimo_settings",),
+    "nimo_ahead": ("nimo_encode",),
+    "nimo_inputs": (),
+    "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
+}
+#: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.
+_PROGRAM = b"""local modules = {%s}
+local folder, contents = ...
+for name, source in pairs({%s}) do
+  if contents(folder .. name .. ".lua") ~= source then return nil end
+end
+for name, module in pairs(modules) do package.preload[name] = package.preload[name] or module end
+return modules[%s]
+"""
+_DUMP = b"""local source, name = ...
+return string.dump(assert((loadstring or load)(source, "=" .. name)), true)
+"""
+
+_Compiler = Callable[[bytes, bytes], bytes | None]
+
+
+def compile_hooks(folder: Path) -> list[Path]:
+    """Compile the modules in a folder for each Lua of this machine; give the files written.
+
+    Raises ConfigError: a file cannot be written.
+    """
+    written = []
+    for version in VERSIONS:
+        if (compiler := compiler_of(version)) is None:
+            continue
+        for name in BUNDLES:
+            path = folder / f"{name}.lua{version}"
+            code = compiler(_program(folder, name), name.encode())
+            if code and (not path.exists() or path.read_bytes() != code):
+                put(path, code)
+                written.append(path)
+    return written
+
+
+def _program(folder: Path, name: str) -> bytes:
+    """Give the program that makes a module and those that it always loads."""
+    sources = {one: (folder / f"{one}.lua").read_bytes() for one in (name, *BUNDLES[name])}
+    modules = (b"%s = function(...) %s\nend" % (one.encode(), it) for one, it in sources.items())
+    texts = (b"%s = %s" % (one.encode(), _quoted(it)) for one, it in sources.items())
+    return _PROGRAM % (b",\n".join(modules), b",\n".join(texts), _quoted(name.encode()))
+
+
+def _quoted(text: bytes) -> bytes:
+    """Write a text as Lua's own programs do; all versions read it alike."""
+    return b'"%s"' % b"".join(_QUOTED[byte] for byte in text)
+
+
+_SIMPLE = frozenset(string.printable.encode()) - set(b'"\\\r\n\x0b\x0c')
+_QUOTED = [bytes([byte]) if byte in _SIMPLE else b"\\%03d" % byte for byte in range(256)]
+
+
+def compiler_of(version: str) -> _Compiler | None:
+    """Give what compiles a source (and its name) for a version of Lua; None: it is not here."""
+    for name in _LIBRARIES:
+        try:
+            library = ctypes.CDLL(name.format(version))
+        except OSError:
+            continue
+        return lambda source, called: _dumped(library, source, called)
+    return None
+
+
+def _dumped(library: ctypes.CDLL, source: bytes, name: bytes) -> bytes | None:
+    """Let Lua compile a source; None where it does not."""
+    library.luaL_newstate.restype = ctypes.c_void_p
+    state = ctypes.c_void_p(library.luaL_newstate())
+    if not state:
+        return None
+    try:
+        library.luaL_openlibs(state)
+        if library.luaL_loadstring(state, _DUMP):
+            return None
+        for text in (source, name):
+            library.lua_pushlstring(state, text, ctypes.c_size_t(len(text)))
+        return _result(library, state) if _call(library, state) == 0 else None
+    finally:
+        library.lua_close(state)
+
+
+def _call(library: ctypes.CDLL, state: ctypes.c_void_p) -> int:
+    """Call what lies on the stack with two arguments for one result; 0: it went well."""
+    if hasattr(library, "lua_pcallk"):  # from 5.2 on
+        return int(library.lua_pcallk(state, 2, 1, 0, ctypes.c_void_p(0), ctypes.c_void_p(0)))
+    return int(library.lua_pcall(state, 2, 1, 0))
+
+
+def _result(library: ctypes.CDLL, state: ctypes.c_void_p) -> bytes:
+    length = ctypes.c_size_t()
+    library.lua_tolstring.restype = ctypes.c_void_p
+    return ctypes.string_at(library.lua_tolstring(state, -1, ctypes.byref(length)), length.value)

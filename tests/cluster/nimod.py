@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from slurm_plugin.config.shipped_files import HOOKS
-from slurm_plugin.setup.compiled_hooks import compile_hooks
-from slurm_plugin.setup.hooks import install
+from slurm_plugin.setup.hooks import compile_hooks, install
 from tests.cluster.host import write_file
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import Account, ProcessError

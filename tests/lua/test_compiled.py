@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.setup.compiled_hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
+from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 from tests.lua.conftest import Load
 from tests.lua.hooks import Hooks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.setup.compiled_hooks import compile_hooks, compiler_of
+from slurm_plugin.setup.hooks import compile_hooks, compiler_of
 from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, hooks_for, set_hook_timeout
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory

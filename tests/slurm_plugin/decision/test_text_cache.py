@@ -1,6 +1,6 @@
 """A cache that is bounded by the size of what it holds."""
 
-from slurm_plugin.decision.text_cache import TextCache
+from slurm_plugin.decision.context_builder import TextCache
 
 
 def test_values_are_there_until_they_come_to_too_much() -> None:

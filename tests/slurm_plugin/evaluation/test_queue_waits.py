@@ -14,7 +14,7 @@ from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.evaluation.queue_waits import queue_estimates
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports import terminal
-from slurm_plugin.reports.wait_sheets import wait_estimates
+from slurm_plugin.reports.usage_sheets import wait_estimates
 
 
 def error(at_s, estimate_s, actual_s, *, partition="batch", inside=True):

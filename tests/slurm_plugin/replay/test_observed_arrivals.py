@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from slurm_plugin.replay.observed_arrivals import ObservedArrivals
+from slurm_plugin.replay.what_if import ObservedArrivals
 from slurm_plugin.replay.workload import Workload
 
 

@@ -18,7 +18,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.config.shipped_files import ETC, HOOKS
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
-from slurm_plugin.setup.compiled_hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
+from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 from slurm_plugin.setup.texts import settings
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
