@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,50 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 #: How many steps from line to line in Lua count as different places; those of one function.
 STEPS, EACH = 4000, 100
 USER = 1001
+#: Lines and pieces of one input, and the processor time for them.
+MOST_TURNS, MOST_S = 200, 5.0
+MOST_BYTES = 4_000_000
+_REPEATED = re.compile(rb"(?s)\x00(.)(.{1,64}?)\x00")
+
+
+def grown(data: bytes) -> bytes:
+    """Repeat what stands between two zero bytes up to a power of two, 4 MB at most.
+
+    libFuzzer itself finds out little with inputs of more than a few KiB.
+    """
+
+    def repeated(match: re.Match[bytes]) -> bytes:
+        size = min(1 << match[1][0] % 23, MOST_BYTES)
+        return match[2] * (size // len(match[2]))
+
+    return _REPEATED.sub(repeated, data, count=2)
+
+
+class Channel:
+    """A socket whose peer has sent all that it will."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.sent = data, b""
+
+    def settimeout(self, _: float) -> None:
+        """Never wait."""
+
+    def recv(self, most: int) -> bytes:
+        """Give the next piece; nothing at the end."""
+        piece, self.data = self.data[:most], self.data[most:]
+        return piece
+
+    def send(self, data: bytes) -> int:
+        """Take it all."""
+        self.sent += data
+        return len(data)
 
 
 def messages() -> Callable[[bytes], None]:
     """Lines through nimod: each is answered with one line of JSON, or with none, never an error."""
     from slurm_plugin.config.setting_types import Mode  # noqa: PLC0415
     from slurm_plugin.config.settings import Access, Config  # noqa: PLC0415
+    from slurm_plugin.nimod.connection import Connection, PeerClosed  # noqa: PLC0415
     from tests.slurm_plugin.made import cluster, stored, table  # noqa: PLC0415
     from tests.slurm_plugin.nimod.handler import Handler  # noqa: PLC0415
 
@@ -30,16 +71,23 @@ def messages() -> Callable[[bytes], None]:
     nimod.service.tables = stored(table(level="tag", key="alice/cfd"), table())
 
     def target(data: bytes) -> None:
+        lines = grown(data) + b"\n"
         for uid in (0, USER):
             # No older than settings allow, as the clock goes on.
             nimod.service.cluster = cluster(taken_s=4e9)
-            reply = nimod.respond(data.replace(b"\n", b" ") + b"\n", uid)
-            if reply.data:
-                assert reply.data.endswith(b"\n"), reply.data
-                assert b"in nimod; see its log" not in reply.data, reply.data
-                json.loads(reply.data)
-            if reply.afterwards is not None:
-                reply.afterwards()
+            channel = Channel(lines)
+            peer = Connection(channel, nimod.respond, uid=uid)  # type: ignore[arg-type]
+            began = time.process_time()
+            with suppress(PeerClosed):
+                for _ in range(MOST_TURNS):
+                    peer.serve()
+                    for work in peer.undone():
+                        work()
+            answers = channel.sent.splitlines()
+            assert b"in nimod; see its log" not in channel.sent, channel.sent
+            for line in answers:
+                json.loads(line)
+            assert time.process_time() - began < MOST_S, "slow"
 
     return target
 
@@ -63,7 +111,7 @@ def hooks() -> Callable[[bytes], None]:
 
     def target(data: bytes) -> None:
         nonlocal observed
-        for _ in range(feed(data.decode("latin-1"))):
+        for _ in range(feed(grown(data).decode("latin-1"))):
             notes[observed // EACH % len(notes)](observed % EACH)
             observed += 1
 
@@ -98,6 +146,11 @@ MESSAGES = [
     ).encode(),
     b'{"x":1,"op":"\xff"}',
     b'{"x":' + b"[" * 900,
+    b'{"x":\x00\x16[\x00',
+    b'{"v":1,"op":"decide","job":{"exc_nodes":"\x00\x0dn[1-9],\x00","user_id":1001}}',
+    b'{"v":1,"op":"advise","job":{"array_inx":"\x00\x0f1,\x00",'
+    b'"script":"\x00\x11#SBATCH -N2\\n\x00"}}',
+    b'{"v":1,"op":"prepare","command":{"argv":["a"\x00\x10,"\xff"\x00],"options":{"nodes":"1-8"}}}',
     b"\n",
 ]  # fmt: skip
 ANSWERS = [
@@ -111,4 +164,6 @@ ANSWERS = [
     b'{"v":1,"user_id":1001,"until_s":9e9,"fields":["min_nodes"],"values":[1],'
     b'"answer":{"v":1,"action":"set","set":{"min_nodes":2,"max_nodes":2,"time_limit":30}}}',
     b"nimo{deadline=uts1767261600,sizes=1,ticket=abc,own=9} my solver",
+    b"nimo:gpus=1-4\x00\x09,a\x00\xff\x00\x16\xe1\xa4\x00",
+    b'{"v":1,"x":[\x00\x10[],\x00"\x00\x0f\\u0041\x00"]}\n',
 ]

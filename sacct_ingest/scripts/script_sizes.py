@@ -66,7 +66,7 @@ def fixed_sizes(script: str) -> dict[str, str]:
 def _first(expression: re.Pattern[str], body: str) -> str:
     """Give the first option that has a number; empty where there is none."""
     options = (match[1] or "" for match in expression.finditer(body))
-    return next((words for words in options if words[-1:].isdigit()), "")
+    return next((words for words in options if words[-1:].isdecimal()), "")
 
 
 def fixed_number(words: str) -> int:

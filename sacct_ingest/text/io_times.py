@@ -124,7 +124,7 @@ def _nfs(text: str) -> Operations:
                 before = mounts.get((mount, _TRANSPORT), (0, 0, 0, 0))
                 mounts[mount, _TRANSPORT] = before[0] + int(sends), 0, before[2] + int(flying), 0
         elif counted and words and words[0].endswith(":"):
-            numbers = [int(word) for word in words[1:] if word.isdigit()]
+            numbers = [int(word) for word in words[1:] if word.isdecimal()]
             if len(numbers) > _ROUND_TRIP:
                 moved = numbers[_SENT] + numbers[_RECEIVED]
                 taken = (numbers[_OPS], numbers[_QUEUE], numbers[_ROUND_TRIP], moved)
@@ -150,7 +150,7 @@ def _disks(text: str) -> Devices:
     disks = {}
     for line in text.splitlines():
         words = line.split()
-        numbers = [int(word) for word in words[3:] if word.isdigit()]
+        numbers = [int(word) for word in words[3:] if word.isdecimal()]
         if len(numbers) >= 8:  # reads, merged, sectors, ms, and the same of writes
             disks[":".join(words[:2])] = (numbers[0] + numbers[4], numbers[3] + numbers[7])
     return disks
@@ -162,6 +162,6 @@ def _own(text: str) -> Mapping[str, int]:
         device, *pairs = line.split() or [""]
         values = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         counts = [values.get(name, "") for name in ("rios", "wios")]
-        if ":" in device and all(one.isdigit() for one in counts):
+        if ":" in device and all(one.isdecimal() for one in counts):
             counters[device] = sum(map(int, counts))
     return counters

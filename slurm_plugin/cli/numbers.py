@@ -12,7 +12,7 @@ def whole(text: str) -> int:
     >>> whole("12")
     12
     """
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
 

@@ -40,13 +40,16 @@ _LEFT_ALONE = frozenset(
     }
 )
 
-#: Fields that must be in the submitted job what the command was to submit.
+#: Fields that must be in the submitted job what the command was to submit, also absent.
 _SAME = (
     *("user_id", "name", "min_nodes", "max_nodes", "ntasks_per_node", "cpus_per_task"),
-    *("time_limit", "time_min", "array_inx", "het_job_offset", "deadline"),
+    *("time_limit", "time_min", "array_inx", "het_job_offset", "deadline", "begin_time"),
+    *("min_mem_per_node", "min_mem_per_cpu", "features", "licenses", "reservation"),
+    *("dependency", "req_nodes", "exc_nodes"),
+    *("contiguous", "segment_size", "shared", "req_switch"),
 )
-#: And these where they are known: of an open one only slurmctld may know what the job gets.
-_SAME_IF_KNOWN = ("account", "qos", "partition", "min_mem_per_node", "min_mem_per_cpu")
+#: And these where they are named; which are is in ``named``.
+_SAME_IF_NAMED = ("account", "qos", "partition")
 #: And these where the command went on as its user wrote it: the answer is about them, too.
 _SAME_TASKS = ("num_tasks", "ntasks_per_socket")
 
@@ -79,15 +82,21 @@ class PreparedDecision:
         if given.get("num_tasks"):
             names = (*names, "num_tasks")
         own = {name: _field(self.case.job, name) for name in names}
-        known = {name: _field(self.case.job, name) for name in _SAME_IF_KNOWN}
+        known = {name: _field(self.case.job, name) for name in _SAME_IF_NAMED}
         own |= {name: value for name, value in known.items() if value is not None}
+        own["named"] = self.case.job.named or ""
         return own | {name: given[name] for name in names if given.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
         """Whether this is the job that the command was to submit."""
         expected = self.expected()
+        named = expected.pop("named")
         same = all(_field(job, name) == expected[name] for name in expected)
-        return same and (self.given is None or _has_devices(job, self.given))
+        return (
+            same
+            and job.named in (None, named)
+            and (self.given is None or _has_devices(job, self.given))
+        )
 
     def ready(self) -> ReadyDecision:
         """Give what job_submit needs to carry it out by itself."""
@@ -223,6 +232,7 @@ def completed(job: Job, config: Config, cluster: Cluster) -> Job | None:
     """
     full = msgspec.structs.replace(
         job,
+        named=",".join(name for name in _SAME_IF_NAMED if getattr(job, name)),
         partition=job.partition or cluster.default_partition,
         account=cluster.limits.account_of(job.user_name, job.account),
     )

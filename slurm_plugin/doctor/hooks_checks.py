@@ -104,7 +104,7 @@ def loaded(installation: Installation) -> Iterator[Finding]:
     of the last load; time stamps that a copy keeps, and the other files, it does not notice.
     """
     boot, hook = installation.slurm.get("BOOT_TIME", ""), installation.hooks / "job_submit.lua"
-    if not boot.isdigit() or not hook.exists():
+    if not boot.isdecimal() or not hook.exists():
         yield skipped(f"no {hook}" if boot else "slurmctld does not report when it was started")
         return
     loaded_s = max(int(boot), int(hook.stat().st_mtime))

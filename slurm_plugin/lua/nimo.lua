@@ -115,6 +115,13 @@ end
 -- Fields that are more than one of Slurm's.
 local MADE = {
   hook = function() return shared.LEVEL end,
+  named = function(job_desc)
+    local names = {}
+    for _, field in ipairs({ "account", "qos", "partition" }) do
+      if text_of(job_desc, field) then names[#names + 1] = field end
+    end
+    return table.concat(names, ",")
+  end,
   argv = arguments,
   account = function(job_desc) return text_of(job_desc, "account") or job_desc.default_account end,
   qos = function(job_desc) return text_of(job_desc, "qos") or job_desc.default_qos end,

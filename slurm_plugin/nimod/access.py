@@ -13,7 +13,7 @@ from types import MappingProxyType
 from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.connection import Connection, Respond
 from slurm_plugin.service.listening import peer_uid
-from slurm_plugin.service.request_rates import Rates
+from slurm_plugin.service.request_rates import Complaints
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted
@@ -57,6 +57,7 @@ class UserNames:
         self._clock = clock
         self._names: dict[int, str] = {}
         self._failed_s: dict[int, float] = {}
+        self._complaints = Complaints(_log)
         self._requested: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
@@ -90,7 +91,7 @@ class UserNames:
             self._names[uid] = self._look_up(uid)
         except Exception as error:  # whatever a name service does, the next name is looked up
             self._failed_s[uid] = self._clock()
-            _log.warning("uid %d has no name: %s", uid, error)
+            self._complaints.log(NAMELESS, "uid %d has no name: %s", uid, error)
 
 
 class ConnectionLimiter:
@@ -119,7 +120,7 @@ class ConnectionLimiter:
         self._names = names
         self._later = later
         self._inside: Counter[int] = Counter()
-        self._reported = Rates(1 / 60)  # or a user could fill the log
+        self._complaints = Complaints(_log)
 
     def enter(self, channel: socket.socket) -> Connection | None:
         """Make a connection of a channel; None where it is refused, or its user unknown yet."""
@@ -175,6 +176,5 @@ class ConnectionLimiter:
         self._inside += Counter()  # without those that have none
 
     def _complain(self, account: int) -> None:
-        if self._reported.allow(account, time.monotonic()):
-            whose = "uids without a name have" if account == NAMELESS else f"uid {account} has"
-            _log.warning("%s too many connections: refused", whose)
+        whose = "uids without a name have" if account == NAMELESS else f"uid {account} has"
+        self._complaints.log(account, "%s too many connections: refused", whose)

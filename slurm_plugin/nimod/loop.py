@@ -17,6 +17,7 @@ from traceback import extract_tb
 from typing import Protocol
 
 from slurm_plugin.nimod.connection import Connection, PeerClosed
+from slurm_plugin.service.request_rates import Complaints
 
 _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
@@ -83,6 +84,7 @@ class Loop:
         self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
+        self._complaints = Complaints(_log)
         self._reported: set[tuple[type[Exception], str, int]] = set()
         for channel in (*self._listeners, self._woken, self._waker):
             channel.settimeout(0)
@@ -296,7 +298,8 @@ class Loop:
         for peer in list(self._connections()):
             halfway = peer.since_s is not None and now_s - peer.since_s > HALFWAY_S
             if halfway or (not peer.first and now_s - peer.served_s > IDLE_S):
-                _log.info("uid %d left nimod waiting: connection closed", peer.uid)
+                text = "uid %d left nimod waiting: connection closed"
+                self._complaints.log(peer.account, text, peer.uid, level=logging.INFO)
                 self._drop(peer)
 
     def _connections(self) -> Iterable[Connection]:

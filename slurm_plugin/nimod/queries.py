@@ -19,6 +19,7 @@ from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
+from slurm_plugin.service.request_rates import Complaints
 from slurm_plugin.slurm.privacy import is_own
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class StoreQueries:
         self._most_decisions = most_decisions
         self._store: Store | None = None
         self._pool = ThreadPoolExecutor(1, "queries")
+        self._complaints = Complaints(_log)
         self._waiting = 0
 
     def submit(self, query: Callable[[], bytes], done: Callable[[bytes], None]) -> None:
@@ -79,7 +81,9 @@ class StoreQueries:
         except NimoError as error:
             return encode(Answer(ok=False, error=str(error)))
         except Exception as error:
-            _log.exception("a question about the store could not be answered")
+            self._complaints.error(
+                user or "root", "a question about the store was not answered", error
+            )
             return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
 
     def _report(self, store: Store, asked: Selection, only: str | None) -> Reported:

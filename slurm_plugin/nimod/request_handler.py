@@ -21,7 +21,7 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Status, Waits
-from slurm_plugin.service.request_rates import Rates
+from slurm_plugin.service.request_rates import Complaints, Rates
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
@@ -65,6 +65,7 @@ class RequestHandler:
         self._trusted = trusted
         self._requests_per_s = requests_per_s
         self._rates = Rates(requests_per_s)
+        self._complaints = Complaints(_log)
         self._record, self._status, self._reload = record, status, reload
         self.answered = self.failed = 0
         self.counts = AnswerCounts(time.time())
@@ -131,7 +132,7 @@ class RequestHandler:
         try:
             message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
-            _log.exception("a request could not be answered")
+            self._complaints.error(_user_of(ask, uid), "a request was not answered", error)
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
         self.answered += message.ok
         self.failed += not message.ok
@@ -141,7 +142,7 @@ class RequestHandler:
             message.quiet = self.quiet
         data = encode(message)
         self.counts.took(time.perf_counter() - began)
-        return Reply(data, partial(self._book, book), quiet=self.quiet)
+        return Reply(data, partial(self._book, book, _user_of(ask, uid)), quiet=self.quiet)
 
     def _answer(
         self, ask: Ask, uid: int, *, trusted: bool
@@ -228,13 +229,18 @@ class RequestHandler:
         comes = "test-only" not in command.options
         return self._service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
-    def _book(self, book: Book) -> None:
+    def _book(self, book: Book, user: int) -> None:
         """Book the nodes of a decision and record it: its answer has been sent."""
         try:
             row = book()
-        except Exception:
-            _log.exception("a decision could not be recorded")
+        except Exception as error:
+            self._complaints.error(user, "a decision was not recorded", error)
             return
         if row is not None:
             self.counts.decided(row)
             self._record(row)
+
+
+def _user_of(ask: Ask, uid: int) -> int:
+    """User on whose behalf a peer asks: slurmctld asks for all."""
+    return ask.job.user_id if ask.op == "decide" and ask.job.user_id is not None else uid

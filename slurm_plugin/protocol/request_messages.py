@@ -21,10 +21,15 @@ Text = Annotated[str, msgspec.Meta(max_length=65_536)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  #: Slurm's are uint32
 Mebibytes = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]  #: their bytes fit the store's integers
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**43)]
+Number = Annotated[float, msgspec.Meta(gt=-(2**43), lt=2**43)]  #: seconds since the epoch, hours
 Script = Annotated[str, msgspec.Meta(max_length=131_072)]  #: the hooks cut longer ones
 Words = Annotated[list[str], msgspec.Meta(max_length=16_384)]
 _MOST_OF_WORDS = 65_536  #: characters of all together, as the hooks send them
-JobIds = Annotated[list[Annotated[int, msgspec.Meta(lt=2**32)]], msgspec.Meta(max_length=1000)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+#: Also indexes of array tasks: one below zero stands for the array.
+JobIds = Annotated[
+    list[Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]], msgspec.Meta(max_length=1000)
+]
 
 
 class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -70,7 +75,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     tres_per_task: Terms = ""
     work_dir: Path = ""
     #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
-    inputs_changed_s: float | None = None
+    inputs_changed_s: Number | None = None
     #: lines of input files that fix a number of tasks; of nimo-advise and commands that wait
     input_text: str = ""
     comment: Text = ""  #: the user's own, what cli_filter had put before it taken off
@@ -78,8 +83,10 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     script: Script = ""  #: text of the batch script; empty for salloc and srun
     script_cut: bool = False  #: the script was longer than the hook sends
     ticket: Name = ""  #: of the decision that cli_filter had asked for
+    #: which of account, QOS and partition the user named, in this order: the hook fills in the rest
+    named: Name | None = None
     node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
-    hook: int = 0  #: what the hook that asks can write, one of `HookLevel`
+    hook: Count = 0  #: what the hook that asks can write, one of `HookLevel`
 
 
 class HookLevel(IntEnum):
@@ -99,7 +106,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     script: Script = ""  #: text of the batch script
     work_dir: str = ""
     input_text: str = ""  #: as of a job
-    hook: int = 0  #: as of a job
+    hook: Count = 0  #: as of a job
     #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
     given: msgspec.Raw = msgspec.Raw()
     times: dict[str, str] = {}  #: options in ``given`` that are points in time, as ``uts...``
@@ -129,14 +136,14 @@ class Selection(msgspec.Struct, omit_defaults=True, kw_only=True):
     ``waits`` takes user and partition of it.
     """
 
-    since_s: float | None = None
-    until_s: float | None = None
+    since_s: Number | None = None
+    until_s: Number | None = None
     cluster: Name = ""
     partition: Terms = ""
     account: Name = ""
     user: Name = ""
     application: Name = ""
-    least_node_hours: float = 100.0  #: as of `slurm_plugin.evaluation.report_data.collect`
+    least_node_hours: Number = 100.0  #: as of `slurm_plugin.evaluation.report_data.collect`
 
 
 Operation = Literal[
@@ -161,10 +168,10 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
-    confidence: float = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
+    confidence: Share = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
     name: Path = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
-    job_id: int | None = None  #: to ``explain``
+    job_id: Moment | None = None  #: to ``explain``
     selection: Selection = msgspec.field(default_factory=Selection)  #: to ``report``
     job_ids: JobIds = []  #: to ``waits``; none: all that the user has in the queue
     tasks: JobIds = []  #: to ``waits``: index of a task of each of them; below zero: the array

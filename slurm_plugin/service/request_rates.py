@@ -1,8 +1,15 @@
-"""How often a user may ask."""
+"""How often a user may ask, and be logged."""
 
+import logging
+import time
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from traceback import extract_tb
+
+from slurm_plugin.text.formatting import printable
 
 _REMEMBERED = 10_000  #: users whose requests are counted
+_LONGEST = 200  #: characters of an error in the log
 
 
 @dataclass(slots=True)
@@ -35,3 +42,27 @@ class Rates:
             return False
         bucket.left -= 1.0
         return True
+
+
+class Complaints:
+    """Log lines that users can cause: one a user and minute, or they could fill the log.
+
+    log: takes them.
+    clock: seconds, rising.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._rates = Rates(1 / 60)
+
+    def log(self, who: Hashable, text: str, *values: object, level: int = logging.WARNING) -> None:
+        """Log a line on behalf of somebody."""
+        if self._rates.allow(hash(who), self._clock()):
+            self._log.log(level, text, *values)
+
+    def error(self, who: Hashable, what: str, error: Exception) -> None:
+        """Log an unexpected error in one line: its place, and its text, which may be the user's."""
+        last = extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} in {last.filename}:{last.lineno}"
+        text = printable(str(error))[:_LONGEST]
+        self.log(who, "%s (user %s): %s: %s", what, who, place, text, level=logging.ERROR)

@@ -141,7 +141,7 @@ def _limits(
     minutes = fields.get("MaxWallPJ", "")
     return ResourceLimits(
         caps=_caps(fields, owner),
-        max_time_s=60.0 * int(minutes) if minutes.isdigit() else None,
+        max_time_s=60.0 * int(minutes) if minutes.isdecimal() else None,
         flags=flags,
     )
 

@@ -68,7 +68,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
         raise SubmissionRefused(str(error)) from error
     *_, last = output.split() or [""]
     job_id = last.partition(";")[0]
-    if not job_id.isdigit():
+    if not job_id.isdecimal():
         raise SlurmError(f"{argv[0]}: printed no job id but {output.strip()!r}")
     return job_id
 

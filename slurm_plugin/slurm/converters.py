@@ -53,13 +53,13 @@ def number(value: Any) -> int | None:
         return number(value.get("number")) if is_set else None
     if isinstance(value, str):
         value = value.rstrip("+")
-        return int(value) if value.isdigit() else None
+        return int(value) if value.isdecimal() else None
     return None if value is None or value >= _NO_VAL else int(value)
 
 
 def count(value: Any) -> int:
     """Read a count that is zero where there is none."""
-    if type(value) is str and value.isdigit():
+    if type(value) is str and value.isdecimal():
         return int(value)
     return number(value) or 0
 
@@ -140,7 +140,7 @@ def _amount(name: str, amount: str) -> float:
     if name == "mem":
         size = parse_size(amount if amount[-1].isalpha() else f"{amount}M")
         return (size or 0) / 2**20
-    return float(amount) if amount.replace(".", "", 1).isdigit() else 0.0
+    return float(amount) if amount.replace(".", "", 1).isdecimal() else 0.0
 
 
 def gres(value: Any) -> dict[str, int]:
@@ -184,7 +184,7 @@ def licences(value: Any) -> dict[str, int]:
     {'matlab': 4, 'fluent@server': 1}
     """
     pairs = (word.partition(":") for word in words(value))
-    return {name: int(n) if n.isdigit() else 1 for name, _, n in pairs}
+    return {name: int(n[:_MOST_DIGITS]) if n.isdecimal() else 1 for name, _, n in pairs}
 
 
 def array_tasks(value: Any) -> int:

@@ -29,7 +29,7 @@ def choice(query: Mapping[str, str], name: str, choices: Collection[str], defaul
 def number(query: Mapping[str, str], name: str, default: int) -> int:
     """Give a whole number from 1."""
     value = text(query, name) or str(default)
-    if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value)):
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
         raise BadQuery(f"{name}: a whole number from 1")
     return int(value)
 

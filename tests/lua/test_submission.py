@@ -36,9 +36,15 @@ def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
     job = decode_ask(hooks.peer.sent[1].encode("latin-1")).job
     assert (job.min_nodes, job.max_nodes, job.time_limit) == (1, 8, 30)
     assert (job.name, job.comment, job.user_id) == ("cfd", "nimo:app=cfd", 1000)
+    assert job.named == ""
     assert (job.account, job.partition, job.argv) == ("physics", "batch", ["job.sh", "-x"])
     assert job.script == "#!/bin/sh\n"
     assert not job.script_cut
+
+
+def test_names_that_the_user_gave_are_told_from_defaults(hooks: Hooks) -> None:
+    hooks.submit(partitions=PARTITIONS, account="a", partition="batch", default_qos="normal")
+    assert hooks.asked()[0]["job"]["named"] == "account,partition"
 
 
 def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
@@ -48,7 +54,7 @@ def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
             "v": 1,
             "op": "decide",
             "via": "job_submit",
-            "job": {"min_cpus": 1, "user_id": 0, "hook": HookLevel.SIZES},
+            "job": {"min_cpus": 1, "user_id": 0, "hook": HookLevel.SIZES, "named": ""},
         }
     ]
 

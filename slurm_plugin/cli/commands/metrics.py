@@ -107,6 +107,6 @@ def _until_signalled() -> None:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65_535:
+    if not port.isdecimal() or int(port) > 65_535:
         raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -185,7 +185,7 @@ def overrun_s(config: Mapping[str, str]) -> float:
     150.0
     """
     minutes = config.get("OverTimeLimit", "0").split()[0]
-    if not minutes.isdigit():
+    if not minutes.isdecimal():
         raise SlurmError(
             f"OverTimeLimit is {minutes}: time limits have no effect here, so no budget would hold"
         )

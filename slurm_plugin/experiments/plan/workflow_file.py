@@ -271,7 +271,7 @@ def _range(value: str | int | None) -> tuple[int, int | None]:
     if value is None:
         return 1, None
     low, _, high = str(value).partition("-")
-    if not low.isdigit() or not (high or low).isdigit() or not 0 < int(low) <= int(high or low):
+    if not low.isdecimal() or not (high or low).isdecimal() or not 0 < int(low) <= int(high or low):
         raise ValueError(f"nodes: {value!r} is no range such as 2-8")
     return int(low), int(high or low)
 

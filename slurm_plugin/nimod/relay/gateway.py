@@ -7,7 +7,6 @@ from answering slurmctld.
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -22,7 +21,7 @@ from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.service.request_rates import Rates
+from slurm_plugin.service.request_rates import Complaints
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class Gateway:
         self._strangers: dict[int, asyncio.Task[None]] = {}
         self._numbers = count()
         self._links: dict[int, str] = {}
-        self._logged = Rates(1 / 60)  # or a peer could fill the log
+        self._complaints = Complaints(_log)
         self._thread = LoopThread("relays", self._listen)
         self._loop = self._thread.loop
 
@@ -166,10 +165,9 @@ class Gateway:
 
     def _complain(self, host: str, error: Exception) -> None:
         """Log what is wrong with a host, once a minute."""
-        if self._logged.allow(hash(host), time.monotonic()):
-            text = "it hung up" if isinstance(error, EOFError) else str(error)
-            text = text or "it said nothing for too long"
-            _log.warning("%s: no link: %s", host, printable(text))
+        text = "it hung up" if isinstance(error, EOFError) else str(error)
+        text = text or "it said nothing for too long"
+        self._complaints.log(host, "%s: no link: %s", host, printable(text))
 
 
 def _answer(link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes) -> None:

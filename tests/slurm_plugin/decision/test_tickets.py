@@ -253,6 +253,26 @@ def test_what_lies_ready_is_for_no_other_job(changed):
     assert made.redeem(job, now_s=NOW) is None
 
 
+@pytest.mark.parametrize(
+    ("changed", "taken"),
+    [
+        ({}, True),
+        ({"named": "partition"}, True),
+        ({"named": "partition", "account": "default", "qos": "normal"}, True),
+        ({"named": "qos,partition", "qos": "high"}, False),
+        ({"named": "account,partition", "account": "rich"}, False),
+        *(({name: 9}, False) for name in ("min_mem_per_node", "min_mem_per_cpu", "begin_time")),
+        *(({name: "x"}, False) for name in ("features", "licenses", "reservation", "req_nodes")),
+        ({"shared": 0}, False),
+    ],
+    ids=str,
+)
+def test_what_the_command_did_not_name_the_job_must_not_have(changed, taken):
+    made, _ = published()
+    job = msgspec.structs.replace(asked(), ticket=MINE, **changed)
+    assert (made.redeem(job, now_s=NOW) is not None) is taken
+
+
 def test_nothing_lies_ready_for_long():
     made, ready = published()
     made.prepare(asked(**{"job-name": "later"}), now_s=NOW + 61, ticket="a" * 12)

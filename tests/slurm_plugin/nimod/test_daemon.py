@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
-from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.protocol.request_messages import Ask, Command
 from slurm_plugin.slurm.node_pool import AT_ONCE
 from tests.processes import LONGEST_WAIT_S, wait_until
-from tests.slurm_plugin.made import job
+from tests.slurm_plugin.made import cluster, job
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import idle_node, talk
 
@@ -42,6 +42,11 @@ def test_one_connection_serves_many_requests(running):
         (b'{"v":1,"job":{"exc_nodes":"%s"}}' % (b"n1," * 5462), "length <= 16384"),
         (b'{"v":1,"job":{"min_mem_per_cpu":9223372036854775807}}', "`int` <= 8796093022207"),
         (b'{"v":1,"op":"waits","job_ids":[%s1]}' % (b"1," * 1000), "length <= 1000"),
+        (b'{"v":1,"op":"waits","tasks":[-2]}', "`int` >= -1"),
+        (b'{"v":1,"op":"explain","job_id":9223372036854775808}', "`int`"),
+        (b'{"v":1,"op":"report","selection":{"since_s":1e300}}', "`float` < 8796093022208"),
+        (b'{"v":1,"op":"report","selection":{"since_s":1e999}}', "out of range"),
+        (b'{"v":1,"op":"advise","confidence":NaN}', "malformed"),
         (b'{"v":2}', "nimod speaks 1"),
         (b"\xff\xfe", "malformed"),
         (b'{"x":1,"op":"\xff"}', "UTF-8"),
@@ -54,6 +59,33 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, rep
     assert bad["ok"] is False
     assert reported in bad["error"]
     assert good["identities"] == 1
+
+
+@pytest.mark.parametrize("text", ["a:²", "a:" + "9" * 4000])
+def test_digits_that_are_no_number_are_answered(tmp_path, text):
+    made = Handler(tmp_path, names={1001: "ada"})
+    made.service.cluster = cluster()
+    for op in ("advise", "prepare"):
+        command = Command(argv=["a.sh"], options={"licenses": text, "nodes": "1-8"})
+        reply = made.respond(encode(Ask(op=op, job=job(licenses=text), command=command)), 1001)
+        assert b"see its log" not in reply.data
+
+
+def test_errors_that_requests_cause_are_one_line_a_user_and_minute(tmp_path, caplog, monkeypatch):
+    made = Handler(tmp_path, names={1001: "ada", 1002: "bob"})
+
+    def broken(*_, **__):
+        raise ValueError("a text\n\x1b[2J of a user")
+
+    monkeypatch.setattr(made.service, "advise", broken)
+    for uid in (1001, 1001, 1002):
+        assert (
+            b"ValueError in nimod; see its log" in made.respond(encode(Ask(op="advise")), uid).data
+        )
+    first, second = caplog.records
+    assert (first.exc_info, second.exc_info) == (None, None)
+    assert "(user 1001): ValueError in" in first.getMessage()
+    assert first.getMessage().endswith("a text  [2J of a user")
 
 
 def test_a_user_whose_name_is_unknown_sees_nothing(tmp_path):
