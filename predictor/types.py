@@ -206,6 +206,15 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitReached:
+    """Limit that ended the latest runs, one after the other."""
+
+    state: str  #: ``TIMEOUT`` or ``OUT_OF_MEMORY``
+    runs: int  #: two at least
+    limit: float  #: their time limit in seconds, or their memory of each node in bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Longest:
     """Longest run on ``nodes`` nodes, whether it completed or was stopped.
 
@@ -328,6 +337,7 @@ class PredictionTable:
     unit: Unit = Unit.NODES
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
+    limit_reached: LimitReached | None = None
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

@@ -18,7 +18,12 @@ from predictor.level import backtest
 from predictor.level.record import Record
 from predictor.models import selection
 from predictor.table import table_of
-from predictor.tables.endings import ending_problem, endings_of, work_dirs_of
+from predictor.tables.endings import (
+    ending_problem,
+    endings_of,
+    limit_reached,
+    work_dirs_of,
+)
 from predictor.tables.memory import memory_need
 from predictor.tables.of_curve import curve_table
 from predictor.tables.of_history import history_table
@@ -207,4 +212,5 @@ def _described(
         owner=owner_of(rows),
         longest=longest_of(rows),
         command=command_of(level, rows),
+        limit_reached=limit_reached(rows) if level in CURVE_LEVELS else None,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from predictor.problems import problem
 from predictor.tables.inputs import digest
-from predictor.types import Ending, Problem
+from predictor.types import Ending, LimitReached, Problem
 from sacct_ingest.records import JobState
 
 if TYPE_CHECKING:
@@ -33,10 +33,38 @@ def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
 
     rows: runs of one identity, the newest last.
     """
-    latest = [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
+    latest = _latest(rows)
     states = dict.fromkeys(row.state for row in latest)
     endings = [_ending(state, [row for row in latest if row.state is state]) for state in states]
     return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
+
+
+def limit_reached(rows: Sequence[RunRow]) -> LimitReached | None:
+    """Give the limit that ended the latest two runs or more; None where none did.
+
+    rows: runs of one identity, the newest last.
+    """
+    latest = _latest(rows)
+    limits = [_limit(row) for row in latest]
+    if not limits or limits[-1] is None:
+        return None
+    last = latest[-1].state, limits[-1]
+    ends = list(zip((row.state for row in latest), limits, strict=True))
+    runs = next((n for n, one in enumerate(reversed(ends)) if one != last), len(ends))
+    return LimitReached(last[0].value, runs, last[1]) if runs > 1 else None
+
+
+def _latest(rows: Sequence[RunRow]) -> list[RunRow]:
+    return [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
+
+
+def _limit(row: RunRow) -> float | None:
+    """Limit that ended a run; None: none did, or it is unknown."""
+    if row.state is JobState.TIMEOUT:
+        return float(row.limit_s) if row.limit_s else None
+    if row.state is JobState.OUT_OF_MEMORY and row.nodes:
+        return row.req_mem_bytes / row.nodes if row.req_mem_bytes else None
+    return None
 
 
 def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:

@@ -120,7 +120,7 @@ def _nfs(text: str) -> Operations:
             counted = True
         elif words[:1] == [_TRANSPORT] and len(words) > _IN_FLIGHT and words[_KIND] != "udp":
             sends, flying = words[_SENDS], words[_IN_FLIGHT]
-            if sends.isdigit() and flying.isdigit():
+            if sends.isdecimal() and flying.isdecimal():
                 before = mounts.get((mount, _TRANSPORT), (0, 0, 0, 0))
                 mounts[mount, _TRANSPORT] = before[0] + int(sends), 0, before[2] + int(flying), 0
         elif counted and words and words[0].endswith(":"):
@@ -139,9 +139,9 @@ def _network(text: str) -> Interfaces:
     for line in text.splitlines():
         name, _, rest = line.strip().rpartition(":")
         words = rest.split()
-        if name.endswith("/speed") and rest.isdigit():
+        if name.endswith("/speed") and rest.isdecimal():
             speeds[name.split("/")[-2]] = int(rest)
-        elif len(words) == 16 and words[0].isdigit() and words[8].isdigit() and name != "lo":
+        elif len(words) == 16 and words[0].isdecimal() and words[8].isdecimal() and name != "lo":
             moved[name] = int(words[0]) + int(words[8])
     return {name: (speeds.get(name, 0), count) for name, count in moved.items()}
 

@@ -75,6 +75,9 @@ def advice_of(
         advice.problems = ["It predicts jobs that ran before."]
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
+    asked = case.request.low if case.request.low == case.request.high else None
+    ended = messages.limit_reached(case, asked).removeprefix("nimo: ")
+    advice.limit_text = ended and f"{ended[0].upper()}{ended[1:]}."
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice

@@ -39,6 +39,9 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
         beyond = messages.beyond_deadline(decided, case.request, now_s=case.now_s)
         lines = [*(f"nimo: {line}" for line in beyond), answer.message]
         answer.message = "\n".join(filter(None, lines))
+    chosen = decided.chosen if decided.action is Action.SET else decided.request
+    ended = messages.limit_reached(case, chosen.nodes if chosen else None, answer.set)
+    answer.message = "\n".join(filter(None, (answer.message, ended)))
     return answer
 
 

@@ -2,23 +2,27 @@
 
 from math import inf
 
-from predictor.table import verdict_at
+from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request, is_serial
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits
+from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.text.formatting import clock, count, duration, percent
 
 #: Why a prediction is not even told.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED)
+_MIB = 2**20
 
 
 def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: float) -> str:
@@ -62,6 +66,50 @@ def changed(
         limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
     changes = ", ".join(filter(None, (nodes, limit)))
     return changes and f"nimo: this job {changes}"
+
+
+def limit_reached(case: DecisionContext, nodes: int | None, given: Change | None = None) -> str:
+    """Line for a user whose last runs were ended by the limit that this job has; else empty.
+
+    nodes: count that the job gets; None: unknown.
+    given: what is written into it.
+    """
+    table, given = case.table, given or Change()
+    ended = table.limit_reached if table else None
+    if table is None or ended is None or table.owner != case.job.user_name:
+        return ""
+    last = f"nimo: the last {ended.runs} runs of this job"
+    if ended.state == JobState.TIMEOUT:
+        limit_s = max(case.request.asked_limit_s or inf, 60.0 * (given.time_limit or 0))
+        more = "" if limit_s > ended.limit else _longer_limit(case, table, nodes, limit_s)
+        return more and f"{last} reached their time limit of {duration(ended.limit)}; {more}"
+    memory = memory_bytes(case.job, case.partition)
+    if memory is None or memory > ended.limit:
+        return ""
+    return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {_more(case, memory)}"
+
+
+def _longer_limit(
+    case: DecisionContext, table: PredictionTable, nodes: int | None, limit_s: float
+) -> str:
+    """Say what to ask for after a limit that did not do; nothing where it surely does now."""
+    next_s, most_s = 2 * limit_s, (case.partition.max_time_s if case.partition else None) or inf
+    if nodes and covers(table, nodes) and verdict_at(table, nodes) is Verdict.RELIABLE:
+        high_s = at(table, nodes).high_s
+        if high_s <= limit_s:
+            return ""
+        next_s = whole_minutes(high_s)
+    if limit_s >= most_s:
+        return "no longer one is allowed here: use more nodes, or let the job save its state"
+    return f"ask for --time={duration(min(next_s, most_s))}"
+
+
+def _more(case: DecisionContext, memory: int) -> str:
+    """Say which memory to ask for after this one did not do."""
+    most, each = case.partition.node_mem_bytes if case.partition else None, case.job.min_mem_per_cpu
+    if most and 2 * memory > most:
+        return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
+    return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
 
 
 def less_memory(memory: LowerMemory) -> str:

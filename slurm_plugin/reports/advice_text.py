@@ -368,5 +368,6 @@ def _recommendation(advice: Advice) -> str:
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
-    texts = (reason, advice.size_text, *directives, printable(advice.script_text))
+    before = advice.limit_text, reason, advice.size_text
+    texts = (*before, *directives, printable(advice.script_text))
     return "\n".join(filter(None, texts))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.tables.endings import limit_reached
 from predictor.tables.inputs import digest, for_inputs
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
@@ -87,3 +88,27 @@ def test_an_input_that_changed_since_the_last_run_lowers_the_verdict() -> None:
     changed = for_inputs(recorded, "", recorded.last_s + 1)
     assert changed.verdict is not Verdict.RELIABLE
     assert changed.problems[0].name == "new_input"
+
+
+def stopped(state: JobState, limit_s: int, mem_bytes: int = 8_000):
+    return replace(row(4, 600.0, state), limit_s=limit_s, req_mem_bytes=mem_bytes)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reached"),
+    [
+        ([(JobState.TIMEOUT, 600)] * 2, ("TIMEOUT", 2, 600.0)),
+        ([(JobState.TIMEOUT, 600), (JobState.TIMEOUT, 300), (JobState.TIMEOUT, 300)],
+         ("TIMEOUT", 2, 300.0)),
+        ([(JobState.TIMEOUT, 600), (JobState.CANCELLED, 600), (JobState.TIMEOUT, 600)],
+         ("TIMEOUT", 2, 600.0)),
+        ([(JobState.OUT_OF_MEMORY, 600), (JobState.OUT_OF_MEMORY, 900)],
+         ("OUT_OF_MEMORY", 2, 2_000.0)),
+        ([(JobState.TIMEOUT, 600), (JobState.TIMEOUT, 900)], None),
+        ([(JobState.TIMEOUT, 600), (JobState.COMPLETED, 600), (JobState.TIMEOUT, 600)], None),
+        ([(JobState.FAILED, 600)] * 3, None),
+    ],
+)  # fmt: skip
+def test_a_limit_that_ended_the_latest_runs_in_a_row_is_noted(ends, reached) -> None:
+    made = limit_reached([stopped(*one) for one in ends])
+    assert (made and (made.state, made.runs, made.limit)) == reached

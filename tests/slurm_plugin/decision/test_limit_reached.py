@@ -1,0 +1,71 @@
+"""What a user reads whose last runs were ended by the limit that the job has again."""
+
+import pytest
+
+from predictor.types import LimitReached
+from slurm_plugin.config.setting_types import Mode
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
+
+TIME = LimitReached("TIMEOUT", 2, 600.0)
+MEMORY = LimitReached("OUT_OF_MEMORY", 3, 2.0**30)
+LAST = "nimo: the last 2 runs of this job reached their time limit of 00:10:00; "
+SHORT = "nimo: the last 3 runs of this job ran out of memory with 1024M; "
+PART = partition(max_time_s=900.0, node_mem_bytes=3 * 2**30, node_cpus=4)
+
+
+def message(reached: LimitReached, made=history, **fields: object) -> str:
+    service = advisor(tables=[made(limit_reached=reached)], look=cluster(PART), mode=Mode.ADVISE)
+    return submit(service, job(**{"min_nodes": 4, "max_nodes": 4, **fields}))[0].message
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"time_limit": 10}, f"{LAST}ask for --time=00:15:00"),
+        ({"time_limit": 5}, f"{LAST}ask for --time=00:10:00"),
+        ({"time_limit": 11}, ""),
+        ({"time_limit": None}, ""),
+        ({"time_limit": 10, "user_name": "bob"}, ""),
+    ],
+)
+def test_a_time_limit_that_did_not_do_is_named_with_the_next(fields, line) -> None:
+    assert message(TIME, **fields) == line
+
+
+def test_where_no_longer_limit_is_allowed_it_says_so() -> None:
+    line = message(LimitReached("TIMEOUT", 2, 900.0), time_limit=15)
+    assert line.endswith(
+        "00:15:00; no longer one is allowed here: use more nodes, or let the job save its state"
+    )
+
+
+def test_a_good_prediction_says_which_limit_does() -> None:
+    # T(4) = 1000 s, at most 1100 s.
+    assert message(TIME, table, time_limit=10) == f"{LAST}ask for --time=00:15:00"
+    assert message(TIME, table, time_limit=10, min_nodes=16, max_nodes=16) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"min_mem_per_node": 1024}, f"{SHORT}ask for --mem=2048M"),
+        ({"min_mem_per_cpu": 512, "cpus_per_task": 2}, f"{SHORT}ask for --mem-per-cpu=1024M"),
+        ({"min_mem_per_node": 1025}, ""),
+    ],
+)
+def test_memory_that_did_not_do_is_named_with_the_next(fields, line) -> None:
+    assert message(MEMORY, **fields) == line
+
+
+def test_more_memory_than_a_node_has_is_not_named() -> None:
+    line = message(LimitReached("OUT_OF_MEMORY", 2, 2.0**31), min_mem_per_node=2048)
+    assert line.endswith("a node has 3072M: ask for all of it with --mem=0, or for more nodes")
+
+
+def test_advice_says_it_too_and_observing_says_nothing() -> None:
+    made = advisor(tables=[history(limit_reached=TIME)], look=cluster(PART), mode=Mode.OBSERVE)
+    asked = job(min_nodes=4, max_nodes=4, time_limit=10)
+    assert submit(made, asked)[0].message == ""
+    advice = made.advise(asked, now_s=NOW)
+    assert advice.limit_text == f"The{LAST.removeprefix('nimo: the')}ask for --time=00:15:00."
