@@ -1,7 +1,5 @@
 """An authority of certificates, with openssl, for tests."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

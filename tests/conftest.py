@@ -8,8 +8,6 @@ are missing it is skipped, or fails if NIMO_REQUIRE_CLUSTER=1.
 they are skipped all the same: a mirror that is down says nothing about this project.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

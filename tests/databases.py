@@ -1,7 +1,5 @@
 """Private MariaDB and PostgreSQL servers for tests: one directory, one Unix socket, no password."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -13,8 +13,6 @@ Requests are one JSON object on one line over ``DIRECTORY/guardian.sock``, one f
 ``{"do": "start", "name": ..., "argv": [...], ...}``. See `tests.processes` for the other side.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

@@ -60,7 +60,6 @@ _current: Steps | None = None
 def instrumented(name: str, monkeypatch: Any) -> ModuleType:
     """Load a copy of a module whose regular expressions count their steps."""
     spec = importlib.util.find_spec(name)
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with monkeypatch.context() as patch:

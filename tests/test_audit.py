@@ -1,12 +1,9 @@
 """An audit that could ask nobody does not pass."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -20,8 +17,6 @@ BAD = {"name": "rich", "version": "15.0.0", "vulns": [HOLE]}
 @pytest.fixture
 def audit() -> ModuleType:
     spec = importlib.util.spec_from_file_location("audit", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
@@ -36,24 +31,13 @@ def audit() -> ModuleType:
         ([BAD, SKIPPED], 1, "PYSEC-1, fixed in 15.0.1"),
     ],
 )
-def test_what_was_not_looked_up_is_said(
-    audit: ModuleType,
-    capsys: pytest.CaptureFixture[str],
-    packages: list[dict[str, Any]],
-    status: int,
-    words: str,
-) -> None:
+def test_what_was_not_looked_up_is_said(audit, capsys, packages, status, words):
     assert audit.judge(packages) == status
     said = capsys.readouterr()
     assert words in said.out + said.err
 
 
-def test_no_answer_at_all_is_said(
-    audit: ModuleType,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_no_answer_at_all_is_said(audit, capsys, monkeypatch, tmp_path):
     program = tmp_path / "pip-audit"
     program.write_text("#!/bin/sh\necho 'connection refused' >&2\nexit 1\n")
     program.chmod(0o755)

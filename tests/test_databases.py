@@ -1,7 +1,5 @@
 """The private database servers: reachable, empty for each test, gone afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +17,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
 
 @pytest.mark.database
 @pytest.mark.parametrize("time", ["first", "second"])
-def test_every_test_gets_an_empty_database(engine: sa.Engine, time: str) -> None:
+def test_every_test_gets_an_empty_database(engine, time):
     TABLE.create(engine)  # fails if the table of the other time is still there
     with engine.begin() as connection:
         connection.execute(TABLE.insert(), {"name": "名前 😀"})

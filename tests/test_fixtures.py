@@ -1,7 +1,5 @@
 """What happens where a real server cannot be had."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ class Item:
         return self.long and name == "long"
 
 
-def test_folders_with_a_long_file_come_first_and_each_folder_in_one_piece() -> None:
+def test_folders_with_a_long_file_come_first_and_each_folder_in_one_piece():
     given = ["many/a", "few/short", "many/a", "many/b", "other/long", "few/long", "other/short"]
     items = [Item(Path(name), long=name.endswith("/long")) for name in given]
     assert [str(item.path) for item in by_files(items)] == [  # type: ignore[arg-type]
@@ -29,17 +27,13 @@ def test_folders_with_a_long_file_come_first_and_each_folder_in_one_piece() -> N
     ]  # fmt: skip
 
 
-def test_a_missing_server_skips_the_test_and_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_server_skips_the_test_and_says_what_to_do(monkeypatch):
     monkeypatch.delenv("NIMO_REQUIRE_CLUSTER", raising=False)
     with pytest.raises(pytest.skip.Exception, match="not installed: munged; 'make test' as root"):
         unavailable("not installed: munged")
 
 
-def test_a_missing_server_fails_the_test_where_none_may_be_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_server_fails_the_test_where_none_may_be_missing(monkeypatch):
     monkeypatch.setenv("NIMO_REQUIRE_CLUSTER", "1")
     with pytest.raises(pytest.fail.Exception, match="not installed: munged"):
         unavailable("not installed: munged")

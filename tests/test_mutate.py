@@ -42,9 +42,7 @@ def changed(mutate: ModuleType, path: Path, text: str) -> Iterator[str]:
         ("x += y", ["x -= y"]),
     ],
 )
-def test_each_change_is_made_by_itself(
-    mutate: ModuleType, tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_each_change_is_made_by_itself(mutate, tmp_path, text, expected):
     assert sorted(changed(mutate, tmp_path / "m.py", text)) == sorted(expected)
 
 
@@ -59,20 +57,18 @@ def test_each_change_is_made_by_itself(
         "x = zip(a, b, strict=True)",
     ],
 )
-def test_what_changes_nothing_that_matters_is_left_alone(
-    mutate: ModuleType, tmp_path: Path, text: str
-) -> None:
+def test_what_changes_nothing_that_matters_is_left_alone(mutate, tmp_path, text):
     assert list(changed(mutate, tmp_path / "m.py", text)) == []
 
 
-def test_a_mutant_takes_the_place_of_its_module(mutate: ModuleType) -> None:
+def test_a_mutant_takes_the_place_of_its_module(mutate):
     path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
     mutant = next(m for m in mutate.mutants(path) if m.change == "100 -> 101")
     assert not mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], mutant, 60)
     assert mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], None, 60)
 
 
-def test_every_survivor_that_is_listed_is_still_a_mutant(mutate: ModuleType) -> None:
+def test_every_survivor_that_is_listed_is_still_a_mutant(mutate):
     for group in mutate.groups().values():
         made = {
             (m.path.name, m.source, m.change)
@@ -84,9 +80,7 @@ def test_every_survivor_that_is_listed_is_still_a_mutant(mutate: ModuleType) -> 
         assert [each for each in group.equivalent if each not in made] == []
 
 
-def test_only_tests_that_call_a_function_run_for_its_mutants(
-    mutate: ModuleType, tmp_path: Path
-) -> None:
+def test_only_tests_that_call_a_function_run_for_its_mutants(mutate, tmp_path):
     """What runs on import is every test's business."""
     path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
     own = "tests/predictor/occupancy/test_error_measures.py"

@@ -65,7 +65,7 @@ def run(
     )
 
 
-def test_second_run_begins_fresh_and_first_output_stays(tmp_path: Path) -> None:
+def test_second_run_begins_fresh_and_first_output_stays(tmp_path):
     done = run(tmp_path, USED_UP.format(fails_twice="no"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AssertionError: the first failure" in done.stdout
@@ -75,7 +75,7 @@ def test_second_run_begins_fresh_and_first_output_stays(tmp_path: Path) -> None:
     assert (tmp_path / "passes").read_text() == "x"
 
 
-def test_two_may_pass_in_a_second_run_and_are_named(tmp_path: Path) -> None:
+def test_two_may_pass_in_a_second_run_and_are_named(tmp_path):
     def again(option: str) -> tuple[int, str]:
         done = subprocess.run(
             ["sh", SCRIPT, option], check=False, capture_output=True, text=True, cwd=tmp_path
@@ -95,21 +95,21 @@ def test_two_may_pass_in_a_second_run_and_are_named(tmp_path: Path) -> None:
     assert again("--verdict")[0] == 0
 
 
-def test_what_fails_twice_fails(tmp_path: Path) -> None:
+def test_what_fails_twice_fails(tmp_path):
     done = run(tmp_path, USED_UP.format(fails_twice="yes"))
     assert done.returncode == 1
     assert "AssertionError: the first failure" in done.stdout
     assert "AssertionError: the second failure" in done.stdout
 
 
-def test_success_and_wrong_usage_run_once(tmp_path: Path) -> None:
+def test_success_and_wrong_usage_run_once(tmp_path):
     assert run(tmp_path, USED_UP.format(fails_twice="")).returncode == 0
     assert (tmp_path / "passes").read_text() == "x"
     assert run(tmp_path, USED_UP.format(fails_twice=""), "--no-such-option").returncode == 4
     assert (tmp_path / "passes").read_text() == "x"
 
 
-def test_a_run_that_hangs_is_interrupted_and_done_again(tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_interrupted_and_done_again(tmp_path):
     done = run(tmp_path, HANGS, minutes="0.4")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AssertionError: the first failure" in done.stdout

@@ -40,7 +40,7 @@ def _sources() -> Iterator[str]:
         yield f"{PLACES[top]}/{rest}"
 
 
-def test_the_wheel_holds_every_file_of_the_packages_and_etc(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_packages_and_etc(wheel):
     held = set(zipfile.ZipFile(wheel).namelist())
     expected = set(_sources())
     assert "slurm_plugin/lua/job_submit.lua" in expected
@@ -49,7 +49,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_etc(wheel: Path) -> None
     assert not [name for name in held if name.startswith(("tests/", "benchmarks/"))]
 
 
-def test_the_demo_runs_from_the_wheel_alone(scripts: Path, tmp_path: Path) -> None:
+def test_the_demo_runs_from_the_wheel_alone(scripts, tmp_path):
     done = subprocess.run(
         [scripts / "nimo", "demo"],
         cwd=tmp_path,
@@ -63,7 +63,7 @@ def test_the_demo_runs_from_the_wheel_alone(scripts: Path, tmp_path: Path) -> No
     assert "$ nimo report" in done.stdout
 
 
-def test_the_hooks_are_located_in_the_environment(scripts: Path, tmp_path: Path) -> None:
+def test_the_hooks_are_located_in_the_environment(scripts, tmp_path):
     done = subprocess.run(
         [scripts / "nimo", "hook-path"], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -1,7 +1,5 @@
 """A user who changes the comment of an array's tasks after the submission, on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 
@@ -24,7 +22,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
-def test_tags_of_all_tasks_are_those_of_the_submission(site: Site, mode: str) -> None:
+def test_tags_of_all_tasks_are_those_of_the_submission(site, mode):
     """In observe nothing is written to jobs: the array's id tells which tasks belong together."""
     site.run_nimod(mode)
     cluster = site.cluster

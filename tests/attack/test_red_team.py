@@ -1,7 +1,5 @@
 """Three hostile users at work, and a fourth whose jobs are decided as if they were not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -150,9 +148,7 @@ def most_mib(site: Site) -> float:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)  # four minutes where other work has both cores
-def test_every_honest_job_is_decided_as_without_hostile_users(
-    site: Site, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_honest_job_is_decided_as_without_hostile_users(site, pytestconfig, capsys):
     expected = {shape: submitted(site, *shape) for shape in SHAPES}
     expected[RANGE] = range_submitted(site)
     assert len({one[2:] for one in expected.values()}) > 3, expected

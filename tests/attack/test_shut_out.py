@@ -1,7 +1,5 @@
 """Twenty-five users take all places on nimod's socket, and none of them keeps slurmctld out."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import signal
@@ -74,7 +72,6 @@ class Crowd:
         pipe = subprocess.PIPE
         member = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)
         self._members.append(member)
-        assert member.stdout is not None
         return member.stdout.readline().strip()
 
     def leave(self) -> None:
@@ -103,7 +100,6 @@ def as_slurmctld(path: str, uid: int) -> tuple[int, bytes]:
     asking = subprocess.Popen(
         [sys.executable, "-I", "-c", code, path, str(uid), line], stdout=subprocess.PIPE
     )
-    assert asking.stdout is not None
     error = int(asking.stdout.readline())
     return error, b"" if error else asking.stdout.readline()
 
@@ -115,11 +111,10 @@ def slurm_uid() -> int:
         return 0
 
 
-def test_no_crowd_of_users_shuts_slurmctld_out(running: Nimod, crowd: Crowd) -> None:
+def test_no_crowd_of_users_shuts_slurmctld_out(running, crowd):
     """All places are taken, and the queue of those who wait is full."""
     for uid in USERS:
         assert crowd.join(running.socket, uid, 16) == "16"
-    assert running.process is not None
     running.process.send_signal(signal.SIGSTOP)
     said = [crowd.join(running.socket, uid, 100) for uid in USERS]
     assert said[-1] == "BlockingIOError 0", said
@@ -133,7 +128,7 @@ def test_no_crowd_of_users_shuts_slurmctld_out(running: Nimod, crowd: Crowd) -> 
     assert (error, b'"action":"set"' in answer) == (0, True), answer
 
 
-def test_the_reserved_socket_is_for_slurmctld_alone(running: Nimod, crowd: Crowd) -> None:
+def test_the_reserved_socket_is_for_slurmctld_alone(running, crowd):
     assert crowd.join(reserved_socket(running.socket), USERS[0], 1) == "PermissionError 0"
     assert crowd.join(running.socket, USERS[0], 1) == "1"
     with socket.socket(socket.AF_UNIX) as channel:

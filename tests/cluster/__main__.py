@@ -1,7 +1,5 @@
 """A throw-away Slurm to play with: ``python -m tests.cluster up``."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -4,8 +4,6 @@ Slurm's plugin for hierarchies of version 1 serves where the memory controller i
 version 2 alone would need a subtree that nobody else, such as systemd, looks after.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The configuration files of a throw-away Slurm, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

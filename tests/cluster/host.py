@@ -1,7 +1,5 @@
 """What of Slurm this machine has, and as whom it can run here."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading what Slurm's commands print."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 # scontrol gives these a line of their own, since their values may hold blanks and "=".

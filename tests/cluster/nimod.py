@@ -1,7 +1,5 @@
 """NIMO itself on a test cluster: hooks in slurmctld, nimod beside it, commands in PATH."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

@@ -8,8 +8,6 @@ Debian has some releases.  Others are built from a tree of Slurm's source:
 ``make slurm-root SOURCE=~/slurm-25.11.7 RELEASE=25.11``, once.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The throw-away Slurm itself: it runs and accounts jobs, and nothing outlives it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -12,20 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.guardian import start_time
 from tests.processes import ProcessError, Processes, wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_tests_with_a_cluster_are_marked(
-    slurm: SlurmCluster, request: pytest.FixtureRequest
-) -> None:
+def test_tests_with_a_cluster_are_marked(slurm, request):
     assert request.node.get_closest_marker("cluster") is not None
 
 
-def test_a_job_runs_over_two_nodes_and_is_accounted(slurm: SlurmCluster) -> None:
+def test_a_job_runs_over_two_nodes_and_is_accounted(slurm):
     job_id = slurm.sbatch(
         "-N2", "--comment=two of them, n=2", "--wrap=srun -l printenv SLURMD_NODENAME"
     )
@@ -42,26 +38,26 @@ def test_a_job_runs_over_two_nodes_and_is_accounted(slurm: SlurmCluster) -> None
     assert rows[2]["NNodes"] == "2"
 
 
-def test_a_name_with_a_newline_stays_one_row(slurm: SlurmCluster) -> None:
+def test_a_name_with_a_newline_stays_one_row(slurm):
     job_id = slurm.sbatch("-J", "two\nlines|", "--wrap=true")
     slurm.wait(job_id, accounted=True)
     rows = slurm.sacct("-X", "-j", str(job_id), fields=("JobName", "State"))
     assert rows == [{"JobName": "two\nlines|", "State": "COMPLETED"}]
 
 
-def test_an_array_is_waited_for_to_its_last_task(slurm: SlurmCluster) -> None:
+def test_an_array_is_waited_for_to_its_last_task(slurm):
     job_id = slurm.sbatch("--array=0-3%2", "--wrap=sleep 0.5")
     slurm.wait(job_id)
     assert slurm.run("squeue", "-h").stdout == ""
 
 
-def test_a_command_that_fails_tells_what_slurm_said(slurm: SlurmCluster) -> None:
+def test_a_command_that_fails_tells_what_slurm_said(slurm):
     with pytest.raises(ProcessError, match="Maximum node count 2 is less than minimum"):
         slurm.sbatch("-N", "4-2", "--wrap=true")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may submit as somebody else")
-def test_a_job_can_belong_to_another_user(slurm: SlurmCluster) -> None:
+def test_a_job_can_belong_to_another_user(slurm):
     job_id = slurm.sbatch("--wrap=id -un", user="nobody")
     slurm.wait(job_id)
     job = slurm.job(job_id)
@@ -69,7 +65,7 @@ def test_a_job_can_belong_to_another_user(slurm: SlurmCluster) -> None:
     assert Path(job["StdOut"]).read_text() == "nobody\n"
 
 
-def test_wrappers_work_from_any_shell(slurm: SlurmCluster) -> None:
+def test_wrappers_work_from_any_shell(slurm):
     done = subprocess.run(
         ["sinfo", "-h", "-p", "small", "-o", "%D"],
         env={"PATH": f"{slurm.bin}:/usr/bin:/bin"},
@@ -80,7 +76,7 @@ def test_wrappers_work_from_any_shell(slurm: SlurmCluster) -> None:
     assert done.stdout.strip() == "2"
 
 
-def test_slurmctld_restarts_and_keeps_its_jobs(slurm: SlurmCluster) -> None:
+def test_slurmctld_restarts_and_keeps_its_jobs(slurm):
     job_id = slurm.sbatch("--hold", "--wrap=true")
     slurm.restart("slurmctld")
     assert slurm.job(job_id)["JobState"] == "PENDING"
@@ -97,9 +93,7 @@ function slurm_job_modify() return slurm.SUCCESS end
 """
 
 
-def test_hooks_configuration_and_a_second_life(
-    slurm_cluster: ClusterFactory, tmp_path: Path
-) -> None:
+def test_hooks_configuration_and_a_second_life(slurm_cluster, tmp_path):
     (tmp_path / "job_submit.lua").write_text(HOOK.format(said="hook asked"))
     extra = ["SchedulerParameters=bf_interval=7", "PartitionName=debug Nodes=n1"]
     with slurm_cluster(nodes=2, cpus=3, lua=tmp_path, conf=extra) as cluster:
@@ -116,7 +110,7 @@ def test_hooks_configuration_and_a_second_life(
         assert rows == [{"JobID": "1", "JobName": "kept"}]
 
 
-def test_a_daemon_that_cannot_start_is_shown_with_its_log(slurm_cluster: ClusterFactory) -> None:
+def test_a_daemon_that_cannot_start_is_shown_with_its_log(slurm_cluster):
     with scratch_directory("nimo-broken-") as directory:
         cluster = SlurmCluster(directory, nodes=1, conf=["SelectType=select/nonsense"])
         with pytest.raises(ProcessError, match="nonsense") as caught:
@@ -139,7 +133,7 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("moment", ["during set-up", "with a job running"])
-def test_nothing_outlives_a_killed_test(slurm_cluster: ClusterFactory, moment: str) -> None:
+def test_nothing_outlives_a_killed_test(slurm_cluster, moment):
     with scratch_directory("nimo-killed-") as directory:
         with subprocess.Popen(
             [sys.executable, "-c", VICTIM, directory], cwd=ROOT, stdout=subprocess.PIPE
@@ -147,7 +141,6 @@ def test_nothing_outlives_a_killed_test(slurm_cluster: ClusterFactory, moment: s
             if moment == "during set-up":
                 wait_until(lambda: len(processes_of(directory)) > 2, what="daemons")
             else:
-                assert victim.stdout is not None
                 assert victim.stdout.readline() == b"up\n"
                 wait_until(
                     lambda: "sleep" in map(command, processes_of(directory)),
@@ -157,7 +150,7 @@ def test_nothing_outlives_a_killed_test(slurm_cluster: ClusterFactory, moment: s
         wait_until(lambda: processes_of(directory) == [], what="all to end")
 
 
-def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster: ClusterFactory) -> None:
+def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster):
     with scratch_directory("nimo-killed-") as directory:
         cluster = SlurmCluster(directory, nodes=1)
         cluster.up()
@@ -169,7 +162,7 @@ def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster: ClusterFactory) ->
         assert not cluster.processes.up
 
 
-def test_a_recycled_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_recycled_pid_is_not_taken_for_ours(tmp_path):
     with subprocess.Popen(["sleep", "60"]) as stranger:
         born = start_time(stranger.pid)
         assert born is not None
@@ -180,9 +173,7 @@ def test_a_recycled_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
         stranger.kill()
 
 
-def test_the_command_line_leaves_a_cluster_with_nimo_running(
-    slurm_cluster: ClusterFactory,
-) -> None:
+def test_the_command_line_leaves_a_cluster_with_nimo_running(slurm_cluster):
     def command(*argv: str) -> str:
         program = [sys.executable, "-m", "tests.cluster", *argv, "--directory", str(directory)]
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,7 +1,5 @@
 """The configuration of the throw-away Slurm, for the releases that Debian has had and will have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +22,7 @@ def parameters(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def test_every_daemon_has_its_own_port() -> None:
+def test_every_daemon_has_its_own_port():
     written = files(LAYOUT, SETTINGS)
     slurm_conf = parameters(written["slurm.conf"])
     slurmdbd_conf = parameters(written["slurmdbd.conf"])
@@ -43,9 +41,7 @@ def test_every_daemon_has_its_own_port() -> None:
         ((26, 5), "disabled", "job_comment,job_script,job_env,job_extra", "/c/etc/cli_filter.lua"),
     ],
 )
-def test_releases_differ(
-    version: tuple[int, int], cgroup: str | None, flags: str, path: str | None
-) -> None:
+def test_releases_differ(version, cgroup, flags, path):
     settings = replace(SETTINGS, version=version, plugins=("JobSubmitPlugins", "CliFilterPlugins"))
     written = files(LAYOUT, settings)
     slurm_conf = parameters(written["slurm.conf"])
@@ -55,20 +51,20 @@ def test_releases_differ(
     assert parameters(written.get("cgroup.conf", "")).get("CgroupPlugin") == cgroup
 
 
-def test_daemons_may_be_distinguished_without_munge() -> None:
+def test_daemons_may_be_distinguished_without_munge():
     written = files(LAYOUT, replace(SETTINGS, version=(24, 11), auth="slurm"))
     for name in ("slurm.conf", "slurmdbd.conf"):
         assert parameters(written[name])["AuthType"] == "auth/slurm"
         assert "munge" not in written[name]
 
 
-def test_a_plugin_that_is_not_there_is_not_named() -> None:
+def test_a_plugin_that_is_not_there_is_not_named():
     slurm_conf = files(LAYOUT, replace(SETTINGS, version=(26, 5)))["slurm.conf"]
     assert "Plugins=" not in slurm_conf
     assert "CliFilter" not in slurm_conf
 
 
-def test_own_lines_replace_ours_and_nodes_add_up() -> None:
+def test_own_lines_replace_ours_and_nodes_add_up():
     lines = ["KillWait=2", "MpiDefault=none", "NodeName=n1"]
     assert override(lines, ["KillWait=30", "NodeName=big"]) == [
         *("MpiDefault=none", "NodeName=n1"),
@@ -76,7 +72,7 @@ def test_own_lines_replace_ours_and_nodes_add_up() -> None:
     ]
 
 
-def test_a_job_is_read_from_scontrol() -> None:
+def test_a_job_is_read_from_scontrol():
     text = (
         "JobId=7 ArrayJobId=7 JobName=a b\n"
         "   NumNodes=2 TRES=cpu=8,node=2\n"
@@ -95,7 +91,7 @@ def test_a_job_is_read_from_scontrol() -> None:
     }
 
 
-def test_rows_of_sacct_end_where_their_fields_do() -> None:
+def test_rows_of_sacct_end_where_their_fields_do():
     text = "JobName~State\nplain~FAILED\ntwo\nlines~COMPLETED\n"
     assert table(text, ("JobName", "State"), "~") == [
         {"JobName": "plain", "State": "FAILED"},

@@ -1,7 +1,5 @@
 """What a job takes of its nodes is what a real slurmctld gives it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 
@@ -111,9 +109,7 @@ def held(cluster: SlurmCluster) -> set[int]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_cpus_and_memory_of_a_job_on_a_node_are_what_slurm_gives(
-    rule: str, view: Cluster, given: dict[tuple[str, str], dict[str, float] | None]
-) -> None:
+def test_cpus_and_memory_of_a_job_on_a_node_are_what_slurm_gives(rule, view, given):
     partition = view.partitions[rule]
     for request in REQUESTS:
         command = parse_command_line(["sbatch", "-p", rule, *request.split(), "job.sh"])

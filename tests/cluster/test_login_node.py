@@ -1,7 +1,5 @@
 """A login node with a network and files of its own; two users there, one of them hostile."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -104,7 +102,7 @@ def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
             yield Place(site, node, port, script)
 
 
-def test_there_is_no_socket_of_the_controller_on_the_login_node(place: Place) -> None:
+def test_there_is_no_socket_of_the_controller_on_the_login_node(place):
     observed = place.login.root("ls", place.site.nimod.socket.parent).stdout.split()
     assert [name for name in observed if not name.endswith("lock")] == ["nimod.sock"]
     assert place.site.nimod.socket.stat().st_ino != place.login.socket.stat().st_ino
@@ -113,7 +111,7 @@ def test_there_is_no_socket_of_the_controller_on_the_login_node(place: Place) ->
     assert "refused" in refused.stderr
 
 
-def test_users_get_advice_and_their_applications(place: Place) -> None:
+def test_users_get_advice_and_their_applications(place):
     advice = place.advise("--json")
     assert advice.returncode == 0, advice.stderr
     assert json.loads(advice.stdout)["nodes"] > 1
@@ -126,7 +124,7 @@ def test_users_get_advice_and_their_applications(place: Place) -> None:
     assert (listed.returncode, "shapes" in listed.stdout) == (0, False), listed.stderr
 
 
-def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> None:
+def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
     place.site.settled()
     before = place.site.status().answered
     job = place.submit("-N", "1-8", "-t", "60", "--comment=mine", "--deadline=2033-05-18")
@@ -157,7 +155,7 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> 
     assert json.loads(report.stdout)["decisions"] > 0, report.stderr
 
 
-def test_whose_job_is_changed_reads_one_line_about_it(place: Place) -> None:
+def test_whose_job_is_changed_reads_one_line_about_it(place):
     place.site.settled()
     words = ("sbatch", "-H", "--parsable", "-N", "1-8", "-t", "60", place.script)
     done = place.login.run(*words, user=HONEST)
@@ -168,7 +166,7 @@ def test_whose_job_is_changed_reads_one_line_about_it(place: Place) -> None:
     assert f"nimo: this job runs on {low} nodes" in lines[0]
 
 
-def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
+def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place):
     who = Account.of(HOSTILE)
     munged = place.site.cluster.settings.auth == "munge"
     munge = str(place.site.cluster.layout.munge_socket) if munged else ""
@@ -245,7 +243,7 @@ class Between:
         self._listener.close()
 
 
-def test_somebody_in_between_can_neither_change_nor_replay(place: Place) -> None:
+def test_somebody_in_between_can_neither_change_nor_replay(place):
     cable, settings = place.login.cable, place.login.settings
     (port,) = free_ports(1)
     between = Between(cable.controller, port, (cable.controller, place.port))
@@ -284,7 +282,7 @@ def doctor(place: Place) -> dict[str, list[dict[str, str]]]:
     return detected
 
 
-def test_doctor_looks_at_the_relay_and_its_links(place: Place) -> None:
+def test_doctor_looks_at_the_relay_and_its_links(place):
     detected = doctor(place)
     for check in ("configuration", "slurmctld", "clock", "relay", "link", "socket"):
         assert {one["state"] for one in detected[check]} == {"ok"}, detected[check]
@@ -297,7 +295,7 @@ def test_doctor_looks_at_the_relay_and_its_links(place: Place) -> None:
     place.login.wait_linked()
 
 
-def test_a_cut_link_is_named_with_its_fix(place: Place) -> None:
+def test_a_cut_link_is_named_with_its_fix(place):
     with stopped(place):
         wait_until(lambda: bool(trouble(place)), what="the end of the link")
         for command in (("advise", "-N", "1-8", place.script), *QUESTIONS):
@@ -322,7 +320,7 @@ def stopped(place: Place) -> Iterator[None]:
         wait_until(place.site.watching, what="nimod to see the cluster")
 
 
-def test_a_slow_controller_is_named_and_keeps_no_job_waiting(place: Place) -> None:
+def test_a_slow_controller_is_named_and_keeps_no_job_waiting(place):
     processes = place.site.cluster.processes
     processes.signal("nimod", signal.SIGSTOP)
     try:
@@ -334,7 +332,7 @@ def test_a_slow_controller_is_named_and_keeps_no_job_waiting(place: Place) -> No
     place.login.wait_linked()
 
 
-def test_a_cable_that_loses_everything_is_noticed(place: Place) -> None:
+def test_a_cable_that_loses_everything_is_noticed(place):
     place.login.cable.cut()
     try:
         done = place.advise()
@@ -361,7 +359,7 @@ signal.pause()
 """
 
 
-def test_a_user_who_takes_nimods_place_is_not_believed(place: Place) -> None:
+def test_a_user_who_takes_nimods_place_is_not_believed(place):
     if place.site.cluster.settings.auth != "munge":
         pytest.skip("users can read no key of a certificate")
     who, processes = Account.of(HOSTILE), place.site.cluster.processes
@@ -379,7 +377,7 @@ def test_a_user_who_takes_nimods_place_is_not_believed(place: Place) -> None:
     place.login.wait_linked()
 
 
-def test_without_a_relay_the_user_learns_what_to_start(place: Place) -> None:
+def test_without_a_relay_the_user_learns_what_to_start(place):
     place.login.stop_relay()
     try:
         done = place.advise()

@@ -1,7 +1,5 @@
 """PySlurm on a real cluster, where a root directory has the release that it can be compiled for."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -34,7 +32,7 @@ def cluster(slurm: SlurmCluster) -> SlurmCluster:
     return slurm
 
 
-def test_it_sees_nodes_partitions_and_jobs(cluster: SlurmCluster) -> None:
+def test_it_sees_nodes_partitions_and_jobs(cluster):
     job_id = cluster.sbatch("--hold", "-N", "2", "--wrap=true")
     script = (
         "import json, pyslurm; print(json.dumps([sorted(pyslurm.Nodes.load()),"
@@ -47,7 +45,7 @@ def test_it_sees_nodes_partitions_and_jobs(cluster: SlurmCluster) -> None:
     assert job_id in jobs
 
 
-def test_histories_are_those_of_sacct(cluster: SlurmCluster) -> None:
+def test_histories_are_those_of_sacct(cluster):
     jobs = [cluster.sbatch("-N", str(n), "-t", "5", "--wrap=srun sleep 2") for n in (1, 2, 4)]
     cluster.wait(*jobs, accounted=True)
     with scratch_directory("nimo-pyslurm-") as directory:
@@ -77,7 +75,7 @@ def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
     return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in result)
 
 
-def test_the_cluster_looks_as_the_commands_see_it(cluster: SlurmCluster) -> None:
+def test_the_cluster_looks_as_the_commands_see_it(cluster):
     busy = cluster.sbatch("-N", "2", "-n", "4", "-t", "10", "--wrap=sleep 60")
     queued = cluster.sbatch("-N", "8", "--exclusive", "--array=1-9:2%2", "--wrap=true")
     wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", what="the job")

@@ -1,15 +1,12 @@
 """Other releases of Slurm than the machine's own, in root directories."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import SlurmCluster, releases
+from tests.cluster import releases
 from tests.cluster.releases import ReleaseError
-from tests.conftest import ClusterFactory
 from tests.processes import ProcessError
 
 FAILING = "#!/bin/sh\necho 'getting ready'\necho 'make-slurm-root: {why}' >&2\nexit {status}\n"
@@ -34,7 +31,7 @@ def foreign() -> str:
     return next(release for release in releases.SUITES if release != releases.native())
 
 
-def test_an_unknown_release_is_answered_with_those_there_are() -> None:
+def test_an_unknown_release_is_answered_with_those_there_are():
     with pytest.raises(
         ReleaseError,
         match=r"no Slurm 20\.11: choose one of 22\.05, .*24\.11, .*26\.05, or build it: make",
@@ -42,41 +39,33 @@ def test_an_unknown_release_is_answered_with_those_there_are() -> None:
         releases.root("20.11")
 
 
-def test_the_installed_release_needs_no_root_directory(slurm_cluster: ClusterFactory) -> None:
+def test_the_installed_release_needs_no_root_directory(slurm_cluster):
     own = releases.native()
     assert own is None or own not in releases.SUITES or releases.root(own) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes root directories")
-def test_what_keeps_one_from_being_made_is_the_reason(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_keeps_one_from_being_made_is_the_reason(empty_cache, monkeypatch):
     failing_script(empty_cache, monkeypatch, releases.CANNOT)
     with pytest.raises(ReleaseError, match="make-slurm-root: the mirror is down"):
         releases.root(foreign())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes root directories")
-def test_a_fault_of_the_script_is_no_reason_to_skip(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_script_is_no_reason_to_skip(empty_cache, monkeypatch):
     failing_script(empty_cache, monkeypatch, 1)
     with pytest.raises(ProcessError, match="status 1") as caught:
         releases.root(foreign())
     assert not isinstance(caught.value, ReleaseError)
 
 
-def test_others_than_root_are_refused_what_they_may_not(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_than_root_are_refused_what_they_may_not(empty_cache, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ReleaseError, match="only root can make"):
         releases.root(foreign())
 
 
-def test_one_of_an_older_script_is_not_used(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_an_older_script_is_not_used(empty_cache, monkeypatch):
     made_by = releases.cache() / releases.SUITES[foreign()] / "etc" / "made-by-make-slurm-root"
     made_by.parent.mkdir(parents=True)
     made_by.write_text("an older one\n")
@@ -85,9 +74,7 @@ def test_one_of_an_older_script_is_not_used(
         releases.root(foreign())
 
 
-def test_the_cluster_is_of_the_release_asked_for(
-    slurm: SlurmCluster, request: pytest.FixtureRequest
-) -> None:
+def test_the_cluster_is_of_the_release_asked_for(slurm, request):
     release, _, auth = request.config.getoption("--slurm").partition("/")
     release = release or releases.native()
     assert slurm.run("sinfo", "--version").stdout.split()[1].startswith(f"{release}.")

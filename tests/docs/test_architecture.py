@@ -22,13 +22,13 @@ def layers(package: str) -> list[set[str]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_picture_of_a_package_is_its_import_contract(package: str) -> None:
+def test_the_picture_of_a_package_is_its_import_contract(package):
     (picture,) = re.findall(rf"```\n{package}/\n(.*?)```", PAGE, flags=re.DOTALL)
     drawn = [set(row.strip().split(", ")) for row in picture.splitlines()]
     assert drawn == layers(package)
 
 
-def test_every_folder_of_the_packages_is_in_the_table() -> None:
+def test_every_folder_of_the_packages_is_in_the_table():
     table = PAGE.partition("## The folders")[2].partition("## ")[0]
     named = set(re.findall(r"`(?:\w+/)*(\w+)/`", table))
     folders = {
@@ -40,7 +40,7 @@ def test_every_folder_of_the_packages_is_in_the_table() -> None:
     assert folders - named - {"adept", "relay"} == set()
 
 
-def test_the_files_that_it_names_exist() -> None:
+def test_the_files_that_it_names_exist():
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", PAGE))
     files = [path.relative_to(ROOT).as_posix() for path in _sources()]
     missing = [one for one in named if not any(f"/{file}".endswith(f"/{one}") for file in files)]

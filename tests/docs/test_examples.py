@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
@@ -19,16 +18,16 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str) -> None:
+def test_docstrings(name):
     failed, attempted = doctest.testmod(importlib.import_module(name))
     assert attempted
     assert not failed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages(page: Path) -> None:
+def test_pages(page):
     assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
 
 
-def test_there_are_examples() -> None:
+def test_there_are_examples():
     assert {name.partition(".")[0] for name in MODULES} == set(PACKAGES)

@@ -90,19 +90,19 @@ def exists(word: str, folders: tuple[str, ...]) -> bool:
 ROWS = list(rows())
 
 
-def test_the_page_has_its_four_tables() -> None:
+def test_the_page_has_its_four_tables():
     assert len(sections()) == 4
     assert len(ROWS) > 50
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_row_names_what_exists(row: Row) -> None:
+def test_a_row_names_what_exists(row):
     assert [word for word in row.functions if word not in PLAIN and not exists(word, CODE)] == []
     assert [word for word in row.tests if not exists(word, TESTS)] == []
 
 
 @pytest.mark.parametrize("name", sections())
-def test_departures_are_those_that_rows_name(name: str) -> None:
+def test_departures_are_those_that_rows_name(name):
     own = sections()[name].split("\n### ")[0]
     listed = [int(number) for number in re.findall(r"^(\d+)\. ", own, re.MULTILINE)]
     assert listed == list(range(1, len(listed) + 1))
@@ -112,5 +112,5 @@ def test_departures_are_those_that_rows_name(name: str) -> None:
 @pytest.mark.parametrize(
     "word", ["nothing_of_the_kind", "Sums.divide", "models/none.py", "make nothing", "test_none_…"]
 )
-def test_what_does_not_exist_is_noticed(word: str) -> None:
+def test_what_does_not_exist_is_noticed(word):
     assert not exists(word, CODE + TESTS)

@@ -1,7 +1,5 @@
 """Tests and benchmarks use the product as everybody does: by its public names alone."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +65,7 @@ def files() -> list[Path]:
     return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
-def test_no_test_or_benchmark_uses_a_private_name() -> None:
+def test_no_test_or_benchmark_uses_a_private_name():
     uses = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in files()
@@ -91,7 +89,7 @@ def test_no_test_or_benchmark_uses_a_private_name() -> None:
         ("import predictor.tag\npredictor.tag._TAG", ["_TAG"]),
     ],
 )
-def test_private_names_are_noticed(source: str, names: list[str]) -> None:
+def test_private_names_are_noticed(source, names):
     assert [name for _, name in private_uses(source)] == names
 
 
@@ -107,5 +105,5 @@ def test_private_names_are_noticed(source: str, names: list[str]) -> None:
         "[_ for _ in made]",
     ],
 )
-def test_what_is_nobody_elses_is_allowed(source: str) -> None:
+def test_what_is_nobody_elses_is_allowed(source):
     assert list(private_uses(source)) == []

@@ -50,20 +50,18 @@ def in_its_folder(made_up: DemoSite, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.parametrize("line", TYPED)
-def test_commands_that_look_at_the_store_end_well(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_that_look_at_the_store_end_well(line, capsys):
     status = main(shlex.split(line)[1:])
     reported = capsys.readouterr()
     assert status == 0, reported.err
     assert reported.out or {"--html", "--check"} & set(line.split())
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_of_them():
     assert {"predict", "report", "replay"} <= {line.split()[1] for line in TYPED}
 
 
-def test_what_the_tutorial_for_users_tells_works(in_its_folder: Path) -> None:
+def test_what_the_tutorial_for_users_tells_works(in_its_folder):
     lines = [
         line.removeprefix("$ ")
         for shown in blocks("console")

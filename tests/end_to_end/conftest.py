@@ -1,7 +1,5 @@
 """One site for all end-to-end tests, with a history of the moldable program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

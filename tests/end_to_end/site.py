@@ -1,7 +1,5 @@
 """A site that runs NIMO: a real Slurm with the hooks, nimod, a store, and a moldable program."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

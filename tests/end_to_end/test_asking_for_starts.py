@@ -1,7 +1,5 @@
 """What users ask about starts: remedies for a deadline, confidence, and whose jobs they see."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -45,7 +43,7 @@ def remedies(message: str) -> list[list[str]]:
     return [one.split() for one in proposals]
 
 
-def test_fewer_nodes_or_a_later_deadline_would_make_it(enforcing: Site) -> None:
+def test_fewer_nodes_or_a_later_deadline_would_make_it(enforcing):
     asked = ("--exclusive", "-t", "1")
     with busy(enforcing, "-N5"):
         waiting, decision = enforcing.decided("-N", "6", *asked, "--deadline=now+10minutes")
@@ -67,7 +65,7 @@ def test_fewer_nodes_or_a_later_deadline_would_make_it(enforcing: Site) -> None:
     assert rows == [{"State": "COMPLETED"}]
 
 
-def test_another_partition_would_make_it(enforcing: Site) -> None:
+def test_another_partition_would_make_it(enforcing):
     asked = ("-N", "2", "--exclusive", "-t", "1", "--deadline=now+10minutes")
     with busy(enforcing, "-p", "small", "-N2"):
         _, decision = enforcing.decided("-p", "small", *asked)
@@ -77,7 +75,7 @@ def test_another_partition_would_make_it(enforcing: Site) -> None:
         enforcing.cluster.wait(int(job["JobId"]), accounted=True)
 
 
-def test_a_shorter_limit_would_make_it(enforcing: Site) -> None:
+def test_a_shorter_limit_would_make_it(enforcing):
     """The large job ahead keeps long ones from starting before it."""
     ahead = ("-N8", "--exclusive", "-t", "180", "--wrap=sleep 10000")
     asked = ("-N", "2", "--exclusive", "--deadline=now+3hours")
@@ -95,9 +93,7 @@ def test_a_shorter_limit_would_make_it(enforcing: Site) -> None:
         enforcing.cluster.wait(int(job["JobId"]), accounted=True)
 
 
-def test_the_cheapest_count_makes_the_deadline_with_the_confidence_that_is_asked_for(
-    enforcing: Site,
-) -> None:
+def test_the_cheapest_count_makes_the_deadline_with_the_confidence_that_is_asked_for(enforcing):
     script = ("-N", "1-8", "--exclusive", "-t", "1", "--deadline=now+10minutes", enforcing.script)
     with busy(enforcing, "-N2"):
         for percent in (60, 95, 99):
@@ -134,7 +130,7 @@ def seen(site: Site, user: str, *job_ids: int, of: str = "") -> tuple[set[int], 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="asks as several users")
-def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site: Site) -> None:
+def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site):
     site.empty_queue()
     cluster, conf = site.cluster, site.cluster.layout.slurm_conf
     before = conf.read_text()
@@ -163,7 +159,7 @@ def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site: Site) -> N
 
 
 @pytest.mark.parametrize("source", [Source.TEXT, Source.JSON])
-def test_views_have_the_account_of_each_job(enforcing: Site, source: Source) -> None:
+def test_views_have_the_account_of_each_job(enforcing, source):
     job = enforcing.cluster.sbatch("--hold", "-t", "1", "--wrap=true")
 
     def run(argv: Sequence[str], *, timeout_s: float) -> str:

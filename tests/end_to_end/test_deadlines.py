@@ -1,7 +1,5 @@
 """A deadline that cannot be made is said (or refused); one that can is made."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ def submit_refused(site: Site, *argv: str) -> str:
     return ""
 
 
-def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing: Site) -> None:
+def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing):
     plain, _ = enforcing.decided("-N", "1-8", "-t", "1", "--hold")
     job, decision = enforcing.decided("-N", "1-8", "-t", "1", "--deadline=now+3minutes")
     assert decision.applied, decision.reason
@@ -35,7 +33,7 @@ def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing: Site)
 HOUR = ("-t", "60", "--deadline=now+10minutes")
 
 
-def test_a_limit_beyond_the_deadline_is_reported_with_one_that_would_do(enforcing: Site) -> None:
+def test_a_limit_beyond_the_deadline_is_reported_with_one_that_would_do(enforcing):
     """Slurm 22.05 takes such a job, and ends it a second later."""
     advice = enforcing.advise("-N", "1-4", *HOUR, enforcing.script, check=False).stdout
     assert "#SBATCH --time=00:0" in advice
@@ -48,7 +46,7 @@ def test_a_limit_beyond_the_deadline_is_reported_with_one_that_would_do(enforcin
         assert "--time=00:0" in decision.message
 
 
-def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing: Site) -> None:
+def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing):
     job, decision = enforcing.decided("-N", "1-4", *HOUR, "--comment=nimo:time=set")
     assert decision.applied, decision
     assert job["TimeLimit"] < "00:10:00"
@@ -83,7 +81,7 @@ def full_cluster(site: Site) -> Iterator[None]:
 LATE = ("-N", "1", "-t", "1", "--deadline=now+10minutes")
 
 
-def test_a_deadline_behind_a_full_cluster_is_warned_of_with_the_numbers(enforcing: Site) -> None:
+def test_a_deadline_behind_a_full_cluster_is_warned_of_with_the_numbers(enforcing):
     with full_cluster(enforcing):
         job, decision = enforcing.decided(*LATE)
     assert decision.reason == "deadline_unsure"
@@ -91,7 +89,7 @@ def test_a_deadline_behind_a_full_cluster_is_warned_of_with_the_numbers(enforcin
     assert job["NumNodes"] in ("1", "1-1")
 
 
-def test_a_site_may_refuse_what_takes_too_long_but_nothing_for_its_wait(site: Site) -> None:
+def test_a_site_may_refuse_what_takes_too_long_but_nothing_for_its_wait(site):
     site.run_nimod("enforce", deadline={"missed": "refuse"})
     try:
         said = submit_refused(site, "-N", "1", "-t", "1", "--deadline=now+15seconds")
@@ -103,9 +101,7 @@ def test_a_site_may_refuse_what_takes_too_long_but_nothing_for_its_wait(site: Si
         site.run_nimod("enforce")
 
 
-def test_the_scripts_own_deadline_counts_where_cli_filter_is_not_installed(
-    enforcing: Site,
-) -> None:
+def test_the_scripts_own_deadline_counts_where_cli_filter_is_not_installed(enforcing):
     own = enforcing.cluster.layout.etc / "cli_filter.lua"
     text = own.read_text()
     head, _, body = enforcing.script.read_text().partition("\n")

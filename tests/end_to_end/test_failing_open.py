@@ -1,13 +1,11 @@
 """Whatever becomes of nimod, every sbatch succeeds, unchanged and without waiting for it."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -131,9 +129,7 @@ def talker(path: Path, answer: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [stopped, frozen, socket_missing, garbage, absurd, killed])
-def test_every_sbatch_succeeds_and_none_waits_for_nimod(
-    enforcing: Site, trouble: Callable[[Site], object]
-) -> None:
+def test_every_sbatch_succeeds_and_none_waits_for_nimod(enforcing, trouble):
     usual = max(submit_all(enforcing))
     enforcing.empty_queue()
     try:
@@ -145,7 +141,7 @@ def test_every_sbatch_succeeds_and_none_waits_for_nimod(
     assert max(times) < usual + SLACK_S
 
 
-def test_the_kill_switch_works_without_a_restart(enforcing: Site) -> None:
+def test_the_kill_switch_works_without_a_restart(enforcing):
     enforcing.nimod.kill_switch.touch()
     try:
         submit_all(enforcing)
@@ -154,7 +150,7 @@ def test_the_kill_switch_works_without_a_restart(enforcing: Site) -> None:
         enforcing.nimod.kill_switch.unlink()
 
 
-def test_an_error_in_lua_rejects_no_job(enforcing: Site) -> None:
+def test_an_error_in_lua_rejects_no_job(enforcing):
     shared = enforcing.cluster.layout.etc / "nimo.lua"
     whole = enforcing.cluster.layout.work / "nimo.lua.whole"
     shutil.copy(shared, whole)
@@ -169,7 +165,7 @@ def test_an_error_in_lua_rejects_no_job(enforcing: Site) -> None:
         enforcing.restart_slurmctld()
 
 
-def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
+def test_an_error_in_the_policy_rejects_no_job(enforcing):
     # A table whose columns differ in length can be read, and fails when a count is looked up.
     with Store.open(enforcing.nimod.store) as store:
         whole = next(row for row in store.fits.all() if row.level == KeyLevel.LINE)
@@ -226,7 +222,7 @@ def on_two_nodes(site: Site) -> bool:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)  # two and a half minutes where other work has both cores
-def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> None:
+def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts):
     cluster, since = short_timeouts.cluster, time.time()
     before = cluster.processes.status()["slurmctld"]
     names: list[str] = []

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from tests.end_to_end.site import Site
-
 REFUSED = {
     "no such partition": ("-p", "nix"),
     "more nodes than there are": ("-N", "100"),
@@ -20,7 +18,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
-def test_slurm_has_the_word(enforcing: Site, options: tuple[str, ...]) -> None:
+def test_slurm_has_the_word(enforcing, options):
     argv = (*options, enforcing.script)
     said = enforcing.cluster.run("sbatch", "--test-only", *argv, check=False)
     reported = enforcing.advise(*argv, check=False)
@@ -38,13 +36,13 @@ def test_slurm_has_the_word(enforcing: Site, options: tuple[str, ...]) -> None:
     assert reported.stdout == "" or options not in doubted
 
 
-def test_what_slurm_takes_gets_advice(enforcing: Site) -> None:
+def test_what_slurm_takes_gets_advice(enforcing):
     for options in (("-p", "small"), ("-N", "8"), ("-N1-8", "--mem=100")):
         done = enforcing.advise(*options, enforcing.script, check=False)
         assert "root/moldable, " in done.stdout, done.stdout
 
 
-def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> None:
+def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing):
     reported = enforcing.advise(
         "--all", "-p", "small", "-N1-8", enforcing.script, check=False
     ).stdout
@@ -53,7 +51,7 @@ def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> N
 
 
 @pytest.mark.long
-def test_runs_that_reached_their_limit_are_reported(enforcing: Site) -> None:
+def test_runs_that_reached_their_limit_are_reported(enforcing):
     script = enforcing.write_script("endless.sh", "#!/bin/sh\nsleep 600\n")
     jobs = [enforcing.submit("-t1", script=script) for _ in range(2)]
     enforcing.cluster.wait(*jobs, timeout_s=200, accounted=True)

@@ -1,7 +1,5 @@
 """Runs with other tasks on each node say nothing about a job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ def wide(site: Site) -> tuple[Site, Path]:
     return site, script
 
 
-def test_runs_with_other_tasks_on_each_node_set_no_limit(wide: tuple[Site, Path]) -> None:
+def test_runs_with_other_tasks_on_each_node_set_no_limit(wide):
     site, script = wide
     advice = site.advise("-N1-8", "--ntasks-per-node=1", "-t5", script, check=False).stdout
     assert "#SBATCH" not in advice
@@ -42,7 +40,7 @@ def test_runs_with_other_tasks_on_each_node_set_no_limit(wide: tuple[Site, Path]
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_advice_says_what_differs(wide: tuple[Site, Path], tasks: int) -> None:
+def test_advice_says_what_differs(wide, tasks):
     site, script = wide
     advice = unwrapped(site.advise("-N1", f"-n{tasks}", script, check=False).stdout)
     assert "4 CPUs on each node" in advice

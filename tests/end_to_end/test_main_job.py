@@ -1,17 +1,14 @@
 """The main job on a real Slurm: history in, node count out, outcome joined and reported."""
 
-from __future__ import annotations
-
 import json
 import time
 
 import pytest
 
 from sacct_ingest.text.admin_comment import parse
-from tests.end_to_end.site import Site
 
 
-def test_history_becomes_a_curve_to_be_trusted(site: Site) -> None:
+def test_history_becomes_a_curve_to_be_trusted(site):
     tables = json.loads(site.nimod.run("predict", "--json", "root/moldable").stdout)
     # Jobs of other tests may have run on other counts since.
     assert {1, 2, 4, 8} <= {p["nodes"] for p in tables[0]["observed"]}
@@ -23,14 +20,14 @@ def test_history_becomes_a_curve_to_be_trusted(site: Site) -> None:
     assert tables[0]["verdict"] == "reliable"
 
 
-def test_ingesting_again_changes_nothing(site: Site) -> None:
+def test_ingesting_again_changes_nothing(site):
     site.nimod.run("ingest")
     (again,) = json.loads(site.nimod.run("ingest", "--json").stdout)
     assert again["read"] > 0
     assert (again["new"], again["changed"], again["refused"]) == (0, 0, 0)
 
 
-def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site) -> None:
+def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing):
     job, decision = enforcing.decided("-N", "1-8", "-t", "5")
     job_id = int(job["JobId"])
     assert decision.applied, decision.reason
@@ -38,7 +35,6 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site)
     assert decision.nodes in range(2, 8)
     assert enforcing.node_count(job_id) == decision.nodes
     short = parse(job["AdminComment"])
-    assert short is not None
     assert short.decision_id == decision.decision_id
     assert short.nodes == decision.nodes
 
@@ -47,7 +43,6 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site)
         {"NNodes": str(decision.nodes)}
     ]
     run = enforcing.outcome(decision)
-    assert run is not None
     assert run.job_id == job_id
     assert decision.low_s is not None
     assert decision.high_s is not None
@@ -62,7 +57,7 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site)
 
 
 @pytest.mark.long
-def test_tasks_follow_the_nodes(enforcing: Site) -> None:
+def test_tasks_follow_the_nodes(enforcing):
     text = enforcing.script.read_text().replace("moldable", "paired")
     script = enforcing.write_script("paired.sh", text)
     layout = "--ntasks-per-node=2"  # runs with one task on each node say nothing of it
@@ -86,17 +81,16 @@ def test_tasks_follow_the_nodes(enforcing: Site) -> None:
     assert {"JobID": f"{job['JobId']}.0", "NTasks": str(2 * nodes)} in steps
 
 
-def test_without_the_admin_comment_the_outcome_is_still_joined(enforcing: Site) -> None:
+def test_without_the_admin_comment_the_outcome_is_still_joined(enforcing):
     since = time.time()
     job_id = enforcing.submit("-N", "1-8", "-t", "5")
     enforcing.cluster.run("scontrol", "update", f"jobid={job_id}", "admincomment=")
     enforcing.cluster.wait(job_id, accounted=True)
     run = enforcing.outcome(enforcing.decision(since_s=since))
-    assert run is not None
     assert run.job_id == job_id
 
 
-def test_advice_names_the_count_that_the_hook_gives(enforcing: Site) -> None:
+def test_advice_names_the_count_that_the_hook_gives(enforcing):
     done = enforcing.advise("--json", "-N", "1-8", "-t", "5", enforcing.script)
     advice = json.loads(done.stdout)
     job, _ = enforcing.decided("-N", "1-8", "-t", "5")
@@ -107,7 +101,7 @@ def test_advice_names_the_count_that_the_hook_gives(enforcing: Site) -> None:
     assert rows[8]["time_s"] < rows[1]["time_s"]
 
 
-def test_observe_leaves_the_job_alone_and_records(site: Site) -> None:
+def test_observe_leaves_the_job_alone_and_records(site):
     site.run_nimod("observe")
     try:
         for _ in range(2):  # of the second one nimod is only told
@@ -125,7 +119,7 @@ def test_observe_leaves_the_job_alone_and_records(site: Site) -> None:
         site.run_nimod("enforce")
 
 
-def test_advise_tells_the_user_and_leaves_the_job_alone(site: Site) -> None:
+def test_advise_tells_the_user_and_leaves_the_job_alone(site):
     site.run_nimod("advise")
     try:
         since = time.time()
@@ -141,7 +135,7 @@ def test_advise_tells_the_user_and_leaves_the_job_alone(site: Site) -> None:
         site.run_nimod("enforce")
 
 
-def test_off_does_not_even_record(site: Site) -> None:
+def test_off_does_not_even_record(site):
     site.run_nimod("off")
     try:
         before = len(site.decisions())

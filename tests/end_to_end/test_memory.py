@@ -4,8 +4,6 @@ Accounting enforces memory (``OverMemoryKill``), and counts such a job as failed
 do, and such a job is OUT_OF_MEMORY.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -77,7 +75,7 @@ def run_of(site: Site, job_id: int) -> RunRow:
 
 
 @pytest.mark.long
-def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
+def test_memory_goes_down_and_up_again(hungry, enforced):
     site, (_, state) = hungry, ENFORCED[enforced]
     _, given, has = tagged(site)
     assert (given, has) == (750, 750)
@@ -114,7 +112,7 @@ def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
     assert tagged(site)[1:] == (None, ASKED_MIB), ended
 
 
-def test_without_a_tag_a_job_keeps_its_memory(hungry: Site) -> None:
+def test_without_a_tag_a_job_keeps_its_memory(hungry):
     site = hungry
     site.settled()
     job, decision = site.decided(*options(), "--hold")

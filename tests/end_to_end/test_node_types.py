@@ -1,7 +1,5 @@
 """Two types of nodes on a real Slurm: seen on the slow one, told for the fast one, run there."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -65,7 +63,7 @@ def row(reported: dict[str, Any], nodes: int) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(600)  # runs wait for each other
-def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
+def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types):
     site = two_types
     # Node time counts: these jobs take one CPU of each node, which is a part of its price.
     site.run_nimod("observe", cluster="nimo", policy={"price": 16.0})

@@ -1,7 +1,5 @@
 """The policy on a real queue: both directions, a burst, time limits, and being switched off."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,7 +68,7 @@ def exact(recorded: PredictionTable) -> PredictionTable:
     return table(amdahl(1.5, 48.0), nodes=range(1, 9), observed=(1, 2, 4, 8), **named)
 
 
-def test_grown_when_idle_and_shrunk_under_load(enforcing: Site) -> None:
+def test_grown_when_idle_and_shrunk_under_load(enforcing):
     with tables(enforcing, exact):
         enforcing.settled()
         job, grown = enforcing.decided(*OPEN, "--hold")
@@ -87,7 +85,7 @@ def test_grown_when_idle_and_shrunk_under_load(enforcing: Site) -> None:
     assert job["NumNodes"].split("-")[0] == str(shrunk.nodes)
 
 
-def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing: Site) -> None:
+def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing):
     unseeing = {"interval_s": 500.0, "max_age_s": 1000.0}
     with tables(enforcing, exact), nimod(enforcing, snapshot=unseeing):
         since = time.time()
@@ -123,7 +121,7 @@ def keeps_limit(site: Site) -> bool:
     return [int(number) for number in release.split("-")[0].split(".")] >= [25, 5, 3]
 
 
-def test_a_job_that_asks_for_it_gets_its_time_limit_and_time_min(enforcing: Site) -> None:
+def test_a_job_that_asks_for_it_gets_its_time_limit_and_time_min(enforcing):
     # On 8 nodes it takes a little over 6 s: some four and two minutes.
     with tables(enforcing, with_tails(15.0, 30.0)):
         asked = ("-N", "8", "-t", "60", "--hold", "--comment=nimo:time=set")
@@ -149,7 +147,7 @@ def test_a_job_that_asks_for_it_gets_its_time_limit_and_time_min(enforcing: Site
         assert (job["TimeLimit"], decision.given_limit_s) == ("00:02:00", None)
 
 
-def test_backfill_cuts_no_limit_that_fits(enforcing: Site) -> None:
+def test_backfill_cuts_no_limit_that_fits(enforcing):
     # Half of the nodes are busy for a quarter of an hour, and a job waits for all of them.
     sleeper = enforcing.write_script("sleeper.sh", "#!/bin/sh\n#SBATCH -J sleeper\nsleep 900\n")
     with tables(enforcing, with_tails(3.0, 15.0)):
@@ -166,7 +164,7 @@ def test_backfill_cuts_no_limit_that_fits(enforcing: Site) -> None:
         assert started["TimeLimit"] == f"00:{decision.given_limit_s // 60:02}:00"
 
 
-def test_nimo_off_keeps_a_job_as_it_is(enforcing: Site) -> None:
+def test_nimo_off_keeps_a_job_as_it_is(enforcing):
     job, decision = enforcing.decided("-N", "1-8", "-t", "5", "--hold", "--comment=nimo:off")
     assert (decision.reason, decision.applied) == ("opted_out", False)
     assert job["NumNodes"] == "1-8"
@@ -181,7 +179,7 @@ def run_three(site: Site, pace_s: float) -> None:
 
 
 @pytest.mark.long
-def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enforcing: Site) -> None:
+def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enforcing):
     band = {"runs": 3, "least": 3}
     with nimod(enforcing, band=band):
         try:

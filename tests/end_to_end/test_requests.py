@@ -1,15 +1,11 @@
 """Requests beside the shapes of docs/requests.md, which have tests of their own."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
 
-from tests.end_to_end.site import Site
 
-
-def test_an_unknown_application_stays_unchanged(enforcing: Site) -> None:
+def test_an_unknown_application_stays_unchanged(enforcing):
     script = enforcing.write_script("unknown.sh", "#!/bin/sh\n#SBATCH -J never-seen\nhostname\n")
     job, decision = enforcing.decided("-N", "1-3", "--hold", "-t", "5", script=script)
     # The user's other jobs are no curve, and may have taken longer than those before them.
@@ -18,7 +14,7 @@ def test_an_unknown_application_stays_unchanged(enforcing: Site) -> None:
     assert job["NumNodes"] == "1-3"
 
 
-def test_the_users_own_comment_survives_the_passing_on_of_the_deadline(enforcing: Site) -> None:
+def test_the_users_own_comment_survives_the_passing_on_of_the_deadline(enforcing):
     job, decision = enforcing.decided(
         "-N", "1-8", "-t", "5", "--deadline=now+1hour", "--comment=my own, words"
     )

@@ -1,7 +1,5 @@
 """Programs whose run time depends on CPUs, tasks or GPUs: a history, advice, and a tag."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,9 +67,7 @@ def _options(name: str, count: int) -> list[str]:
         ("devices", "--gpus-per-node=", "GPUs"),
     ],
 )
-def test_advice_names_the_option_that_the_runs_differed_in(
-    sized: Site, name: str, option: str, unit: str
-) -> None:
+def test_advice_names_the_option_that_the_runs_differed_in(sized, name, option, unit):
     site = sized
     site.settled()
     reported = site.advise(*_options(name, 1), "-t5", _program(site, name)).stdout
@@ -82,9 +78,7 @@ def test_advice_names_the_option_that_the_runs_differed_in(
 @pytest.mark.parametrize(
     ("name", "tag"), [("threads", "cpus"), ("ranks", "tasks"), ("devices", "gpus")]
 )
-def test_a_tagged_job_starts_on_the_size_that_the_policy_names(
-    sized: Site, name: str, tag: str
-) -> None:
+def test_a_tagged_job_starts_on_the_size_that_the_policy_names(sized, name, tag):
     site, script = sized, _program(sized, name)
     site.settled()
     options = (*_options(name, 1), "-t5", f"--comment=nimo:{tag}=1-4")
@@ -102,13 +96,12 @@ def test_a_tagged_job_starts_on_the_size_that_the_policy_names(
     counted = (site.cluster.layout.work / f"{name}.{job_id}").read_text()
     assert int(counted) == decision.nodes
     run = site.outcome(decision)
-    assert run is not None
     assert run.nodes == decision.nodes  # counted as the decision is
     assert decision.predicted_s is not None
     assert abs(run.elapsed_s / decision.predicted_s - 1) < 0.5
 
 
-def test_without_a_tag_a_job_keeps_its_size(sized: Site) -> None:
+def test_without_a_tag_a_job_keeps_its_size(sized):
     site = sized
     site.settled()
     job, decision = site.decided(

@@ -4,10 +4,9 @@ import json
 import time
 
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
-from tests.end_to_end.site import Site
 
 
-def test_slurm_is_asked_and_nothing_is_decided(enforcing: Site) -> None:
+def test_slurm_is_asked_and_nothing_is_decided(enforcing):
     since = time.time()
     reported = enforcing.advise("--json", "--test-only", "-N", "1-8", "-t", "5", enforcing.script)
     rows = json.loads(reported.stdout)["rows"]
@@ -19,6 +18,6 @@ def test_slurm_is_asked_and_nothing_is_decided(enforcing: Site) -> None:
     assert ESTIMATE_COMMENT not in str(enforcing.decision(since_s=since))
 
 
-def test_slurms_starts_come_after_the_advice(enforcing: Site) -> None:
+def test_slurms_starts_come_after_the_advice(enforcing):
     reported = enforcing.advise("--test-only", "-N", "1-8", "-t", "5", enforcing.script).stdout
     assert reported.index("#SBATCH --nodes=") < reported.index("Starts as Slurm estimates them")

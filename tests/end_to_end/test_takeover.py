@@ -4,8 +4,6 @@ The backup runs in namespaces of its own: it has another host name, and where th
 nimod's socket it finds that of its own nimod.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -177,7 +175,7 @@ def pair(slurm_cluster: ClusterFactory) -> Iterator[Pair]:
             yield made
 
 
-def test_the_hook_of_the_backup_asks_its_own_nimod_and_relays_follow(pair: Pair) -> None:
+def test_the_hook_of_the_backup_asks_its_own_nimod_and_relays_follow(pair):
     job, decision = pair.decided()
     assert (decision.cluster, decision.applied) == (HERE, True), decision.reason
     pair.asks(0)

@@ -1,7 +1,5 @@
 """A limit that cuts a job short: what NIMO says and sets afterwards is never shorter than that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec
@@ -46,7 +44,7 @@ def advice(site: Site) -> Advice:
 
 
 @pytest.mark.long
-def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing: Site) -> None:
+def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing):
     site = growing
     site.settled()
     before = advice(site)
@@ -57,7 +55,6 @@ def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing: Site) ->
     job_id = int(job["JobId"])
     site.cluster.wait(job_id, timeout_s=300, accounted=True)
     run = site.outcome(decision)
-    assert run is not None
     assert (run.job_id, run.state) == (job_id, JobState.TIMEOUT)
     assert run.elapsed_s >= 60 > before.rows[0].high_s
     site.learn()

@@ -87,7 +87,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         yield nimod
 
 
-def test_jobs_flow_through_upgrade_and_removal(site: Nimod) -> None:
+def test_jobs_flow_through_upgrade_and_removal(site):
     cluster, etc = site.cluster, site.cluster.layout.etc
     jobs = Submissions(cluster)
     with jobs.going_on():

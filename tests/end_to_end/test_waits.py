@@ -1,7 +1,5 @@
 """Waits behind jobs whose run time is known are those run times, not their limits."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time
@@ -29,7 +27,7 @@ LONG = "NIMO1:{:012x}:n=8,req=8-8,t={},lo={},hi={},v=reliable,m=enforce,r=fixed_
 SHORT_S, LIMIT_S = 12, 600
 
 
-def test_a_cluster_full_of_short_jobs_with_long_limits_is_a_short_wait(enforcing: Site) -> None:
+def test_a_cluster_full_of_short_jobs_with_long_limits_is_a_short_wait(enforcing):
     run, recorded = enforcing.cluster.run, enforcing.cluster.job
     full = [enforcing.cluster.sbatch(*HOUR, "--wrap=sleep 3600") for _ in range(8)]
     wait_until(
@@ -52,7 +50,7 @@ def waits_s(site: Site, *argv: str) -> float:
     return wait_s
 
 
-def test_a_queued_exclusive_job_keeps_all_its_nodes_for_its_time(enforcing: Site) -> None:
+def test_a_queued_exclusive_job_keeps_all_its_nodes_for_its_time(enforcing):
     """One CPU of each node is what it asks for; all of them are what it gets."""
     busy = enforcing.cluster.sbatch("-N8", "--exclusive", "-t", "60", "--wrap=sleep 600")
     wait_until(
@@ -69,7 +67,7 @@ def test_a_queued_exclusive_job_keeps_all_its_nodes_for_its_time(enforcing: Site
     assert 10_000 < waits_s(enforcing, "-N", "1", "-t", "60") < 16_000
 
 
-def test_each_task_of_an_array_has_a_start_of_its_own(enforcing: Site) -> None:
+def test_each_task_of_an_array_has_a_start_of_its_own(enforcing):
     """Tasks of a quarter of an hour on all nodes, one after the other."""
     cluster = enforcing.cluster
     busy = cluster.sbatch("-N8", "--exclusive", "-t", "60", "--wrap=sleep 600")
@@ -93,7 +91,7 @@ def test_each_task_of_an_array_has_a_start_of_its_own(enforcing: Site) -> None:
 
 
 @pytest.mark.long
-def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing: Site) -> None:
+def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing):
     """A tenth of the error of the limits' profile, and of Slurm's own estimate."""
     cluster = enforcing.cluster
     script = enforcing.write_script("short.sh", f"#!/bin/sh\nsleep {SHORT_S}\n")

@@ -5,8 +5,6 @@ the nodes and CPUs that Slurm really gave it.  So three hundred jobs that take f
 are over in a minute, and Slurm's limits of whole minutes mean what they mean at a site.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

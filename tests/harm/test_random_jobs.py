@@ -1,7 +1,5 @@
 """Three hundred random jobs with NIMO and without: none that finishes without it fails with it."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,7 +149,7 @@ def is_ours(ended: Ended, made: Mapping[str, DecisionRow]) -> bool:
 
 
 @pytest.mark.long
-def test_no_job_that_finishes_without_nimo_fails_with_it(site: Site) -> None:
+def test_no_job_that_finishes_without_nimo_fails_with_it(site):
     jobs = random_jobs(JOBS, SEED)
     site.nimod.kill_switch.touch()
     without = run_all(site, jobs)

@@ -77,7 +77,7 @@ def files(deb: Path) -> dict[str, str]:
     return {row[5].partition(" -> ")[0].removeprefix("."): f"{row[0]} {row[1]}" for row in rows}
 
 
-def test_it_holds_all_that_a_site_needs(deb: Path) -> None:
+def test_it_holds_all_that_a_site_needs(deb):
     held = files(deb)
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
@@ -93,7 +93,7 @@ def test_it_holds_all_that_a_site_needs(deb: Path) -> None:
     assert writable == []
 
 
-def test_nothing_in_it_names_where_it_was_built(deb: Path, folder: Path) -> None:
+def test_nothing_in_it_names_where_it_was_built(deb, folder):
     root = folder / "raw"
     subprocess.run(["dpkg-deb", "--raw-extract", deb, root], check=True)
     environment = root / stage.HOME.relative_to("/")
@@ -109,13 +109,13 @@ def test_nothing_in_it_names_where_it_was_built(deb: Path, folder: Path) -> None
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not WHOLE, reason="make test-deb looks at the whole package")
-def test_lintian_finds_no_error(deb: Path) -> None:
+def test_lintian_finds_no_error(deb):
     done = subprocess.run(["lintian", deb], capture_output=True, text=True, check=False)
     wrong = [line for line in done.stdout.splitlines() if line.startswith("E: ")]
     assert [line for line in wrong if "bogus-mail-host" not in line] == []  # see DEBEMAIL
 
 
-def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System) -> None:
+def test_install_use_upgrade_remove_purge(deb, newer, system):
     reported = install(system, deb)
     assert "nimo init writes the configuration" in reported
     assert system.run("nimo", "-V").stdout.startswith("nimo 0")
@@ -143,7 +143,7 @@ def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System
 
 
 @pytest.mark.skipif(not WHOLE, reason="make test-deb tries the whole package")
-def test_the_demo_runs_as_installed(deb: Path, system: System) -> None:
+def test_the_demo_runs_as_installed(deb, system):
     install(system, deb)
     done = system.run("runuser", "-u", "nimo", "--", "nimo", "demo", "--directory", _DEMO)
     assert "$ nimo report" in done.stdout
@@ -156,7 +156,7 @@ def install(system: System, deb: Path) -> str:
 
 
 @pytest.mark.parametrize("script", ["postinst", "prerm", "postrm"])
-def test_maintainer_scripts_are_sound(script: str) -> None:
+def test_maintainer_scripts_are_sound(script):
     path = stage.PROJECT / "packages" / "deb" / script
     subprocess.run(["sh", "-n", path], check=True)
     if shutil.which("shellcheck") is None:
@@ -166,14 +166,14 @@ def test_maintainer_scripts_are_sound(script: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["deb/prerm", "rpm/nimo-slurm.spec"])
-def test_every_unit_that_can_be_enabled_is_stopped_on_removal(script: str) -> None:
+def test_every_unit_that_can_be_enabled_is_stopped_on_removal(script):
     text = (stage.PROJECT / "packages" / script).read_text()
     units = (stage.PROJECT / "etc" / "systemd").iterdir()
     enabled = {unit.name for unit in units if "[Install]" in unit.read_text()}
     assert {unit for unit in enabled if unit not in text} == set()
 
 
-def test_changelog_and_licence_go_with_it(deb: Path, folder: Path) -> None:
+def test_changelog_and_licence_go_with_it(deb, folder):
     root = folder / "documents"
     subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
     documents = root / "usr/share/doc/nimo-slurm"
@@ -222,7 +222,7 @@ def site(deb: Path, system: System) -> Iterator[System]:
         system.run("kill", pid)
 
 
-def test_a_user_follows_the_tutorial_without_reading_store_or_settings(site: System) -> None:
+def test_a_user_follows_the_tutorial_without_reading_store_or_settings(site):
     as_ada = ("runuser", "-u", "ada", "--", "sh", "-c")
     for hidden in ("/etc/nimo/nimo.yaml", "/var/lib/nimo/nimo.db"):
         assert site.run(*as_ada, f"cat {hidden}", check=False).returncode != 0
@@ -241,7 +241,7 @@ def test_a_user_follows_the_tutorial_without_reading_store_or_settings(site: Sys
     assert "<svg" in site.run("cat", "/home/ada/curve.svg").stdout
 
 
-def test_without_nimod_a_user_reads_what_is_wrong(site: System) -> None:
+def test_without_nimod_a_user_reads_what_is_wrong(site):
     site.run("sh", "-c", "mv /run/nimo/nimod.sock /run/nimo/away")
     done = site.run("runuser", "-u", "ada", "--", "nimo", "predict", check=False)
     site.run("sh", "-c", "mv /run/nimo/away /run/nimo/nimod.sock")

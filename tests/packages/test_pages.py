@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ def made() -> dict[str, str]:
     return dict(pages.pages())
 
 
-def test_every_command_has_a_page(made: dict[str, str]) -> None:
+def test_every_command_has_a_page(made):
     names = {"nimo.1", "nimo-advise.1", *(f"nimo-{name}.1" for name in COMMANDS)}
     assert set(made) == names
     for name, text in made.items():
@@ -26,7 +25,7 @@ def test_every_command_has_a_page(made: dict[str, str]) -> None:
 
 
 @needs_man
-def test_groff_understands_every_line(made: dict[str, str]) -> None:
+def test_groff_understands_every_line(made):
     for name, text in made.items():
         done = subprocess.run(
             ["groff", "-man", "-Tutf8", "-Kutf8", "-wmac", "-wsyntax", "-wescape"],
@@ -38,7 +37,7 @@ def test_groff_understands_every_line(made: dict[str, str]) -> None:
         assert (name, done.stderr) == (name, "")
 
 
-def test_parts_of_the_help_are_sections(made: dict[str, str]) -> None:
+def test_parts_of_the_help_are_sections(made):
     text = made["nimo-advise.1"]
     assert ".SH EXIT STATUS\n.nf\n  0    advice was given" in text
     assert ".SH EXAMPLES\n" in text
@@ -73,7 +72,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str]]:
     return offered
 
 
-def test_bash_completes_commands_options_and_choices(bash: Callable[..., set[str]]) -> None:
+def test_bash_completes_commands_options_and_choices(bash):
     assert bash("nimo", "do") == {"doctor"}
     assert bash("nimo", "doctor", "--js") == {"--json"}
     assert bash("nimo", "init", "--mode", "en") == {"enforce"}
@@ -82,7 +81,7 @@ def test_bash_completes_commands_options_and_choices(bash: Callable[..., set[str
     assert bash("nimo", "config", "nimo") >= {"nimo", "nimo-advise"}  # files
 
 
-def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path: Path) -> None:
+def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path):
     assert main(["pages", str(tmp_path)]) == 0
     assert (tmp_path / "man/man1/nimo-why.1").read_text().startswith(".TH")
     for name in ("nimo", "nimo-advise"):

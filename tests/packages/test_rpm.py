@@ -29,13 +29,13 @@ def parsed(*options: str) -> str:
     return done.stdout
 
 
-def test_rpm_takes_it_with_the_projects_version() -> None:
+def test_rpm_takes_it_with_the_projects_version():
     assert "%{" not in parsed("-P")
     version = f'version = "{parsed("-q", "--qf", "%{version}")}"'
     assert version in (stage.PROJECT / "pyproject.toml").read_text()
 
 
-def test_it_lists_all_files_that_are_staged(tmp_path: Path) -> None:
+def test_it_lists_all_files_that_are_staged(tmp_path):
     root = tmp_path / "root"
     stage.stage(
         root,
@@ -57,7 +57,7 @@ def said(*options: str) -> str:
 
 
 @whole
-def test_it_holds_all_that_a_site_needs() -> None:
+def test_it_holds_all_that_a_site_needs():
     held = set(said("-l").splitlines())
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
@@ -70,7 +70,7 @@ def test_it_holds_all_that_a_site_needs() -> None:
 
 
 @whole
-def test_what_it_needs_and_who_owns_it() -> None:
+def test_what_it_needs_and_who_owns_it():
     needed = said("--requires").splitlines()
     assert [line for line in needed if line.startswith("python(abi) = 3.")]
     assert "lua-socket" in needed
@@ -92,7 +92,7 @@ def system() -> Iterator[System]:
 
 
 @whole
-def test_install_use_and_erase(system: System, tmp_path: Path) -> None:
+def test_install_use_and_erase(system, tmp_path):
     # Nothing of a Debian system is known to RPM.
     put = Path(shutil.copy(WHOLE, tmp_path))
     system.run("rpm", "--install", "--nodeps", put)

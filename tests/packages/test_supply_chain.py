@@ -30,7 +30,7 @@ def pinned(path: Path) -> list[tuple[Requirement, list[str]]]:
 
 
 @pytest.mark.parametrize("path", [stage.REQUIREMENTS, stage.BUILD_REQUIREMENTS])
-def test_all_is_pinned_to_hashes(path: Path) -> None:
+def test_all_is_pinned_to_hashes(path):
     rows = pinned(path)
     assert len(rows) > 3
     for requirement, hashes in rows:
@@ -59,14 +59,14 @@ def needed(text: str, observed: set[str]) -> None:
         pass
 
 
-def test_nothing_that_is_needed_is_missing() -> None:
+def test_nothing_that_is_needed_is_missing():
     names: set[str] = set()
     for text in [*PROJECT["dependencies"], "nimo-slurm[packages]"]:
         needed(text, names)
     assert names - {canonicalize_name(one.name) for one, _ in pinned(stage.REQUIREMENTS)} == set()
 
 
-def test_what_is_pinned_is_what_the_project_asks_for() -> None:
+def test_what_is_pinned_is_what_the_project_asks_for():
     asked = [*PROJECT["dependencies"]]
     for extra in ("packages", "mariadb", "metrics", "web", "zstd"):
         asked += PROJECT["optional-dependencies"][extra]
@@ -78,7 +78,7 @@ def test_what_is_pinned_is_what_the_project_asks_for() -> None:
             assert expected[name].specifier.contains(version), requirement
 
 
-def test_libpq_is_that_of_the_system() -> None:
+def test_libpq_is_that_of_the_system():
     names = {canonicalize_name(one.name) for one, _ in pinned(stage.REQUIREMENTS)}
     assert "psycopg" in names
     assert not names & {"psycopg-binary", "psycopg2-binary"}
@@ -87,7 +87,7 @@ def test_libpq_is_that_of_the_system() -> None:
     assert "libpq" in (packages / "rpm" / "nimo-slurm.spec").read_text()
 
 
-def test_pip_refuses_another_file(tmp_path: Path) -> None:
+def test_pip_refuses_another_file(tmp_path):
     """One of a package whose content differs from that which was pinned."""
     module = tmp_path / "odd" / "pyproject.toml"
     module.parent.mkdir()
@@ -109,7 +109,7 @@ def test_pip_refuses_another_file(tmp_path: Path) -> None:
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_the_bill_of_materials_lists_what_is_there(tmp_path: Path) -> None:
+def test_the_bill_of_materials_lists_what_is_there(tmp_path):
     place = tmp_path / "environment"
     venv.create(place, with_pip=False)
     [packages] = place.glob("lib/python3*/site-packages")

@@ -62,25 +62,25 @@ FITS = [
 
 
 @pytest.mark.parametrize("time_s", NOT_POSITIVE)
-def test_a_point_has_a_time(time_s: float) -> None:
+def test_a_point_has_a_time(time_s):
     with pytest.raises(ValueError, match=POSITIVE):
         Point(4, time_s)
 
 
 @pytest.mark.parametrize("nodes", [0, -4, nan, inf, 2.5])
-def test_a_point_has_a_node_count(nodes: Any) -> None:
+def test_a_point_has_a_node_count(nodes):
     with pytest.raises(ValueError, match=COUNT):
         Point(nodes, 10.0)
 
 
 @pytest.mark.parametrize(("repeats", "spread"), [(0, 0.0), (1, nan), (1, -0.1), (1, inf)])
-def test_a_point_has_repeats_and_a_spread(repeats: int, spread: float) -> None:
+def test_a_point_has_repeats_and_a_spread(repeats, spread):
     with pytest.raises(ValueError, match="must be a finite number of"):
         Point(4, 10.0, repeats, spread)
 
 
 @pytest.mark.parametrize("time_s", [nan, inf, -inf])
-def test_a_run_has_a_time(time_s: float) -> None:
+def test_a_run_has_a_time(time_s):
     with pytest.raises(ValueError, match="must be a finite number"):
         Run(4, time_s)
     with pytest.raises(ValueError, match="must be a finite number"):
@@ -90,7 +90,7 @@ def test_a_run_has_a_time(time_s: float) -> None:
 @pytest.mark.parametrize(
     "nodes", [[1, 2, 2, 4], [8, 1, 4], [4, 4, 4, 4]], ids=["duplicate", "unsorted", "one"]
 )
-def test_node_counts_of_a_curve_rise(nodes: list[int]) -> None:
+def test_node_counts_of_a_curve_rise(nodes):
     with pytest.raises(ValueError, match="they must rise, each given once"):
         curve_of(nodes, [100.0 / n for n in nodes])
     points = CURVE.points
@@ -99,13 +99,13 @@ def test_node_counts_of_a_curve_rise(nodes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("resolution_s", [nan, inf, -1.0])
-def test_the_resolution_of_a_curve_is_a_time(resolution_s: float) -> None:
+def test_the_resolution_of_a_curve_is_a_time(resolution_s):
     with pytest.raises(ValueError, match="resolution in seconds"):
         Curve(CURVE.points, resolution_s=resolution_s)
 
 
 @pytest.mark.parametrize("name", base.names())
-def test_an_empty_curve_is_too_few_points(name: str) -> None:
+def test_an_empty_curve_is_too_few_points(name):
     with pytest.raises(base.TooFewPoints, match="0 node counts"):
         base.create(name).fit(Curve(()))
     with pytest.raises(base.TooFewPoints, match="0 node counts"):
@@ -114,7 +114,7 @@ def test_an_empty_curve_is_too_few_points(name: str) -> None:
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("nodes", NOT_NODES, ids=str)
-def test_predictions_are_for_node_counts(fit: Any, nodes: list[Any]) -> None:
+def test_predictions_are_for_node_counts(fit, nodes):
     assert len(fit.predict([3, 40])) == 2
     with pytest.raises(ValueError, match=COUNT):
         fit.predict(nodes)
@@ -122,7 +122,7 @@ def test_predictions_are_for_node_counts(fit: Any, nodes: list[Any]) -> None:
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("level", NOT_A_SHARE)
-def test_the_level_of_an_interval_is_a_share(fit: Any, level: float) -> None:
+def test_the_level_of_an_interval_is_a_share(fit, level):
     with pytest.raises(ValueError, match=SHARE):
         fit.predict([4], level)
 
@@ -144,7 +144,7 @@ BAD_OBSERVATIONS = {
 
 
 @pytest.mark.parametrize("bad", BAD_OBSERVATIONS.values(), ids=BAD_OBSERVATIONS.keys())
-def test_observations_of_adept(bad: tuple[list[float], list[float]]) -> None:
+def test_observations_of_adept(bad):
     nodes, times = (np.array(one, float) for one in bad)
     good = np.array(NODES, float), TIMES
     ranges = envelope(*good, 0.05)
@@ -159,14 +159,14 @@ def test_observations_of_adept(bad: tuple[list[float], list[float]]) -> None:
             call(nodes, times)
 
 
-def test_an_empty_envelope_has_nothing_to_search() -> None:
+def test_an_empty_envelope_has_nothing_to_search():
     with pytest.raises(ValueError, match="no range pair"):
         search(np.array([1.0, 2.0]), np.array([2.0, 1.0]), np.ones((1, 2)), np.array([4.0]), (),
                SearchSettings())  # fmt: skip
 
 
 @pytest.mark.parametrize("delta", NOT_A_SHARE)
-def test_delta_is_a_share(delta: float) -> None:
+def test_delta_is_a_share(delta):
     with pytest.raises(ValueError, match=SHARE):
         envelope(np.array(NODES, float), TIMES, delta)
 
@@ -201,12 +201,12 @@ def test_delta_is_a_share(delta: float) -> None:
         lambda: Adept(min_points=2),
     ],
 )
-def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
+def test_settings_out_of_range_are_refused(make):
     with pytest.raises(ValueError, match="must be"):
         make()
 
 
-def test_settings_at_the_end_of_their_range_are_taken() -> None:
+def test_settings_at_the_end_of_their_range_are_taken():
     assert SearchSettings(q=1.0, steps=2, local=3, zooms=1).local == 3
     assert [AnomalySettings(theta=theta).theta for theta in (1.0, 10.0)] == [1.0, 10.0]
     assert Bounds(parallelism=1.0, sigma=1.0).sigma == 1.0
@@ -226,13 +226,13 @@ def test_settings_at_the_end_of_their_range_are_taken() -> None:
         ([4], 8, inf),
     ],
 )
-def test_parameters_of_downeys_model(nodes: list[float], A: float, sigma: float) -> None:
+def test_parameters_of_downeys_model(nodes, A, sigma):
     with pytest.raises(ValueError, match="must be"):
         speedup(nodes, A, sigma)
 
 
 @pytest.mark.parametrize("shares", [[0.0], [1.0], [nan], [0.5, 1.2]])
-def test_quantiles_are_of_shares(shares: list[float]) -> None:
+def test_quantiles_are_of_shares(shares):
     with pytest.raises(ValueError, match=SHARE):
         fit_curve(CURVE).quantiles([4], shares)
     with pytest.raises(ValueError, match=COUNT):
@@ -240,14 +240,14 @@ def test_quantiles_are_of_shares(shares: list[float]) -> None:
 
 
 @pytest.mark.parametrize("nodes", NOT_NODES, ids=str)
-def test_the_next_observation_is_on_a_node_count(nodes: list[Any]) -> None:
+def test_the_next_observation_is_on_a_node_count(nodes):
     fit = Averaged().fit(CURVE)
     for call in ((nodes, [4]), ([4], nodes)):
         with pytest.raises(ValueError, match=COUNT):
             fit.most_informative(*call)
 
 
-def test_intervals_without_a_fit() -> None:
+def test_intervals_without_a_fit():
     recorded = measure(CURVE, [])
     with pytest.raises(ValueError, match=COUNT):
         around([], np.array([]), recorded, 0.9)
@@ -256,7 +256,7 @@ def test_intervals_without_a_fit() -> None:
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
-def test_measures_of_accuracy(value: float) -> None:
+def test_measures_of_accuracy(value):
     for measured in (mape, nmae, mse, order_preserving_degree, percentage_errors):
         with pytest.raises(ValueError, match="must be a finite number"):
             measured([1.0, value], [1.0, 2.0])
@@ -267,7 +267,7 @@ def test_measures_of_accuracy(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0])
-def test_relative_errors_are_of_times_above_zero(value: float) -> None:
+def test_relative_errors_are_of_times_above_zero(value):
     for measured in (mape, percentage_errors):
         with pytest.raises(ValueError, match=POSITIVE):
             measured([1.0, 2.0], [1.0, value])
@@ -276,7 +276,7 @@ def test_relative_errors_are_of_times_above_zero(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", NOT_POSITIVE)
-def test_past_runs(value: float) -> None:
+def test_past_runs(value):
     asked = RunRequest(4, inf)
     with pytest.raises(ValueError, match=POSITIVE):
         PastRun(asked, value)
@@ -290,13 +290,13 @@ def test_past_runs(value: float) -> None:
 
 
 @pytest.mark.parametrize("level", NOT_A_SHARE)
-def test_levels_of_records(level: float) -> None:
+def test_levels_of_records(level):
     with pytest.raises(ValueError, match=SHARE):
         Calibrator((), PooledErrors(), BacktestSettings(), same=True, level=level)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
-def test_transfers_have_a_size_and_a_begin(value: float) -> None:
+def test_transfers_have_a_size_and_a_begin(value):
     with pytest.raises(ValueError, match="must be a finite number"):
         transfer_time([], value, "a", "b", now_s=0.0)
     with pytest.raises(ValueError, match="must be a finite number"):
@@ -333,13 +333,13 @@ NEVER = RefitInput(lambda _: [])
         (lambda: spread_of([5.0, nan]), "at least one is needed"),
     ],
 )
-def test_refits_schedules_and_waits(call: Callable[[], object], message: str) -> None:
+def test_refits_schedules_and_waits(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize("estimate", [nan, inf, -1.0])
-def test_what_a_wait_corrects_is_a_time(estimate: float) -> None:
+def test_what_a_wait_corrects_is_a_time(estimate):
     names, waits = ["jobs", "physics"], np.linspace(1, 900, 200)
     rows = np.column_stack([np.arange(200.0), waits])
     rows[7, 1] = estimate
@@ -349,6 +349,6 @@ def test_what_a_wait_corrects_is_a_time(estimate: float) -> None:
         QueueWaitModel(estimate="other").fit(names, rows, waits, np.arange(200.0))
 
 
-def test_jobs_submitted_together_are_run_in_their_order() -> None:
+def test_jobs_submitted_together_are_run_in_their_order():
     schedule = Engine(1).run([2.0, 2.0], lambda *_: JobShape(1, 5, 5))
     assert schedule.start_s.tolist() == [2.0, 7.0]

@@ -108,7 +108,7 @@ def all_next() -> list[Next]:
 
 
 @pytest.mark.parametrize("application", GOOD)
-def test_a_good_application_is_reliable_and_is_what_it_says(application: tuple[str, str]) -> None:
+def test_a_good_application_is_reliable_and_is_what_it_says(application):
     own = [one for one in all_next() if one.application == application]
     reliable = [one for one in own if one.verdict is Verdict.RELIABLE]
     assert len(reliable) >= 0.8 * len(own)
@@ -118,13 +118,13 @@ def test_a_good_application_is_reliable_and_is_what_it_says(application: tuple[s
 
 
 @pytest.mark.parametrize("application", BAD)
-def test_a_bad_application_is_never_reliable(application: tuple[str, str]) -> None:
+def test_a_bad_application_is_never_reliable(application):
     own = [one for one in all_next() if one.application == application]
     assert own
     assert all(one.verdict is not Verdict.RELIABLE for one in own)
 
 
-def test_the_intervals_of_the_tables_hold_nine_in_ten() -> None:
+def test_the_intervals_of_the_tables_hold_nine_in_ten():
     """Each application's own hold most: a wide one does not make up for a narrow one."""
     every = all_next()
     assert 0.85 <= sum(one.inside for one in every) / len(every) <= 0.99

@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server
 
 
-def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url: str) -> None:
+def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url):
     engine = create_engine(url)
     with writing(engine) as connection:
         make(connection)

@@ -3,7 +3,7 @@
 import predictor
 
 
-def test_exported_members() -> None:
+def test_exported_members():
     assert predictor.__all__ == [
         "Curve",
         "Point",

@@ -8,7 +8,7 @@ import predictor
 from predictor import problems
 
 
-def test_each_problem_has_words_made_of_the_facts_that_are_given() -> None:
+def test_each_problem_has_words_made_of_the_facts_that_are_given():
     reported: dict[str, set[str]] = {}
     for path in Path(predictor.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -24,7 +24,7 @@ def tables(store: Store, level: KeyLevel) -> dict[str, PredictionTable]:
     return {row.key: decode(row.payload) for row in store.fits.all() if row.level is level}
 
 
-def test_every_application_gets_its_table(store: Store) -> None:
+def test_every_application_gets_its_table(store):
     store.runs.add(applications(3))
     summary = refit(store, now_s=5.0)
     assert (summary.curves, summary.reliable) == (3, 3)
@@ -37,7 +37,7 @@ def test_every_application_gets_its_table(store: Store) -> None:
         assert (row.verdict, row.model, row.fitted_s) == (table.verdict, table.model, 5.0)
 
 
-def test_a_second_refit_leaves_the_same_tables_and_a_new_version(store: Store) -> None:
+def test_a_second_refit_leaves_the_same_tables_and_a_new_version(store):
     store.runs.add(applications(2))
     # The first one makes the site's record, which the second goes by.
     refit(store, now_s=5.0)
@@ -48,14 +48,14 @@ def test_a_second_refit_leaves_the_same_tables_and_a_new_version(store: Store) -
     assert store.fits.version() > version
 
 
-def test_a_table_keeps_the_command_of_its_newest_run(store: Store) -> None:
+def test_a_table_keeps_the_command_of_its_newest_run(store):
     store.runs.add(applications(2))
     refit(store, now_s=5.0)
     commands = {one.label: one.command for one in tables(store, KeyLevel.LINE).values()}
     assert commands == {"ann/solve0": "solve0.sh", "ann/solve1": "solve1.sh"}
 
 
-def test_tables_of_applications_that_are_gone_go(store: Store) -> None:
+def test_tables_of_applications_that_are_gone_go(store):
     store.runs.add(applications(1))
     refit(store, now_s=1.0)
     stale = replace(store.fits.all()[0], key="gone")
@@ -64,7 +64,7 @@ def test_tables_of_applications_that_are_gone_go(store: Store) -> None:
     assert "gone" not in {row.key for row in store.fits.all()}
 
 
-def test_the_number_of_workers_changes_nothing(store: Store) -> None:
+def test_the_number_of_workers_changes_nothing(store):
     store.runs.add(applications(BATCH + 20))
     refit(store, now_s=5.0)
     alone = refit(store, now_s=5.0, workers=1)
@@ -74,7 +74,7 @@ def test_the_number_of_workers_changes_nothing(store: Store) -> None:
     assert replace(together, seconds=0) == replace(alone, seconds=0)
 
 
-def test_fits_leave_the_other_cores_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_leave_the_other_cores_alone(store, monkeypatch):
     store.runs.add(applications(1))
     observed: set[int] = set()
     monkeypatch.setattr(
@@ -87,7 +87,7 @@ def test_fits_leave_the_other_cores_alone(store: Store, monkeypatch: pytest.Monk
     assert observed == {1}
 
 
-def test_any_executor_will_do(store: Store) -> None:
+def test_any_executor_will_do(store):
     store.runs.add(applications(BATCH + 20))
     refit(store, now_s=5.0)
     refit(store, now_s=5.0)
@@ -97,7 +97,7 @@ def test_any_executor_will_do(store: Store) -> None:
     assert store.fits.all() == before
 
 
-def test_progress_counts_all_identities(store: Store) -> None:
+def test_progress_counts_all_identities(store):
     store.runs.add(applications(3))
     observed: list[int] = []
     refit(store, now_s=5.0, progress=observed.append)
@@ -105,7 +105,7 @@ def test_progress_counts_all_identities(store: Store) -> None:
     assert sum(observed) == identities
 
 
-def test_the_interval_of_a_history_holds_what_its_runs_did(store: Store) -> None:
+def test_the_interval_of_a_history_holds_what_its_runs_did(store):
     times = [100, 100, *[100, 130] * 40]
     runs = (job(9 * i, 4, t, submit_line=f"sbatch x{i}.sh") for i, t in enumerate(times))
     store.runs.add(runs)
@@ -117,7 +117,7 @@ def test_the_interval_of_a_history_holds_what_its_runs_did(store: Store) -> None
     assert 130 <= table.high_s[0] < 180
 
 
-def test_of_a_long_history_the_recent_runs_are_enough(store: Store) -> None:
+def test_of_a_long_history_the_recent_runs_are_enough(store):
     old = (job(i, 2, 500) for i in range(30))
     new = (job(i, 4, 100) for i in range(30, 60))
     store.runs.add([*old, *new])
@@ -126,7 +126,7 @@ def test_of_a_long_history_the_recent_runs_are_enough(store: Store) -> None:
     assert (table.nodes, table.runs) == ((4,), 20)
 
 
-def test_an_empty_store_leaves_no_tables(store: Store) -> None:
+def test_an_empty_store_leaves_no_tables(store):
     summary = refit(store, now_s=5.0)
     assert (summary.curves, summary.histories) == (0, 0)
     assert store.fits.all() == []

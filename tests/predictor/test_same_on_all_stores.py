@@ -43,9 +43,7 @@ def outcome(url: str, path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.database
-def test_ingest_prune_and_refit_come_to_the_same_on_all(
-    tmp_path: Path, postgresql_url: str, mariadb_url: str
-) -> None:
+def test_ingest_prune_and_refit_come_to_the_same_on_all(tmp_path, postgresql_url, mariadb_url):
     runs = make_runs(applications("ada"), end_s=NOW_S, rng=Random(4), days=45)
     path = tmp_path / "sacct.txt"
     path.write_text("".join(sacct_text(runs)))

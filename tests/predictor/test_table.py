@@ -38,11 +38,11 @@ def make(
     )
 
 
-def test_a_table_comes_back_from_its_text() -> None:
+def test_a_table_comes_back_from_its_text():
     assert table.decode(table.encode(make())) == make()
 
 
-def test_a_table_holds_what_differs_in_the_one_that_acts() -> None:
+def test_a_table_holds_what_differs_in_the_one_that_acts():
     shown = make(verdicts=(Verdict.RELIABLE,) * 3)
     acting = make(verdicts=(Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED))
     both = table.decode(table.encode(table.with_acting(shown, acting)))
@@ -52,19 +52,19 @@ def test_a_table_holds_what_differs_in_the_one_that_acts() -> None:
     assert table.acting_of(shown) is shown
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_what_is_no_table_is_refused():
     with pytest.raises(msgspec.DecodeError):
         table.decode(b'{"level": 3}')
 
 
-def test_entries_are_exact() -> None:
+def test_entries_are_exact():
     result = table.at(make(), 4)
     assert (result.time_s, result.low_s, result.high_s) == (40.0, 20.0, 80.0)
     assert (result.level, result.curve_sd) == (0.9, 0.1)
 
 
 @given(st.integers(1, 16))
-def test_between_entries_a_power_law_is_exact(nodes: int) -> None:
+def test_between_entries_a_power_law_is_exact(nodes):
     result = table.at(make(), nodes)
     assert math.isclose(result.time_s, 160 / nodes)
     assert math.isclose(result.low_s, 80 / nodes)
@@ -72,18 +72,18 @@ def test_between_entries_a_power_law_is_exact(nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [0, 17])
-def test_outside_there_is_no_answer(nodes: int) -> None:
+def test_outside_there_is_no_answer(nodes):
     assert not table.covers(make(), nodes)
     assert table.verdict_at(make(), nodes) is Verdict.REFUSED
     with pytest.raises(LookupError, match="outside"):
         table.at(make(), nodes)
 
 
-def test_an_empty_table_covers_nothing() -> None:
+def test_an_empty_table_covers_nothing():
     assert not table.covers(make(()), 1)
 
 
-def test_the_verdict_between_entries_is_that_of_the_worse() -> None:
+def test_the_verdict_between_entries_is_that_of_the_worse():
     given_ = make(verdicts=(Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED))
     assert table.verdict_at(given_, 1) is Verdict.RELIABLE
     assert table.verdict_at(given_, 2) is Verdict.DOUBTFUL
@@ -92,7 +92,7 @@ def test_the_verdict_between_entries_is_that_of_the_worse() -> None:
     assert table.verdict_at(make(), 5) is Verdict.RELIABLE
 
 
-def test_reading_tables_loads_no_numerical_library() -> None:
+def test_reading_tables_loads_no_numerical_library():
     code = "import sys, predictor.table; print({'numpy', 'scipy'} & set(sys.modules) or 'none')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "none"

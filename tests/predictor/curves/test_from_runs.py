@@ -13,43 +13,43 @@ def runs(nodes: int, *times: float, censored: bool = False) -> list[Run]:
     return [Run(nodes, t, end_s=1e6 * i, censored=censored) for i, t in enumerate(times)]
 
 
-def test_repeats_become_their_median() -> None:
+def test_repeats_become_their_median():
     (point,) = build(runs(4, 10.0, 11.0, 10.4)).points
     assert (point.nodes, point.time_s, point.repeats) == (4, 10.4, 3)
     assert point.spread == pytest.approx(0.0479, abs=1e-4)
 
 
-def test_points_come_in_rising_order_of_nodes() -> None:
+def test_points_come_in_rising_order_of_nodes():
     curve = build([*runs(8, 3.0), *runs(2, 9.0), *runs(4, 5.0)])
     assert [p.nodes for p in curve.points] == [2, 4, 8]
 
 
-def test_an_obvious_outlier_is_dropped() -> None:
+def test_an_obvious_outlier_is_dropped():
     curve = build(runs(4, 100.0, 101.0, 99.0, 100.5, 300.0))
     assert curve.dropped == 1
     assert curve.points[0].time_s == pytest.approx(100.25)
 
 
-def test_ordinary_scatter_is_retained() -> None:
+def test_ordinary_scatter_is_retained():
     assert build(runs(4, 95.0, 100.0, 105.0, 110.0, 90.0)).dropped == 0
 
 
-def test_two_equal_runs_do_not_make_an_outlier_of_a_third_close_by() -> None:
+def test_two_equal_runs_do_not_make_an_outlier_of_a_third_close_by():
     assert build(runs(4, 100.0, 100.0, 104.0)).dropped == 0
 
 
-def test_two_runs_cannot_tell_which_is_the_outlier() -> None:
+def test_two_runs_cannot_tell_which_is_the_outlier():
     curve = build(runs(4, 100.0, 300.0))
     assert curve.dropped == 0
     assert curve.points[0].spread > 0.7
 
 
-def test_only_the_last_runs_count() -> None:
+def test_only_the_last_runs_count():
     curve = build(runs(4, *[50.0] * 10, *[100.0] * 3), CurveSettings(recent=3))
     assert curve.points[0].time_s == 100.0
 
 
-def test_the_newest_runs_count_twice() -> None:
+def test_the_newest_runs_count_twice():
     # Five percent are too little to be called drift.
     old = [Run(4, 100.0, end_s=float(day)) for day in range(15)]
     new = [Run(4, 105.0, end_s=float(day)) for day in range(15, 25)]
@@ -57,52 +57,52 @@ def test_the_newest_runs_count_twice() -> None:
     assert build([*old, *new], CurveSettings(newest=1)).points[0].time_s == 100.0
 
 
-def test_where_every_run_was_stopped_the_curve_knows_a_lower_bound() -> None:
+def test_where_every_run_was_stopped_the_curve_knows_a_lower_bound():
     curve = build([*runs(4, 10.0), *runs(1, 30.0, 60.0, censored=True)])
     assert [p.nodes for p in curve.points] == [4]
     assert [(p.nodes, p.time_s) for p in curve.censored] == [(1, 60.0)]
 
 
-def test_stopped_runs_raise_the_median() -> None:
+def test_stopped_runs_raise_the_median():
     finished, stopped = runs(4, 10.0, 11.0, 12.0), runs(4, 12.5, 12.5, censored=True)
     assert censored_median(finished) == 11.0
     assert censored_median([*finished, *stopped]) == 12.0
 
 
-def test_a_run_stopped_early_says_little() -> None:
+def test_a_run_stopped_early_says_little():
     finished = runs(4, 10.0, 11.0, 12.0)
     assert censored_median([*finished, *runs(4, 1.0, censored=True)]) == 11.0
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=30))
-def test_without_stopped_runs_the_median_is_the_median(times: list[float]) -> None:
+def test_without_stopped_runs_the_median_is_the_median(times):
     assert censored_median(runs(1, *times)) == pytest.approx(statistics.median(times))
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0.1, 1e4), st.booleans()), max_size=30))
-def test_a_curve_does_not_depend_on_the_order_of_runs(raw: list[tuple[int, float, bool]]) -> None:
+def test_a_curve_does_not_depend_on_the_order_of_runs(raw):
     given_ = [Run(n, t, end_s=t, censored=c) for n, t, c in raw]
     assert build(given_) == build(given_[::-1])
 
 
-def test_runs_without_nodes_or_time_are_ignored() -> None:
+def test_runs_without_nodes_or_time_are_ignored():
     assert build([Run(0, 10.0), Run(4, 0.0)]).points == ()
 
 
-def test_each_run_is_held_against_those_before_it_outliers_included() -> None:
+def test_each_run_is_held_against_those_before_it_outliers_included():
     curve = build([*runs(4, 100.0, 110.0, 100.0, 300.0), *runs(8, 50.0)])
     assert curve.surprises == pytest.approx(
         [math.log(1.1), math.log(100 / 105), math.log(3.0)], abs=1e-9
     )
 
 
-def test_a_run_stopped_after_what_was_expected_is_a_surprise_without_end() -> None:
+def test_a_run_stopped_after_what_was_expected_is_a_surprise_without_end():
     stopped = [Run(4, t, end_s=9e9 + t, censored=True) for t in (60.0, 200.0)]
     assert build([*runs(4, 100.0), *stopped]).surprises == (math.inf,)
     assert build(stopped).surprises == ()
 
 
-def test_what_was_before_a_change_of_level_surprises_still() -> None:
+def test_what_was_before_a_change_of_level_surprises_still():
     old = [Run(4, 100.0, end_s=1e4 * day) for day in range(12)]
     new = [Run(4, 200.0, end_s=1e4 * day) for day in range(12, 24)]
     curve = build([*old, *new])

@@ -21,7 +21,7 @@ from tests.predictor.example_curves import Floats, curve_of
 CURVE = curve_of([2, 4, 8, 16], [80, 40, 20, 10])
 
 
-def test_left_out_errors_are_those_of_a_model_that_never_saw_the_point() -> None:
+def test_left_out_errors_are_those_of_a_model_that_never_saw_the_point():
     observed = []
 
     def medians(points: Sequence[Point], nodes: Floats) -> Floats:
@@ -34,25 +34,25 @@ def test_left_out_errors_are_those_of_a_model_that_never_saw_the_point() -> None
     assert left_out(CURVE.points, medians, 4) == []
 
 
-def test_without_evidence_the_prior_stands() -> None:
+def test_without_evidence_the_prior_stands():
     recorded = measure(CURVE, [], Prior(inside=0.05, growth=0.2, noise=0.03, weight=3))
     assert (recorded.inside, recorded.growth, recorded.noise) == pytest.approx((0.05, 0.2, 0.03))
     assert (recorded.first, recorded.last, recorded.freedom) == (2, 16, 3)
 
 
-def test_evidence_is_weighed_against_the_prior() -> None:
+def test_evidence_is_weighed_against_the_prior():
     recorded = measure(CURVE, [0.0, 0.1, 0.1, 0.0], Prior(inside=0.05, weight=2))
     assert recorded.inside == pytest.approx(math.sqrt((2 * 0.05**2 + 2 * 0.1**2) / 4))
     assert recorded.freedom == 4
 
 
-def test_errors_at_the_ends_are_counted_by_the_doubling() -> None:
+def test_errors_at_the_ends_are_counted_by_the_doubling():
     wide = curve_of([1, 4, 8, 32], [80, 40, 20, 10])
     recorded = measure(wide, [0.4, 0, 0, 0.2], Prior(growth=0.0001, end_weight=1))
     assert recorded.growth == pytest.approx(math.sqrt((0.2**2 + 0.1**2) / 3), rel=1e-3)
 
 
-def test_the_deviation_is_flat_inside_and_grows_outside() -> None:
+def test_the_deviation_is_flat_inside_and_grows_outside():
     recorded = measure(CURVE, [], Prior(inside=0.05, growth=0.2))
     result = curve_deviation([1, 2, 10, 16, 32, 64], recorded)
     assert result[1] == result[2] == result[3] == pytest.approx(0.05)
@@ -63,7 +63,7 @@ def test_the_deviation_is_flat_inside_and_grows_outside() -> None:
             curve_deviation(nodes, recorded)
 
 
-def test_a_coarse_clock_widens_the_intervals_of_short_runs_only() -> None:
+def test_a_coarse_clock_widens_the_intervals_of_short_runs_only():
     def width(time_s: float, resolution_s: float) -> float:
         recorded = measure(Curve(CURVE.points, resolution_s=resolution_s), [])
         (p,) = around([8], np.array([time_s]), recorded, 0.9)
@@ -74,7 +74,7 @@ def test_a_coarse_clock_widens_the_intervals_of_short_runs_only() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
-def test_nine_in_ten_new_runs_lie_within_the_ninety_percent_interval(noise: float) -> None:
+def test_nine_in_ten_new_runs_lie_within_the_ninety_percent_interval(noise):
     rng = np.random.default_rng(1)
     inside = total = 0
     for _ in range(200):
@@ -89,7 +89,7 @@ def test_nine_in_ten_new_runs_lie_within_the_ninety_percent_interval(noise: floa
     assert 0.84 <= inside / total <= 0.95
 
 
-def test_the_prior_is_what_it_was_measured_to_be() -> None:
+def test_the_prior_is_what_it_was_measured_to_be():
     recorded = measure(CURVE, [])
     assert (recorded.inside, recorded.growth, recorded.noise) == pytest.approx((0.06, 0.16, 0.03))
     assert recorded.freedom == 3.0
@@ -99,7 +99,7 @@ def test_the_prior_is_what_it_was_measured_to_be() -> None:
     assert ends.inside == pytest.approx(math.sqrt(3 * 0.06**2 / 5))
 
 
-def test_ends_close_to_their_neighbours_count_as_half_a_doubling() -> None:
+def test_ends_close_to_their_neighbours_count_as_half_a_doubling():
     close = curve_of([4, 5, 8, 9], [80, 70, 45, 40])
     recorded = measure(close, [0.1, 0, 0, 0.2], Prior(growth=1e-6))
     assert recorded.growth == pytest.approx(math.sqrt((0.2**2 + 0.4**2) / 3))
@@ -116,13 +116,13 @@ POINTS = (Point(2, 8.0, 1, 0.0), Point(4, 5.0, 2, 0.1), Point(8, 3.0, 5, 0.2))
 POOLED = math.sqrt((3 * 0.03**2 + 0.1**2 + 4 * 0.2**2) / (3 + 1 + 4))
 
 
-def test_repeats_are_pooled() -> None:
+def test_repeats_are_pooled():
     assert measure(Curve(POINTS), []).noise == pytest.approx(POOLED)
     assert measure(Curve(POINTS), []).runs == 8
     assert measure(Curve(POINTS, resolution_s=2.0), []).clock_s == pytest.approx(2 / math.sqrt(6))
 
 
-def test_deviations_of_points() -> None:
+def test_deviations_of_points():
     clock = 2 / math.sqrt(6)
     expected = [
         math.hypot(POOLED, clock / 8),
@@ -137,7 +137,7 @@ def test_deviations_of_points() -> None:
     assert three == pytest.approx([0.03 * math.sqrt(math.pi / 2 / 3)])
 
 
-def test_the_interval_is_that_of_students_t() -> None:
+def test_the_interval_is_that_of_students_t():
     recorded = measure(Curve(POINTS, resolution_s=2.0), [0.1, 0.05, 0.1])
     (result,) = around([16], np.array([4.0]), recorded, 0.8)
     clock = recorded.clock_s / 4.0
@@ -150,13 +150,13 @@ def test_the_interval_is_that_of_students_t() -> None:
     assert (result.nodes, result.time_s, result.level) == (16, 4.0, 0.8)
 
 
-def test_the_widest_interval_is_a_factor() -> None:
+def test_the_widest_interval_is_a_factor():
     recorded = measure(CURVE, [], Prior(growth=50.0))
     (result,) = around([1024], np.array([2.0]), recorded, 0.9)
     assert (result.low_s, result.high_s) == pytest.approx((2 * math.exp(-20), 2 * math.exp(20)))
 
 
-def test_two_points_are_left_out_in_turn_only_where_one_is_enough() -> None:
+def test_two_points_are_left_out_in_turn_only_where_one_is_enough():
     def same(_: Sequence[Point], nodes: Floats) -> Floats:
         return np.full(len(nodes), 40.0)
 
@@ -164,7 +164,7 @@ def test_two_points_are_left_out_in_turn_only_where_one_is_enough() -> None:
     assert left_out(CURVE.points[:2], same, 2) == []
 
 
-def test_an_exact_clock_and_one_run_are_what_is_assumed() -> None:
+def test_an_exact_clock_and_one_run_are_what_is_assumed():
     recorded = Uncertainty(2, 16, 0.06, 0.16, 0.03, 3.0)
     (exact,) = around([8], np.array([4.0]), recorded, 0.9)
     assert exact.curve_sd == 0.06

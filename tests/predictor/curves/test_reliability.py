@@ -35,35 +35,35 @@ def judged(nodes: int, curve_sd: float, *names: str, special: str = "") -> Verdi
         (0.43, Verdict.REFUSED),
     ],
 )
-def test_nine_in_ten_medians_must_lie_within_the_factor(curve_sd: float, expected: Verdict) -> None:
+def test_nine_in_ten_medians_must_lie_within_the_factor(curve_sd, expected):
     assert judged(4, curve_sd) is expected
 
 
 @pytest.mark.parametrize("name", ["stepwise", "declining_or_anomaly"])
-def test_what_the_end_leaves_open_is_held_against_what_lies_beyond_only(name: str) -> None:
+def test_what_the_end_leaves_open_is_held_against_what_lies_beyond_only(name):
     assert judged(16, 0.05, name) is Verdict.RELIABLE
     assert judged(17, 0.05, name) is Verdict.DOUBTFUL
     assert judged(17, 0.05) is Verdict.RELIABLE
 
 
-def test_repeats_that_differ_are_held_against_every_prediction() -> None:
+def test_repeats_that_differ_are_held_against_every_prediction():
     assert judged(4, 0.05, "noisy_repeats") is Verdict.DOUBTFUL
     assert judged(4, 0.05, "anomaly") is Verdict.RELIABLE
 
 
 @pytest.mark.parametrize("name", ["high_fitting_error", "linear_section", "alternative_fit"])
-def test_problems_of_downeys_model_are_held_against_its_own_predictions(name: str) -> None:
+def test_problems_of_downeys_model_are_held_against_its_own_predictions(name):
     assert judged(17, 0.05, name) is Verdict.RELIABLE
     assert name in downey_doubts(CURVE.points, 17)
     assert (name in downey_doubts(CURVE.points, 16)) is (name == "high_fitting_error")
 
 
-def test_node_counts_that_the_application_is_not_made_for_are_refused() -> None:
+def test_node_counts_that_the_application_is_not_made_for_are_refused():
     assert judged(6, 0.01, special="powers of two") is Verdict.REFUSED
     assert judged(8, 0.01, special="powers of two") is Verdict.RELIABLE
 
 
-def test_the_words_say_where_it_is_uncertain() -> None:
+def test_the_words_say_where_it_is_uncertain():
     counts = ([17, 20], [9], [5, 9], [1, 17, 20])
     beyond, one, gap, ends = (wide_interval(nodes, 16, 9, SETTINGS).text for nodes in counts)
     at_the_end = wide_interval([16], 16, 9, SETTINGS).text
@@ -74,7 +74,7 @@ def test_the_words_say_where_it_is_uncertain() -> None:
     assert ends.startswith("on 1 node and from 17 nodes on the prediction may")
 
 
-def test_repeats_that_scatter_are_a_problem() -> None:
+def test_repeats_that_scatter_are_a_problem():
     def names(spread: float, time_s: float = 1000.0) -> list[str]:
         curve = Curve((Point(4, time_s, 3, spread),), resolution_s=1.0)
         return [p.name for p in curve_problems(curve, SETTINGS)]
@@ -84,13 +84,13 @@ def test_repeats_that_scatter_are_a_problem() -> None:
     assert names(0.4, time_s=2.0) == []
 
 
-def test_of_scattered_repeats_the_worst_are_named() -> None:
+def test_of_scattered_repeats_the_worst_are_named():
     points = (Point(4, 900.0, 3, 0.3), Point(8, 500.0, 3, 0.5), Point(16, 300.0, 3, 0.4))
     (problem,) = curve_problems(Curve(points), SETTINGS)
     assert problem.text.startswith("runs on 8 nodes differ by 65% among themselves")
 
 
-def test_a_spread_up_to_the_noise_is_none() -> None:
+def test_a_spread_up_to_the_noise_is_none():
     assert curve_problems(Curve((Point(4, 900.0, 3, 0.25),)), SETTINGS) == ()
     assert curve_problems(Curve((Point(4, 900.0, 3, 0.2500001),)), SETTINGS) != ()
     # The clock counts in proportion to the time.
@@ -100,15 +100,13 @@ def test_a_spread_up_to_the_noise_is_none() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "inside"), [(1, False), (2, True), (3, True), (16, True)])
-def test_the_observed_range_begins_at_its_first_and_ends_at_its_last(
-    nodes: int, inside: bool
-) -> None:
+def test_the_observed_range_begins_at_its_first_and_ends_at_its_last(nodes, inside):
     assert (judged(nodes, 0.05, "stepwise") is Verdict.RELIABLE) is inside
     assert ("alternative_fit" not in downey_doubts(CURVE.points, nodes)) is inside
     assert "high_fitting_error" in downey_doubts(CURVE.points, nodes)
 
 
-def test_the_factors_themselves_are_still_good_enough() -> None:
+def test_the_factors_themselves_are_still_good_enough():
     def at(sd: float) -> Verdict:
         settings = ReliabilitySettings(
             reliable_factor=exp(NINE_IN_TEN * 0.1), doubtful_factor=exp(NINE_IN_TEN * 0.4)
@@ -122,9 +120,7 @@ def test_the_factors_themselves_are_still_good_enough() -> None:
 @pytest.mark.parametrize(
     ("survived_s", "expected"), [(35.0, Verdict.RELIABLE), (35.1, Verdict.DOUBTFUL)]
 )
-def test_a_run_that_outlasted_the_interval_contradicts(
-    survived_s: float, expected: Verdict
-) -> None:
+def test_a_run_that_outlasted_the_interval_contradicts(survived_s, expected):
     curve = Curve(CURVE.points, censored=(Point(4, survived_s),))
     prediction = Prediction(4, 30.0, 25.0, 35.0, 0.9, 0.01)
     other = Prediction(8, 0.4, 0.3, 0.5, 0.9, 0.01)

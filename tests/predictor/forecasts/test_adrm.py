@@ -44,7 +44,7 @@ def score(model: TransferModel, pairs, start: int = 10):
 
 
 @pytest.mark.parametrize(("slope", "offset"), [(2.0, 0.5), (0.4, 0.1), (1.5, -0.2)])
-def test_regression_corrects_what_raw_bandwidth_cannot_know(slope: float, offset: float) -> None:
+def test_regression_corrects_what_raw_bandwidth_cannot_know(slope, offset):
     """In kind what tables 1 and 2 of the paper show."""
     raw, _ = score(RawBandwidth(), series(slope, offset))
     adaptive, held = score(AdRM(), series(slope, offset))
@@ -53,13 +53,13 @@ def test_regression_corrects_what_raw_bandwidth_cannot_know(slope: float, offset
     assert 0.8 < held < 0.98
 
 
-def test_cdf_matching_learns_the_distribution() -> None:
+def test_cdf_matching_learns_the_distribution():
     matching, held = score(CdfMatching(), series(2.0, 0.5), start=50)
     assert matching < 0.15
     assert 0.8 < held < 0.98
 
 
-def test_the_window_forgets_a_network_that_is_no_more() -> None:
+def test_the_window_forgets_a_network_that_is_no_more():
     changed = [(p, 3 * p) for p, _ in series(1, 0, 0.0)][:100]
     changed += [(p, 0.5 * p) for p, _ in series(1, 0, 0.0)][100:200]
     model, errors = AdRM(), []
@@ -70,7 +70,7 @@ def test_the_window_forgets_a_network_that_is_no_more() -> None:
     assert fmean(errors) < 0.01
 
 
-def test_noise_is_met_with_a_long_window_and_change_with_a_short_one() -> None:
+def test_noise_is_met_with_a_long_window_and_change_with_a_short_one():
     noisy, changing = AdRM(), AdRM()
     for probe, transfer in series(2.0, 0.0, noise=0.5):
         noisy.update(probe, transfer)
@@ -82,7 +82,7 @@ def test_noise_is_met_with_a_long_window_and_change_with_a_short_one() -> None:
     assert long > short
 
 
-def test_probes_that_met_a_full_queue_do_not_bend_the_line() -> None:
+def test_probes_that_met_a_full_queue_do_not_bend_the_line():
     """The queue was another flow's, and was gone when the transfer began."""
     published, chosen = AdRM(10), AdRM()
     rng = np.random.default_rng(7)
@@ -101,7 +101,7 @@ def test_probes_that_met_a_full_queue_do_not_bend_the_line() -> None:
     assert of_published > 0.1
 
 
-def test_equal_probes_give_the_mean() -> None:
+def test_equal_probes_give_the_mean():
     published, chosen = AdRM(10), AdRM()
     for transfer in (3.0, 5.0):
         published.update(1.0, transfer)
@@ -109,7 +109,7 @@ def test_equal_probes_give_the_mean() -> None:
     assert published.predict(1.0).value == chosen.predict(1.0).value == 4.0
 
 
-def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_observed() -> None:
+def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_observed():
     published, chosen = AdRM(10), AdRM()
     for model in (published, chosen):
         model.update(1.0, 1.0)
@@ -122,7 +122,7 @@ def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_obs
     assert (chosen.predict(9.0).value, chosen.predict(0.01).value) == (4.0, 0.5)
 
 
-def test_below_zero_bounds_stay_in_order_and_a_transfer_never_ends() -> None:
+def test_below_zero_bounds_stay_in_order_and_a_transfer_never_ends():
     model = AdRM(4)
     for probe, transfer in [(1.0, 9.0), (2.0, 6.0), (3.0, 3.0), (4.0, 0.5)]:
         model.update(probe, transfer)
@@ -132,7 +132,7 @@ def test_below_zero_bounds_stay_in_order_and_a_transfer_never_ends() -> None:
 
 
 @pytest.mark.parametrize("window", range(2, 26))
-def test_each_window_of_figures_4_and_5_is_least_squares(window: int) -> None:
+def test_each_window_of_figures_4_and_5_is_least_squares(window):
     pairs = list(series(2.0, 0.5, count=40))
     model = AdRM(window)
     for step, (probe, transfer) in enumerate(pairs):
@@ -143,7 +143,7 @@ def test_each_window_of_figures_4_and_5_is_least_squares(window: int) -> None:
         model.update(probe, transfer)
 
 
-def test_the_start_up_window_may_be_longer_than_the_running_one() -> None:
+def test_the_start_up_window_may_be_longer_than_the_running_one():
     """Appendix A: the first prediction is made of the start-up window, the next of the other."""
     pairs = list(series(2.0, 0.5, count=12))
     model = AdRM(5, start_up=10)
@@ -159,7 +159,7 @@ def test_the_start_up_window_may_be_longer_than_the_running_one() -> None:
         assert made.window == length
 
 
-def test_a_window_of_one_pair_says_the_last_transfer() -> None:
+def test_a_window_of_one_pair_says_the_last_transfer():
     model = AdRM(1)
     for pair in [(1.0, 3.0), (2.0, 5.0), (4.0, 7.0)]:
         model.update(*pair)
@@ -167,14 +167,14 @@ def test_a_window_of_one_pair_says_the_last_transfer() -> None:
 
 
 @pytest.mark.parametrize(("window", "start_up"), [(0, 2), (-3, 2), (4, 0), (None, 0)])
-def test_windows_without_a_pair_are_refused(window: int | None, start_up: int) -> None:
+def test_windows_without_a_pair_are_refused(window, start_up):
     with pytest.raises(ValueError, match="each needs one at least"):
         AdRM(window, start_up=start_up)
 
 
 @pytest.mark.parametrize("make", [AdRM, lambda: AdRM(4), RawBandwidth, CdfMatching])
 @pytest.mark.parametrize("value", [nan, inf, -inf, 0.0, -1.0])
-def test_what_is_no_throughput_is_refused_and_changes_nothing(make, value: float) -> None:
+def test_what_is_no_throughput_is_refused_and_changes_nothing(make, value):
     model = make()
     for pair in series(2.0, 0.5, count=20):
         model.update(*pair)
@@ -187,7 +187,7 @@ def test_what_is_no_throughput_is_refused_and_changes_nothing(make, value: float
     assert model.predict(1.0) == before
 
 
-def test_several_probes_are_one() -> None:
+def test_several_probes_are_one():
     assert together([3.0, 1.0]) == 3.0
     with pytest.raises(ValueError, match="no probe"):
         together([])
@@ -195,7 +195,7 @@ def test_several_probes_are_one() -> None:
         together([nan, 1.0])
 
 
-def test_a_probe_that_was_held_up_costs_the_automatic_choice_little() -> None:
+def test_a_probe_that_was_held_up_costs_the_automatic_choice_little():
     pairs = list(series(2.0, 0.5))
     held_up = [(p * (0.1 if i % 9 == 0 else 1), t) for i, (p, t) in enumerate(pairs)]
     published, _ = score(AdRM(10), held_up)
@@ -205,7 +205,7 @@ def test_a_probe_that_was_held_up_costs_the_automatic_choice_little() -> None:
     assert 0.8 < held < 0.98
 
 
-def test_probes_that_say_nothing_leave_the_latest_transfers() -> None:
+def test_probes_that_say_nothing_leave_the_latest_transfers():
     rng = np.random.default_rng(5)
     pairs = [(rng.uniform(1, 9), transfer) for _, transfer in series(2.0, 0.5)]
     chosen, _ = score(AdRM(), pairs)
@@ -214,7 +214,7 @@ def test_probes_that_say_nothing_leave_the_latest_transfers() -> None:
     assert chosen < published
 
 
-def test_a_fixed_window_is_least_squares_over_it() -> None:
+def test_a_fixed_window_is_least_squares_over_it():
     pairs = list(series(2.0, 0.5, count=30))
     model = AdRM(8)
     for pair in pairs:
@@ -225,7 +225,7 @@ def test_a_fixed_window_is_least_squares_over_it() -> None:
     assert model.predict(1.0).window == 8
 
 
-def test_the_unit_does_not_matter() -> None:
+def test_the_unit_does_not_matter():
     plain, scaled = AdRM(), AdRM()
     for probe, transfer in series(2.0, 0.5):
         plain.update(probe, transfer)
@@ -233,14 +233,14 @@ def test_the_unit_does_not_matter() -> None:
     assert scaled.predict(1024.0).value == pytest.approx(1024 * plain.predict(1.0).value)
 
 
-def test_too_few_pairs_are_an_error() -> None:
+def test_too_few_pairs_are_an_error():
     with pytest.raises(ValueError, match="2 are needed"):
         AdRM().predict(1.0)
     with pytest.raises(ValueError, match="nothing to match"):
         CdfMatching().predict(1.0)
 
 
-def test_seconds_of_a_transfer() -> None:
+def test_seconds_of_a_transfer():
     model = AdRM()
     for probe, transfer in series(2.0, 0.0):
         model.update(probe, transfer * 1e6)
@@ -256,14 +256,14 @@ def learned(model: TransferModel, pairs: list[tuple[float, float]]) -> TransferM
     return model
 
 
-def test_the_ways_that_are_chosen_among() -> None:
+def test_the_ways_that_are_chosen_among():
     ways = [(way.read.__name__, way.window) for way in AdRM().ways]
     windows = (4, 6, 8, 10, 12, 15, 20, 30)
     lines = [(kind, w) for kind in ("plain_line", "fading_line", "proportion") for w in windows]
     assert ways == [*lines, *(("mean_transfer", w) for w in (1, 2, 4, 8, 15, 30))]
 
 
-def test_the_bounds_of_few_and_of_many_ratios() -> None:
+def test_the_bounds_of_few_and_of_many_ratios():
     few = learned(RawBandwidth(), [(1.0, 1.5)] * 9).predict(1.0)
     assert (few.low, few.high, few.tried) == (0.5, 2.0, 9)
     wild = learned(RawBandwidth(), [(1.0, 1.5), (1.0, 0.2)]).predict(1.0)
@@ -279,7 +279,7 @@ def test_the_bounds_of_few_and_of_many_ratios() -> None:
     assert above.error == pytest.approx(fmean(1 - 1 / (2.0 + n / 10) for n in range(10)))
 
 
-def test_the_last_hundred_errors_count() -> None:
+def test_the_last_hundred_errors_count():
     model = learned(RawBandwidth(), [(1.0, 9.0)] * 20 + [(1.0, 1.0)] * 100)
     made = model.predict(3.0)
     assert (made.low, made.value, made.high) == (3.0, 3.0, 3.0)
@@ -298,12 +298,12 @@ def test_the_last_hundred_errors_count() -> None:
         (mean_transfer, 2.0, 6.0),
     ],
 )
-def test_the_ways_by_hand(read, probe: float, expected: float) -> None:
+def test_the_ways_by_hand(read, probe, expected):
     pairs = [(1.0, 3.0), (2.0, 5.0), (3.0, 7.0), (4.0, 9.0)]
     assert read(pairs, probe) == pytest.approx(expected)
 
 
-def test_a_fading_line_weighs_the_newest_most() -> None:
+def test_a_fading_line_weighs_the_newest_most():
     pairs = [(1.0, 9.0), (2.0, 5.0), (4.0, 7.0), (3.0, 8.0)]
     x, y = (np.array(column) for column in zip(*pairs, strict=True))
     weights = 0.8 ** np.arange(3, -1, -1)
@@ -315,11 +315,11 @@ def test_a_fading_line_weighs_the_newest_most() -> None:
     assert fading_line(alike, 2.0) == pytest.approx((0.8 * 4 + 8) / 1.8)
 
 
-def test_probes_whose_spread_is_too_small_for_a_number_have_no_slope() -> None:
+def test_probes_whose_spread_is_too_small_for_a_number_have_no_slope():
     assert fading_line([(1e-170, 3.0), (2e-170, 3.0)], 1.5e-170) == pytest.approx(3.0)
 
 
-def test_old_errors_of_a_way_weigh_less() -> None:
+def test_old_errors_of_a_way_weigh_less():
     model = AdRM(start_up=1)
     line = next(
         way for way in model.ways if way.read.__name__ == "mean_transfer" and way.window == 1
@@ -330,13 +330,13 @@ def test_old_errors_of_a_way_weigh_less() -> None:
     assert model.misses[line] == pytest.approx(0.9 * 0.9 * 2 + 1)
 
 
-def test_of_ways_alike_the_longest_window_is_taken() -> None:
+def test_of_ways_alike_the_longest_window_is_taken():
     model = learned(AdRM(), [(float(n), 2.0 * n) for n in range(1, 40)])
     assert model.predict(7.0).window == 30
     assert model.predict(7.0).value == pytest.approx(14.0)
 
 
-def test_cdf_matching_by_hand() -> None:
+def test_cdf_matching_by_hand():
     model = learned(CdfMatching(), [(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)])
     places = [0.1, 1.0, 1.5, 2.0, 2.5, 3.0, 99.0]
     assert [model.predict(p).value for p in places] == [10, 10, 15, 20, 25, 30, 30]
@@ -344,6 +344,6 @@ def test_cdf_matching_by_hand() -> None:
     assert (ties.predict(1.0).value, ties.predict(2.0).value) == (20.0, 40.0)
 
 
-def test_no_throughput_takes_for_ever() -> None:
+def test_no_throughput_takes_for_ever():
     assert Throughput(0.0, 0.0, 2.0).seconds(4.0) == (inf, 2.0, inf)
     assert Throughput(2.0, 1.0, 4.0).seconds(4.0) == (2.0, 1.0, 4.0)

@@ -34,31 +34,31 @@ def after(forecaster, values):
 
 
 @given(series)
-def test_means_are_means(values: list[float]) -> None:
+def test_means_are_means(values):
     assert after(RunningMean(), values) == pytest.approx(fmean(values), rel=1e-6, abs=1e-6)
     assert after(Sliding(fmean, 5), values) == pytest.approx(fmean(values[-5:]), abs=1e-6)
 
 
 @given(series)
-def test_medians_are_medians_of_the_window(values: list[float]) -> None:
+def test_medians_are_medians_of_the_window(values):
     assert after(Sliding(median_of_sorted, 10), values) == median(values[-10:])
 
 
-def test_trimmed_mean_leaves_both_ends_out() -> None:
+def test_trimmed_mean_leaves_both_ends_out():
     assert trimmed_mean([-1000.0, 1.0, 1.0, 2.0, 3.0, 3.0, 4.0, 4.0, 5.0, 900.0]) == fmean(
         [2.0, 3.0, 3.0, 4.0]
     )
 
 
-def test_smoothing_moves_by_its_gain() -> None:
+def test_smoothing_moves_by_its_gain():
     assert after(Smoothed(0.25), [8.0, 16.0, 16.0]) == 8 + 2 + 1.5
 
 
-def test_last_value() -> None:
+def test_last_value():
     assert after(LastValue(), [1.0, 7.0]) == 7.0
 
 
-def test_an_adaptive_window_grows_on_noise_and_shrinks_after_a_step() -> None:
+def test_an_adaptive_window_grows_on_noise_and_shrinks_after_a_step():
     adaptive = Adaptive(median_of_sorted, 10, 5, 21, 1)
     noise = np.random.default_rng(1).normal(100.0, 10.0, 400).tolist()
     assert after(adaptive, noise) == pytest.approx(100.0, abs=8.0)
@@ -67,7 +67,7 @@ def test_an_adaptive_window_grows_on_noise_and_shrinks_after_a_step() -> None:
     assert after(adaptive, walk) == median(walk[-5:])
 
 
-def test_an_adaptive_window_is_followed_by_hand() -> None:
+def test_an_adaptive_window_is_followed_by_hand():
     adaptive = Adaptive(median_of_sorted, 3, 2, 4, 1)
     assert after(adaptive, [1.0, 9.0, 2.0]) == 2.0  # all of them, until there are four
     adaptive.update(8.0)
@@ -84,14 +84,12 @@ def test_an_adaptive_window_is_followed_by_hand() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(10, 10, 21, 1), (10, 5, 10, 1), (3, 0, 9, 3)])
-def test_windows_that_lead_out_of_the_allowed_ones_are_refused(
-    lengths: tuple[int, int, int, int],
-) -> None:
+def test_windows_that_lead_out_of_the_allowed_ones_are_refused(lengths):
     with pytest.raises(ValueError, match="is not within"):
         Adaptive(median_of_sorted, *lengths)
 
 
-def test_the_bank_takes_the_running_mean_on_noise_and_the_last_value_on_a_walk() -> None:
+def test_the_bank_takes_the_running_mean_on_noise_and_the_last_value_on_a_walk():
     rng = np.random.default_rng(2)
     noise, walk = Bank(), Bank()
     level = 0.0
@@ -104,7 +102,7 @@ def test_the_bank_takes_the_running_mean_on_noise_and_the_last_value_on_a_walk()
     assert noise.forecast().error == min(noise.errors().values())
 
 
-def test_a_spike_costs_more_by_squares() -> None:
+def test_a_spike_costs_more_by_squares():
     values = [10.0, 10.0, 10.0, 10.0, 500.0] * 30
     by_mae, by_mse = Bank(Criterion.MAE), Bank(Criterion.MSE)
     for value in values:
@@ -114,7 +112,7 @@ def test_a_spike_costs_more_by_squares() -> None:
     assert by_mse.forecast().value > 50.0
 
 
-def test_the_bank_is_no_worse_than_its_best_member_by_much() -> None:
+def test_the_bank_is_no_worse_than_its_best_member_by_much():
     rng = np.random.default_rng(3)
     values = [100 + 20 * sin(i / 9) + rng.normal(0, 3) for i in range(500)]
     own = fmean(abs(f.value - v) for f, v in zip(forecasts(values), values[1:], strict=True))
@@ -124,7 +122,7 @@ def test_the_bank_is_no_worse_than_its_best_member_by_much() -> None:
     assert own < 1.1 * min(members.errors().values())
 
 
-def test_intervals_hold_nine_of_ten() -> None:
+def test_intervals_hold_nine_of_ten():
     values = np.random.default_rng(4).normal(50.0, 5.0, 1000)
     made = list(forecasts(values))
     held = [f.low <= v <= f.high for f, v in zip(made, values[1:], strict=True)]
@@ -132,7 +130,7 @@ def test_intervals_hold_nine_of_ten() -> None:
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
-def test_what_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
+def test_what_is_no_number_is_refused_and_changes_nothing(value):
     bank = Bank()
     for good in (5.0, 6.0, 5.0):
         bank.update(good)
@@ -142,7 +140,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
     assert bank.forecast() == before
 
 
-def test_errors_fade_where_a_series_changes_its_nature() -> None:
+def test_errors_fade_where_a_series_changes_its_nature():
     rng = np.random.default_rng(0)
     noise = (100 + rng.normal(0, 10, 1000)).tolist()
     walk = (100 + np.cumsum(rng.normal(0, 10, 150))).tolist()
@@ -152,7 +150,7 @@ def test_errors_fade_where_a_series_changes_its_nature() -> None:
     assert off < 1.2 * last
 
 
-def test_half_of_an_error_is_forgotten_after_69_measurements() -> None:
+def test_half_of_an_error_is_forgotten_after_69_measurements():
     bank = Bank()
     for value in [0.0, 1.0] + [1.0] * 69:
         bank.update(value)
@@ -162,19 +160,19 @@ def test_half_of_an_error_is_forgotten_after_69_measurements() -> None:
     assert bank.errors()["smoothing 5%"] > bank.errors()["smoothing 75%"] > 0
 
 
-def test_before_any_measurement_there_is_no_forecast() -> None:
+def test_before_any_measurement_there_is_no_forecast():
     with pytest.raises(ValueError, match="no measurement yet"):
         Bank().forecast()
 
 
-def test_few_errors_give_wide_bounds() -> None:
+def test_few_errors_give_wide_bounds():
     assert nine_of_ten([]) == (-inf, inf)
     assert nine_of_ten([1.0, -2.0]) == (-4.0, 4.0)
     assert nine_of_ten([float(n) for n in range(1, 100)]) == (-90.0, 90.0)
 
 
 @given(series)
-def test_no_forecaster_leaves_what_was_measured(values: list[float]) -> None:
+def test_no_forecaster_leaves_what_was_measured(values):
     for name, forecaster in bank().items():
         made = after(forecaster, values)
         slack = 1e-9 * max(map(abs, values))
@@ -182,7 +180,7 @@ def test_no_forecaster_leaves_what_was_measured(values: list[float]) -> None:
 
 
 @given(st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=40))
-def test_the_unit_does_not_matter(values: list[float]) -> None:
+def test_the_unit_does_not_matter(values):
     plain, scaled = Bank(), Bank()
     for value in values:
         plain.update(value)
@@ -192,7 +190,7 @@ def test_the_unit_does_not_matter(values: list[float]) -> None:
 
 
 @given(series, st.sampled_from(Criterion))
-def test_the_speaker_has_the_least_mean_error(values: list[float], criterion: Criterion) -> None:
+def test_the_speaker_has_the_least_mean_error(values, criterion):
     power = 1 if criterion is Criterion.MAE else 2
     weights = [0.99 ** (len(values) - 1 - place) for place in range(1, len(values))]
     means = {
@@ -211,7 +209,7 @@ def test_the_speaker_has_the_least_mean_error(values: list[float], criterion: Cr
         assert every.errors()[name] == pytest.approx(mean, rel=1e-6, abs=1e-6)
 
 
-def test_the_bank_is_that_of_the_network_weather_service() -> None:
+def test_the_bank_is_that_of_the_network_weather_service():
     assert list(bank()) == [
         "last value",
         "running mean",
@@ -237,7 +235,7 @@ def test_the_bank_is_that_of_the_network_weather_service() -> None:
     assert after(bank()["adaptive median of 21 to 51"], values[:51]) == median(values[21:51])
 
 
-def test_its_own_error_is_that_of_what_it_said() -> None:
+def test_its_own_error_is_that_of_what_it_said():
     values = [float(n * n % 17) for n in range(80)]
     own = Bank()
     assert own.own_error() == inf
@@ -247,14 +245,14 @@ def test_its_own_error_is_that_of_what_it_said() -> None:
     assert own.own_error() == pytest.approx(fmean(said))
 
 
-def test_ten_errors_are_enough_for_nine_of_ten() -> None:
+def test_ten_errors_are_enough_for_nine_of_ten():
     assert nine_of_ten([float(n) for n in range(1, 10)]) == (-18.0, 18.0)
     assert nine_of_ten([float(-n) for n in range(1, 11)]) == (-10.0, 10.0)
     # The 18th of 19: nine tenths of twenty.
     assert nine_of_ten([float(n) for n in range(1, 20)]) == (-18.0, 18.0)
 
 
-def test_the_last_two_hundred_errors_make_the_interval() -> None:
+def test_the_last_two_hundred_errors_make_the_interval():
     bank = Bank()
     for value in [1000.0, 0.0] * 20 + [5.0] * 210:
         bank.update(value)
@@ -263,7 +261,7 @@ def test_the_last_two_hundred_errors_make_the_interval() -> None:
     assert bank.own_error() < 5
 
 
-def test_a_single_measurement_has_no_error_yet() -> None:
+def test_a_single_measurement_has_no_error_yet():
     bank = Bank()
     bank.update(7.0)
     made = bank.forecast()
@@ -275,13 +273,13 @@ def test_a_single_measurement_has_no_error_yet() -> None:
     assert bank.own_error() == 2.0
 
 
-def test_the_forecasts_of_a_series_begin_with_its_second_value() -> None:
+def test_the_forecasts_of_a_series_begin_with_its_second_value():
     assert len(list(forecasts([1.0, 2.0, 3.0]))) == 2
     by_squares = list(forecasts([10.0, 10.0, 10.0, 10.0, 500.0] * 30, Criterion.MSE))
     assert by_squares[-1].value > 50
 
 
-def test_windows_forget_the_oldest_value_first() -> None:
+def test_windows_forget_the_oldest_value_first():
     sliding = Sliding(median_of_sorted, 3)
     assert after(sliding, [5.0, 5.0, 1.0]) == 5.0
     assert after(sliding, [2.0]) == 2.0
@@ -290,7 +288,7 @@ def test_windows_forget_the_oldest_value_first() -> None:
     assert trimmed_mean([1.0, 2.0, 9.0]) == 4.0
 
 
-def test_squared_errors_are_means_of_squares_that_fade() -> None:
+def test_squared_errors_are_means_of_squares_that_fade():
     bank = Bank(Criterion.MSE)
     for value in (1.0, 3.0, 6.0):
         bank.update(value)
@@ -299,7 +297,7 @@ def test_squared_errors_are_means_of_squares_that_fade() -> None:
     assert bank.errors()["running mean"] == pytest.approx((0.99 * 4 + 16) / 1.99)
 
 
-def test_the_first_of_two_hundred_and_one_errors_is_forgotten() -> None:
+def test_the_first_of_two_hundred_and_one_errors_is_forgotten():
     bank = Bank()
     bank.update(0.0)
     for _ in range(200):
@@ -309,7 +307,7 @@ def test_the_first_of_two_hundred_and_one_errors_is_forgotten() -> None:
     assert bank.own_error() == 0.0
 
 
-def test_an_adaptive_window_may_be_a_single_value() -> None:
+def test_an_adaptive_window_may_be_a_single_value():
     forecaster = Adaptive(median_of_sorted, first=2, least=1, most=3, offset=1)
     for value in (1.0, 5.0, 9.0, 9.0, 9.0, 9.0):
         forecaster.update(value)

@@ -47,7 +47,7 @@ def names(made: TransferTime) -> list[str]:
     return [problem.name for problem in made.problems]
 
 
-def test_a_measured_path_is_reliable_and_right() -> None:
+def test_a_measured_path_is_reliable_and_right():
     made = predict([*history(30), probe(NOW - 5, 2.5 * MB)])
     assert made.time_s == pytest.approx(16 / 7.5, rel=1e-6)
     assert made.low_s <= made.time_s <= made.high_s
@@ -55,24 +55,24 @@ def test_a_measured_path_is_reliable_and_right() -> None:
     assert made.problems == ()
 
 
-def test_with_probes_alone_it_is_as_fast_as_the_probe_and_doubtful() -> None:
+def test_with_probes_alone_it_is_as_fast_as_the_probe_and_doubtful():
     made = predict([probe(NOW - 5, 2.0 * MB)])
     assert (made.time_s, made.low_s, made.high_s) == (8.0, 4.0, 16.0)
     assert (made.verdict, made.method, names(made)) == (Verdict.DOUBTFUL, "RBW", ["no_transfer"])
 
 
-def test_with_transfers_alone_the_forecasters_speak() -> None:
+def test_with_transfers_alone_the_forecasters_speak():
     made = predict([transfer(NOW - 300 * n, 4.0 * MB) for n in range(1, 20)])
     assert (made.time_s, made.verdict) == (4.0, Verdict.DOUBTFUL)
     assert names(made) == ["no_probe"]
 
 
-def test_an_old_probe_says_nothing_about_now() -> None:
+def test_an_old_probe_says_nothing_about_now():
     made = predict([probe(NOW - STALE_S - 1, 2.0 * MB)])
     assert (made.verdict, names(made)) == (Verdict.REFUSED, ["nothing_measured"])
 
 
-def test_nothing_measured_is_refused() -> None:
+def test_nothing_measured_is_refused():
     failed = replace(probe(NOW - 1, None), error="timed out")
     later = probe(NOW + 1, 1.0 * MB)
     elsewhere = [probe(NOW - 1, 1.0 * MB, "b", "a"), probe(NOW - 1, 1.0 * MB, "a", "c")]
@@ -81,40 +81,38 @@ def test_nothing_measured_is_refused() -> None:
     assert (made.verdict, names(made)) == (Verdict.REFUSED, ["nothing_measured"])
 
 
-def test_few_transfers_are_doubted() -> None:
+def test_few_transfers_are_doubted():
     made = predict([*history(3), probe(NOW - 5, 2.5 * MB)])
     assert (made.verdict, made.method, names(made)) == (
         Verdict.DOUBTFUL, "AdRM", ["few_transfers"],
     )  # fmt: skip
 
 
-def test_an_erratic_link_is_doubted() -> None:
+def test_an_erratic_link_is_doubted():
     series = [transfer(NOW - 300 * n, (1 + 9 * (n % 2)) * MB) for n in range(1, 40)]
     series += [probe(NOW - 300 * n - 1, 1.0 * MB) for n in range(40)]
     assert names(predict(series)) == ["erratic"]
 
 
-def test_transfers_of_like_size_count_and_others_only_without_them() -> None:
+def test_transfers_of_like_size_count_and_others_only_without_them():
     small = [transfer(NOW - 300 * n + 10, 1.0 * MB, 65536) for n in range(1, 20)]
     series = [*history(30), *small, probe(NOW - 5, 2.5 * MB)]
     assert predict(series).time_s == pytest.approx(16 / 7.5, rel=1e-6)
     assert names(predict(series, 900 * MB)) == ["other_sizes"]
 
 
-def test_probes_at_one_time_are_taken_together() -> None:
+def test_probes_at_one_time_are_taken_together():
     several = [probe(NOW - n, value * MB) for n, value in enumerate((2.0, 3.0, 0.1, 9.0, 2.5), 1)]
     assert predict(several).probe_bytes_per_s == 9.0 * MB
 
 
-def test_nothing_to_move_takes_no_time() -> None:
+def test_nothing_to_move_takes_no_time():
     assert predict([], 0).time_s == 0
     assert transfer_time([], 5.0, "a", "a", now_s=NOW).verdict is Verdict.RELIABLE
 
 
 @given(st.permutations(history(12)), st.floats(1e3, 1e12), st.floats(1e3, 1e12))
-def test_more_bytes_never_take_less_time_and_order_does_not_matter(
-    series: list[Probe], first: float, second: float
-) -> None:
+def test_more_bytes_never_take_less_time_and_order_does_not_matter(series, first, second):
     now = probe(NOW - 5, 2.5 * MB)
     small, large = (predict([*series, now], size) for size in sorted((first, second)))
     assert small.time_s <= large.time_s * (1 + 1e-9)
@@ -122,30 +120,30 @@ def test_more_bytes_never_take_less_time_and_order_does_not_matter(
 
 
 @pytest.mark.parametrize(("size_mb", "alike"), [(4.0, True), (3.9, False), (64.0, True)])
-def test_sizes_up_to_a_factor_of_four_are_alike(size_mb: float, alike: bool) -> None:
+def test_sizes_up_to_a_factor_of_four_are_alike(size_mb, alike):
     made = predict([transfer(NOW - 300, 4.0 * MB)], size_mb * MB)
     assert ("other_sizes" not in names(made)) is alike
     assert made.transfers == 1
 
 
-def test_foreign_sizes_near_the_nearest_count_together() -> None:
+def test_foreign_sizes_near_the_nearest_count_together():
     sizes = (1 * MB, 4 * MB, 5 * MB)
     series = [transfer(NOW - 300 * n, n * MB, size) for n, size in enumerate(sizes, 1)]
     assert predict(series, 100 * MB).transfers == 2
 
 
 @pytest.mark.parametrize(("age_s", "method"), [(3600.0, "RBW"), (3601.0, "")])
-def test_a_probe_is_stale_after_an_hour(age_s: float, method: str) -> None:
+def test_a_probe_is_stale_after_an_hour(age_s, method):
     assert predict([probe(NOW - age_s, 2.0 * MB)]).method == method
 
 
 @pytest.mark.parametrize(("apart_s", "observed"), [(59.0, 9.0), (60.0, 2.0), (61.0, 2.0)])
-def test_probes_within_a_minute_of_the_newest_are_together(apart_s: float, observed: float) -> None:
+def test_probes_within_a_minute_of_the_newest_are_together(apart_s, observed):
     series = [probe(NOW - 5 - apart_s, 9.0 * MB), probe(NOW - 5, 2.0 * MB)]
     assert predict(series).probe_bytes_per_s == observed * MB
 
 
-def test_a_probe_counts_for_the_transfer_at_the_same_moment() -> None:
+def test_a_probe_counts_for_the_transfer_at_the_same_moment():
     made = predict(
         [probe(NOW - 300, 2.0 * MB), transfer(NOW - 300, 6.0 * MB), probe(NOW, 2.0 * MB)]
     )
@@ -153,14 +151,14 @@ def test_a_probe_counts_for_the_transfer_at_the_same_moment() -> None:
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(10, Verdict.DOUBTFUL), (11, Verdict.RELIABLE)])
-def test_ten_predicted_transfers_are_enough(count: int, verdict: Verdict) -> None:
+def test_ten_predicted_transfers_are_enough(count, verdict):
     # The first one is predicted by none.
     series = [one for n in range(1, count + 1) for one in (
         probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, 6.0 * MB))]  # fmt: skip
     assert predict([*series, probe(NOW - 5, 2.0 * MB)]).verdict is verdict
 
 
-def test_ten_predictions_that_were_off_are_erratic_and_not_few() -> None:
+def test_ten_predictions_that_were_off_are_erratic_and_not_few():
     def result(count: int) -> list[str]:
         series = []
         for n in range(1, count + 1):
@@ -171,7 +169,7 @@ def test_ten_predictions_that_were_off_are_erratic_and_not_few() -> None:
     assert (result(10), result(11)) == (["few_transfers"], ["erratic"])
 
 
-def test_the_bounds_of_transfers_alone_are_near_what_was_observed() -> None:
+def test_the_bounds_of_transfers_alone_are_near_what_was_observed():
     series = [transfer(NOW - 300 * n, (1.0 if n == 2 else 4.0) * MB) for n in (1, 2, 3)]
     made = predict(series)
     # Twice the largest error would be wider: half the slowest, twice the fastest.
@@ -184,14 +182,14 @@ def test_the_bounds_of_transfers_alone_are_near_what_was_observed() -> None:
     assert made.error < 1
 
 
-def test_what_is_no_throughput_is_left_out() -> None:
+def test_what_is_no_throughput_is_left_out():
     series = [probe(NOW - 9, value) for value in (0.0, -1.0, float("nan"), inf)]
     assert predict(series).verdict is Verdict.REFUSED
     assert predict([*series, probe(NOW - 9, 2.0 * MB)]).time_s == 8.0
 
 
 @pytest.mark.parametrize(("off", "result"), [(1.24, []), (1.35, ["erratic"])])
-def test_past_predictions_off_by_a_quarter_are_erratic(off: float, result: list[str]) -> None:
+def test_past_predictions_off_by_a_quarter_are_erratic(off, result):
     series = []
     for n in range(1, 60):
         speed = 4.0 * MB * (off if n % 2 else 1 / off)
@@ -201,18 +199,18 @@ def test_past_predictions_off_by_a_quarter_are_erratic(off: float, result: list[
     assert names(made) == result
 
 
-def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not() -> None:
+def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not():
     assert predict([probe(NOW, 2.0 * MB)]).method == "RBW"
     assert predict([probe(NOW + 1, 2.0 * MB)]).verdict is Verdict.REFUSED
 
 
-def test_nothing_to_move_is_never_off() -> None:
+def test_nothing_to_move_is_never_off():
     assert (predict([], 0).error, predict([], 0).transfers) == (0.0, 0)
     assert LEVEL == 0.9
 
 
 @pytest.mark.parametrize(("count", "names_few"), [(3, True), (10, True), (11, False)])
-def test_of_transfers_alone_the_first_was_not_predicted(count: int, names_few: bool) -> None:
+def test_of_transfers_alone_the_first_was_not_predicted(count, names_few):
     made = predict([transfer(NOW - 10 * (count - i), 8.0 * MB) for i in range(count)])
     texts = [problem.text for problem in made.problems if problem.name == "few_transfers"]
     few = f"{count - 1} past transfers were predicted to compare with; 10 would do"

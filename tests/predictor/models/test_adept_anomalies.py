@@ -34,7 +34,7 @@ def named(diagnosis: Diagnosis) -> list[str]:
     return [problem.name for problem in diagnosis.problems]
 
 
-def test_the_fluctuation_metric_is_that_of_the_paper() -> None:
+def test_the_fluctuation_metric_is_that_of_the_paper():
     # R = ((t_i n_i / n_i+1) / t_i+1)(1 + (n_i+1 - n_i)/n_i+1)
     expected = (100 * 4 / 10) / 50 * (1 + 6 / 10)
     assert fluctuation(np.array([4.0, 10.0]), np.array([100.0, 50.0]))[0] == pytest.approx(expected)
@@ -45,9 +45,7 @@ def test_the_fluctuation_metric_is_that_of_the_paper() -> None:
     st.one_of(st.floats(0, 1), st.floats(1, 20)),
     st.lists(st.integers(1, 400), min_size=3, max_size=9, unique=True).map(sorted),
 )
-def test_no_observations_of_the_model_are_anomalous(
-    A: float, sigma: float, counts: list[int]
-) -> None:
+def test_no_observations_of_the_model_are_anomalous(A, sigma, counts):
     nodes = np.array(counts, float)
     times = downey(A, sigma)(nodes)
     rises = metric(nodes, times).rises(tuple(range(len(counts))))
@@ -57,7 +55,7 @@ def test_no_observations_of_the_model_are_anomalous(
     assert set(diagnosis.factor) == {1.0}
 
 
-def test_on_even_spacing_a_rise_is_that_of_the_papers_metric() -> None:
+def test_on_even_spacing_a_rise_is_that_of_the_papers_metric():
     times = np.array([100, 45, 30, 12, 7.0])
     rises = metric(POWERS[:5], times).rises((0, 1, 2, 3, 4))
     published = fluctuation(POWERS[:5], times)
@@ -70,7 +68,7 @@ def test_on_even_spacing_a_rise_is_that_of_the_papers_metric() -> None:
 
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 @pytest.mark.parametrize("at", [3, 4, 5])
-def test_a_single_anomaly_is_detected_and_counts_less(at: int, factor: float) -> None:
+def test_a_single_anomaly_is_detected_and_counts_less(at, factor):
     times = downey(150, 0.8)(POWERS)
     times[at] *= factor
     diagnosis = diagnose(POWERS, times)
@@ -79,7 +77,7 @@ def test_a_single_anomaly_is_detected_and_counts_less(at: int, factor: float) ->
     assert sum(f == max(diagnosis.factor) for f in diagnosis.factor) == len(POWERS) - 1
 
 
-def test_the_weight_formula() -> None:
+def test_the_weight_formula():
     # W' = max(0, W (θ - min(φ, D))/φ), with D = (R_j+1 - R_j)/ε
     times = downey(150, 0.8)(POWERS)
     times[5] /= 1.25
@@ -91,7 +89,7 @@ def test_the_weight_formula() -> None:
     assert diagnose(POWERS, times, stern).factor[5] == 0
 
 
-def test_only_anomalous_observations_are_weighted_anew() -> None:
+def test_only_anomalous_observations_are_weighted_anew():
     times = downey(150, 0.8)(POWERS)
     times[3] *= 0.8
     factors = diagnose(POWERS, times).factor
@@ -99,7 +97,7 @@ def test_only_anomalous_observations_are_weighted_anew() -> None:
     assert 0 < factors[3] < 0.5
 
 
-def test_of_four_observations_an_anomalous_one_is_reported_and_keeps_its_weight() -> None:
+def test_of_four_observations_an_anomalous_one_is_reported_and_keeps_its_weight():
     nodes = np.array([2, 4, 8, 16.0])
     times = downey(150, 0.8)(nodes) * np.array([1, 1, 1.4, 1])
     diagnosis = diagnose(nodes, times)
@@ -116,7 +114,7 @@ def anomalous(diagnosis: Diagnosis) -> list[int | None]:
 
 @pytest.mark.parametrize("A", [60, 150, 600])
 @pytest.mark.parametrize("at", range(8))
-def test_a_fast_run_is_not_blamed_on_its_neighbours(at: int, A: float) -> None:
+def test_a_fast_run_is_not_blamed_on_its_neighbours(at, A):
     nodes = 2.0 ** np.arange(8)
     times = downey(A, 0.8)(nodes)
     times[at] *= 0.75
@@ -127,7 +125,7 @@ def test_a_fast_run_is_not_blamed_on_its_neighbours(at: int, A: float) -> None:
 
 @pytest.mark.parametrize("A", [150, 600])
 @pytest.mark.parametrize("at", range(6))
-def test_a_slow_run_is_not_blamed_on_its_neighbours(at: int, A: float) -> None:
+def test_a_slow_run_is_not_blamed_on_its_neighbours(at, A):
     nodes = 2.0 ** np.arange(8)
     times = downey(A, 0.8)(nodes)
     times[at] *= 1.35
@@ -138,9 +136,7 @@ def test_a_slow_run_is_not_blamed_on_its_neighbours(at: int, A: float) -> None:
 @pytest.mark.parametrize("at", [8, 9])
 @pytest.mark.parametrize("step", [3, 4, 5])
 @pytest.mark.parametrize("gain", [1.4, 1.6])
-def test_after_a_step_an_anomaly_is_detected_as_well(
-    gain: float, step: int, at: int, factor: float
-) -> None:
+def test_after_a_step_an_anomaly_is_detected_as_well(gain, step, at, factor):
     nodes = 2.0 ** np.arange(12)
     times = downey(6000, 0.4)(nodes)
     times[step:] /= gain
@@ -153,7 +149,7 @@ def test_after_a_step_an_anomaly_is_detected_as_well(
 
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 @pytest.mark.parametrize("pair", [(2, 6), (1, 4), (2, 7)])
-def test_two_anomalies_are_both_detected(pair: tuple[int, int], factor: float) -> None:
+def test_two_anomalies_are_both_detected(pair, factor):
     nodes = 2.0 ** np.arange(1, 10)
     times = downey(600, 0.8)(nodes)
     times[list(pair)] *= factor
@@ -173,7 +169,7 @@ def pure_curves(count: int, noise: float, repeats: int) -> list[tuple[Floats, Fl
     return result
 
 
-def test_noise_that_repeats_show_is_no_anomaly() -> None:
+def test_noise_that_repeats_show_is_no_anomaly():
     curves = pure_curves(100, 0.05, 3)
     unaware = sum(named(diagnose(n, t, None, np.zeros(8))) != [] for n, t, _ in curves)
     aware = sum(named(diagnose(n, t, None, sd)) != [] for n, t, sd in curves)
@@ -181,7 +177,7 @@ def test_noise_that_repeats_show_is_no_anomaly() -> None:
 
 
 @pytest.mark.parametrize(("spread", "result"), [(0.01, ["anomaly"]), (0.1, [])])
-def test_repeats_tell_what_is_no_noise(spread: float, result: list[str]) -> None:
+def test_repeats_tell_what_is_no_noise(spread, result):
     times = downey(150, 0.8)(POWERS)
     times[3] *= 0.85
     points = zip(POWERS.astype(int).tolist(), times.tolist(), strict=True)
@@ -189,7 +185,7 @@ def test_repeats_tell_what_is_no_noise(spread: float, result: list[str]) -> None
     assert named(Adept().fit(curve).diagnosis) == result
 
 
-def test_a_detected_anomaly_is_no_high_fitting_error() -> None:
+def test_a_detected_anomaly_is_no_high_fitting_error():
     nodes = (2 ** np.arange(8)).tolist()
     times = downey(150, 0.8)(np.array(nodes, float))
     times[4] *= 0.8
@@ -200,13 +196,13 @@ def test_a_detected_anomaly_is_no_high_fitting_error() -> None:
     assert corrected == pytest.approx(downey(150, 0.8)(np.array([16.0])), rel=0.03)
 
 
-def test_three_observations_are_too_few_for_anomalies() -> None:
+def test_three_observations_are_too_few_for_anomalies():
     times = downey(150, 0.8)(POWERS[:3]) * np.array([1, 1.5, 1])
     assert named(diagnose(POWERS[:3], times)) == []
     assert [rise.of for rise in metric(POWERS[:3], times).flagged(all_of(3))] == [(0, 1, 2)]
 
 
-def test_figure_7_a_run_twenty_percent_too_fast_at_80_nodes_spoils_nothing() -> None:
+def test_figure_7_a_run_twenty_percent_too_fast_at_80_nodes_spoils_nothing():
     nodes = np.array([9, 16, 25, 36, 49, 64, 80, 100, 121.0])
     true = downey(150, 0.8)
     times = true(nodes) / np.where(nodes == 80, 1.2, 1)
@@ -217,7 +213,7 @@ def test_figure_7_a_run_twenty_percent_too_fast_at_80_nodes_spoils_nothing() -> 
     assert predicted == pytest.approx(true(others), rel=0.06)
 
 
-def test_figure_8_a_step_between_5_and_6_is_two_phases() -> None:
+def test_figure_8_a_step_between_5_and_6_is_two_phases():
     nodes = np.arange(1, 9.0)
     times = downey(30, 0.8)(nodes) / np.where(nodes > 5, 1.5, 1)
     diagnosis = diagnose(nodes, times)
@@ -228,7 +224,7 @@ def test_figure_8_a_step_between_5_and_6_is_two_phases() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5])
-def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma: float) -> None:
+def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma):
     """Without the last one run time would rise from 16 to 32 nodes, as in no instance."""
     nodes = 2.0 ** np.arange(7)
     times = downey(16, sigma)(nodes) * np.where(nodes == 32, 1.4, 1)
@@ -247,12 +243,12 @@ def blamed(at: int, factor: float) -> list[tuple[int, ...]]:
     return result
 
 
-def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves() -> None:
+def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves():
     assert blamed(6, 1.35).count((6,)) >= 190
 
 
 @pytest.mark.parametrize("count", [5, 8])
-def test_a_fast_run_next_to_the_last_makes_no_decline_of_the_last(count: int) -> None:
+def test_a_fast_run_next_to_the_last_makes_no_decline_of_the_last(count):
     """R rises at the fast one, and falls where run time declines."""
     nodes = 2.0 ** np.arange(count)
     whole = downey(0.75 * nodes[-1], 0.5)(nodes)
@@ -265,7 +261,7 @@ def test_a_fast_run_next_to_the_last_makes_no_decline_of_the_last(count: int) ->
     assert [one.name for one in diagnose(nodes, slow).problems] == ["declining_or_anomaly"]
 
 
-def test_beside_an_anomaly_a_decline_stays_one() -> None:
+def test_beside_an_anomaly_a_decline_stays_one():
     nodes = 2.0 ** np.arange(9)
     times = downey(100, 0.5)(nodes)
     times[2] *= 0.7
@@ -275,21 +271,21 @@ def test_beside_an_anomaly_a_decline_stays_one() -> None:
     assert (found.anomalies, found.declining_from) == ((2,), 256)
 
 
-def test_of_four_observations_a_slow_end_stays_one() -> None:
+def test_of_four_observations_a_slow_end_stays_one():
     """Without the fast one three are left, of which anything could be said."""
     nodes = np.array([1.0, 2.0, 4.0, 8.0])
     times = np.array([100.0, 55.0, 20.0, 31.0])
     assert "declining_or_anomaly" in [one.name for one in diagnose(nodes, times).problems]
 
 
-def test_a_fast_last_run_is_hardly_ever_blamed_on_another() -> None:
+def test_a_fast_last_run_is_hardly_ever_blamed_on_another():
     """What a curve without it allows as well is not called anomalous."""
     result = blamed(7, 0.75)
     assert result.count((7,)) >= 165
     assert result.count((7,)) + result.count(()) >= 198
 
 
-def test_between_two_phases_all_observations_count() -> None:
+def test_between_two_phases_all_observations_count():
     """Nothing tells where between 5 and 9 nodes the step is: predictions lie between both."""
     nodes, law = np.array([1, 2, 3, 4, 5, 9, 10, 11, 12.0]), downey(30, 0.8)
     fit = Adept().fit(
@@ -303,13 +299,13 @@ def test_between_two_phases_all_observations_count() -> None:
     assert ((ratios[2:5] < 0.9) & (ratios[2:5] > 0.7)).all()
 
 
-def test_figure_8_three_phases() -> None:
+def test_figure_8_three_phases():
     nodes = np.array([2, 4, 8, 16, 32, 64, 128, 256.0])
     times = downey(500, 0.8)(nodes) / np.where(nodes >= 16, 1.4, 1) / np.where(nodes >= 128, 1.4, 1)
     assert diagnose(nodes, times).phase == (0, 0, 0, 1, 1, 1, 2, 2)
 
 
-def test_four_observations_are_too_few_for_a_step() -> None:
+def test_four_observations_are_too_few_for_a_step():
     nodes = np.array([1, 2, 4, 8.0])
     times = downey(30, 0.8)(nodes) / np.array([1, 1, 1.5, 1.5])
     assert "stepwise" not in named(diagnose(nodes, times))
@@ -319,7 +315,7 @@ def specially_optimised(nodes: Floats, belongs: Floats) -> Floats:
     return downey(100, 0.8)(nodes) * np.where(belongs, 1, 1.4)
 
 
-def test_figure_8_an_application_made_for_powers_of_two() -> None:
+def test_figure_8_an_application_made_for_powers_of_two():
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
     power = np.log2(nodes) % 1 == 0
     diagnosis = diagnose(nodes, specially_optimised(nodes, power))
@@ -328,7 +324,7 @@ def test_figure_8_an_application_made_for_powers_of_two() -> None:
     assert len({f for f in diagnosis.factor if f > 0}) == 1
 
 
-def test_powers_of_two_are_detected_in_noise() -> None:
+def test_powers_of_two_are_detected_in_noise():
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
     slower = np.where(np.log2(nodes) % 1 == 0, 1, 1.4)
     draw = np.random.default_rng(3)
@@ -344,13 +340,13 @@ def test_powers_of_two_are_detected_in_noise() -> None:
     assert even.count("") >= 38
 
 
-def test_squares_are_recognised_too() -> None:
+def test_squares_are_recognised_too():
     nodes = np.array([4, 6, 9, 12, 16, 20, 25, 30, 36.0])
     diagnosis = diagnose(nodes, specially_optimised(nodes, np.sqrt(nodes) % 1 == 0))
     assert diagnosis.special == "squares"
 
 
-def test_three_others_between_the_members_are_enough() -> None:
+def test_three_others_between_the_members_are_enough():
     nodes = np.array([2, 4, 6, 8, 12, 16, 24, 32, 64.0])
     assert diagnose(nodes, specially_optimised(nodes, np.log2(nodes) % 1 == 0)).special
     fewer = np.array([2, 4, 6, 8, 12, 16, 32, 64, 100.0])
@@ -358,27 +354,27 @@ def test_three_others_between_the_members_are_enough() -> None:
 
 
 @pytest.mark.parametrize("fast", [3, 48])
-def test_each_other_count_between_members_has_to_be_slower(fast: int) -> None:
+def test_each_other_count_between_members_has_to_be_slower(fast):
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
     times = specially_optimised(nodes, np.log2(nodes) % 1 == 0)
     times[nodes == fast] = 0.99 * downey(100, 0.8)(np.array([float(fast)]))
     assert diagnose(nodes, times).special == ""
 
 
-def test_eight_observations_are_too_few_for_special_counts() -> None:
+def test_eight_observations_are_too_few_for_special_counts():
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24.0])
     diagnosis = diagnose(nodes, specially_optimised(nodes, np.log2(nodes) % 1 == 0))
     assert diagnosis.special == ""
 
 
-def test_what_whole_seconds_make_of_short_runs_is_no_anomaly() -> None:
+def test_what_whole_seconds_make_of_short_runs_is_no_anomaly():
     curve = curve_of([1, 2, 4, 8], [13, 7, 4, 1.9])
     assert [p.name for p in Adept().fit(curve).problems if p.name == "anomaly"] == ["anomaly"]
     coarse = replace(curve, resolution_s=1.0)
     assert [p.name for p in Adept().fit(coarse).problems if p.name == "anomaly"] == []
 
 
-def test_a_declining_end_takes_no_part() -> None:
+def test_a_declining_end_takes_no_part():
     times = downey(40, 0.8)(POWERS)
     times[5:] *= [1.8, 2.3]
     diagnosis = diagnose(POWERS, times)
@@ -386,19 +382,19 @@ def test_a_declining_end_takes_no_part() -> None:
     assert diagnosis.factor[5:] == (0.0, 0.0)
 
 
-def test_one_slow_end_may_be_decline_or_anomaly_and_says_so() -> None:
+def test_one_slow_end_may_be_decline_or_anomaly_and_says_so():
     times = downey(40, 0.8)(POWERS)
     times[-1] *= 1.7
     assert named(diagnose(POWERS, times)) == ["declining_or_anomaly"]
 
 
-def test_a_slow_run_in_the_middle_is_no_decline() -> None:
+def test_a_slow_run_in_the_middle_is_no_decline():
     times = downey(400, 0.8)(POWERS)
     times[3] *= 2.5
     assert diagnose(POWERS, times).declining_from is None
 
 
-def test_steps_name_the_observations_on_either_side() -> None:
+def test_steps_name_the_observations_on_either_side():
     nodes = np.array([2, 4, 8, 16, 32, 64, 128, 256.0])
     times = downey(500, 0.8)(nodes) / np.where(nodes >= 16, 1.4, 1) / np.where(nodes >= 128, 1.4, 1)
     assert [p.text for p in diagnose(nodes, times).problems] == [
@@ -410,7 +406,7 @@ def test_steps_name_the_observations_on_either_side() -> None:
 SPECIAL = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
 
 
-def test_members_that_are_uneven_themselves_are_no_special_counts() -> None:
+def test_members_that_are_uneven_themselves_are_no_special_counts():
     times = specially_optimised(SPECIAL, np.log2(SPECIAL) % 1 == 0)
     times[SPECIAL == 16] /= 3
     times[SPECIAL == 12] *= 3
@@ -418,14 +414,14 @@ def test_members_that_are_uneven_themselves_are_no_special_counts() -> None:
     assert diagnose(SPECIAL, times).special == ""
 
 
-def test_a_count_as_fast_as_its_neighbours_is_no_slower_one() -> None:
+def test_a_count_as_fast_as_its_neighbours_is_no_slower_one():
     times = np.where(np.log2(SPECIAL) % 1 == 0, 8.0, 16.0)
     assert diagnose(SPECIAL, times).special == "powers of two"
     times[SPECIAL == 6] = 8.0
     assert diagnose(SPECIAL, times).special == ""
 
 
-def test_what_is_left_out_does_not_widen_the_envelope() -> None:
+def test_what_is_left_out_does_not_widen_the_envelope():
     declining = downey(40, 0.8)(POWERS)
     declining[5:] *= [2.2, 4.0]
     special = specially_optimised(SPECIAL, np.log2(SPECIAL) % 1 == 0)

@@ -40,9 +40,7 @@ def holds(pair: RangePair, mode: VarianceMode, end: float, sigma: float) -> bool
 
 
 @given(instances(), NODES, st.data())
-def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
-    instance: tuple[VarianceMode, float, float], nodes: list[int], data: st.DataObject
-) -> None:
+def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(instance, nodes, data):
     delta = 0.08
     off = data.draw(st.lists(st.floats(-0.07, 0.07), min_size=len(nodes), max_size=len(nodes)))
     # |T_model - T| <= delta T for the observed T.
@@ -54,9 +52,7 @@ def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
 
 
 @given(instances(), NODES)
-def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
-    instance: tuple[VarianceMode, float, float], nodes: list[int]
-) -> None:
+def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(instance, nodes):
     result = envelope(np.array(nodes, float), times_of(*instance, nodes), 0.02, Bounds(1e4))
     assert any(holds(pair, *instance) for pair in result)
 
@@ -74,8 +70,8 @@ def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
     ],
 )
 def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observations(
-    mode: VarianceMode, nodes: tuple[float, float], end: float, x: float
-) -> None:
+    mode, nodes, end, x
+):
     """Each combination of pieces once."""
     given = ratio(mode, nodes, end, x)
     result = envelope(np.array(nodes), np.array([given, 1.0]), 1e-9)
@@ -101,9 +97,7 @@ def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observatio
     [((2.0, 8.0), 20.0, 0.4), ((4.0, 30.0), 20.0, 0.8), ((24.0, 64.0), 40.0, 0.2),
      ((2.0, 40.0), 30.0, 3.0), ((8.0, 90.0), 30.0, 1.5)],
 )  # fmt: skip
-def test_each_side_of_a_range_pair_is_met_by_an_instance_within_delta(
-    nodes: tuple[float, float], A: float, sigma: float, delta: float
-) -> None:
+def test_each_side_of_a_range_pair_is_met_by_an_instance_within_delta(nodes, A, sigma, delta):
     """The envelope is tight: on a grid over a pair, what is within δ reaches all four sides."""
     given = float(speedup([nodes[1]], A, sigma)[0] / speedup([nodes[0]], A, sigma)[0])
     low, high = given * (1 - delta) / (1 + delta), given * (1 + delta) / (1 - delta)
@@ -128,7 +122,7 @@ def ratio(mode: VarianceMode, nodes: tuple[float, float], end: float, x: float) 
     return float((p[0] + x * q[0]) / (p[1] + x * q[1]))
 
 
-def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -> None:
+def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode():
     # σ = 2(n_j t_j - n_i t_i)/(n_j - n_i) in Table 1's unit, where T(1) = A; equation (2) for A.
     A, sigma, n = 50.0, 0.6, (4.0, 20.0)
     t = [A / float(speedup([m], A, sigma)[0]) for m in n]
@@ -145,20 +139,20 @@ def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -
     assert (pair.end_max, pair.sigma_max) == pytest.approx((A / published, 1.0))
 
 
-def test_no_range_pair_is_redundant() -> None:
+def test_no_range_pair_is_redundant():
     nodes = np.array([2, 5, 9, 30, 70.0])
     result = envelope(nodes, 100 / speedup(nodes, 40, 0.7), 0.1)
     assert result
     assert not any(a.holds(b) for a in result for b in result if a is not b)
 
 
-def test_a_wider_tolerance_holds_what_a_narrower_one_holds() -> None:
+def test_a_wider_tolerance_holds_what_a_narrower_one_holds():
     nodes = np.array([2, 8, 32, 128.0])
     times = 100 / speedup(nodes, 60, 2.5)
     wide = envelope(nodes, times, 0.2)
     assert all(any(w.holds(n) for w in wide) for n in envelope(nodes, times, 0.05))
 
 
-def test_observations_that_no_instance_explains_leave_nothing() -> None:
+def test_observations_that_no_instance_explains_leave_nothing():
     # Run time doubles with the nodes: Downey's model never gets slower.
     assert envelope(np.array([2.0, 4.0]), np.array([1.0, 2.0]), 0.05) == ()

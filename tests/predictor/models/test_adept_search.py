@@ -25,7 +25,7 @@ def ten_counts(A: float, sigma: float) -> list[int]:
 
 
 @pytest.mark.parametrize(("A", "sigma"), TABLE_2)
-def test_table_2_is_recovered_perfectly(A: float, sigma: float) -> None:
+def test_table_2_is_recovered_perfectly(A, sigma):
     every = ten_counts(A, sigma)
     observed = [every[i] for i in (1, 4, 7, 9)]
     fit = Adept().fit(drawn(observed, downey(A, sigma)))
@@ -55,9 +55,7 @@ def exhaustive(nodes: Floats, times: Floats, weight: Floats) -> tuple[float, flo
 @pytest.mark.parametrize(
     ("A", "sigma", "nodes"), [(24, 0.5, [2, 8, 24, 40, 64]), (30, 3.0, [2, 8, 32, 64, 128])]
 )
-def test_the_search_is_as_good_as_exhaustive_search(
-    A: float, sigma: float, nodes: list[int]
-) -> None:
+def test_the_search_is_as_good_as_exhaustive_search(A, sigma, nodes):
     curve = drawn(nodes, downey(A, sigma), noise=0.03)
     n, t = np.array(nodes, float), np.array([p.time_s for p in curve.points])
     targets = np.array([12.0])
@@ -70,7 +68,7 @@ def test_the_search_is_as_good_as_exhaustive_search(
     assert times == pytest.approx(grid_serial / speedup(wide, grid_A, grid_sigma), rel=0.01)
 
 
-def test_wssre_is_what_the_paper_defines() -> None:
+def test_wssre_is_what_the_paper_defines():
     n = np.array([2, 4, 16, 32, 100.0])
     t = downey(20, 0.8)(n) * np.array([1, 1.04, 0.97, 1.02, 1])
     targets = np.array([8.0, 60.0])
@@ -82,13 +80,13 @@ def test_wssre_is_what_the_paper_defines() -> None:
 
 
 @pytest.mark.parametrize(("q", "expected"), [(2.0, [14, 20, 24]), (5.0, [56, 62, 66])])
-def test_weights_follow_the_formula(q: float, expected: list[float]) -> None:
+def test_weights_follow_the_formula(q, expected):
     # W = q·max|n_target - n_j| - |n_target - n_i|
     assert weights(np.array([16.0]), np.array([2, 8, 12.0]), q).tolist() == [expected]
 
 
 @pytest.mark.parametrize("q", [2.0, 50.0])
-def test_a_small_q_follows_the_closest_observation(q: float) -> None:
+def test_a_small_q_follows_the_closest_observation(q):
     """What is predicted anew does, and what the fit holds of each observation."""
     curve = drawn([2, 4, 8, 16, 64], lambda n: downey(30, 0.6)(n) * (1 + 0.05 * (n > 30)))
 
@@ -102,7 +100,7 @@ def test_a_small_q_follows_the_closest_observation(q: float) -> None:
     assert near[1] < 0.95 * far[1]
 
 
-def test_the_second_pass_stays_within_v_of_the_first() -> None:
+def test_the_second_pass_stays_within_v_of_the_first():
     n = np.array([2, 4, 16, 64.0])
     t = downey(20, 0.8)(n) * np.array([1, 1.06, 0.95, 1.02])
     target = np.array([16.0])
@@ -116,7 +114,7 @@ def test_the_second_pass_stays_within_v_of_the_first() -> None:
     assert wide.end[0] == pytest.approx(narrow.end[0], rel=0.151)
 
 
-def test_instances_keep_to_the_envelope() -> None:
+def test_instances_keep_to_the_envelope():
     n = np.array([2, 4, 16, 64.0])
     box = RangePair(VarianceMode.LOW, 10.0, 12.0, 0.2, 0.3)
     solve = partial(search, n, downey(20, 0.8)(n))
@@ -126,7 +124,7 @@ def test_instances_keep_to_the_envelope() -> None:
 
 
 @pytest.mark.parametrize("target", [8.0, 16.0, 64.0])
-def test_between_range_pairs_there_is_nothing(target: float) -> None:
+def test_between_range_pairs_there_is_nothing(target):
     # A is 20, which neither range pair holds.
     n = np.array([2, 4, 16, 64.0])
     pairs = [
@@ -139,7 +137,7 @@ def test_between_range_pairs_there_is_nothing(target: float) -> None:
     assert any(pair.end_min <= result.end[0] <= pair.end_max for pair in pairs)
 
 
-def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
+def test_between_two_ranges_of_sigma_there_is_nothing():
     n = np.array([2, 4, 16, 64.0])
     pairs = [
         RangePair(VarianceMode.LOW, 18.0, 22.0, 0.0, 0.5),
@@ -151,7 +149,7 @@ def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(("A", "sigma"), [(30, 3.0), (200, 1.5), (20, 0.5)])
-def test_the_second_pass_varies_a_and_sigma(A: float, sigma: float) -> None:
+def test_the_second_pass_varies_a_and_sigma(A, sigma):
     n = np.array([2, 4, 16, 64, 128.0])
     t = downey(A, sigma)(n) * np.array([1, 1.1, 0.9, 1.12, 0.95])
     targets = np.array([16.0])
@@ -167,7 +165,7 @@ def test_the_second_pass_varies_a_and_sigma(A: float, sigma: float) -> None:
             assert abs(after / before - 1) <= 0.15 + 1e-6
 
 
-def test_close_to_an_observation_its_instance_says_what_a_search_says() -> None:
+def test_close_to_an_observation_its_instance_says_what_a_search_says():
     fit = Adept().fit(drawn([2, 4, 8, 14, 20, 40, 80], downey(24, 0.5), noise=0.02))
     asked = [2, 8, 9, 78]
     searched = [p.time_s for p in fit.predict(asked)]

@@ -20,13 +20,13 @@ from tests.predictor.example_curves import Floats, downey
 ONE = np.ones(1)
 
 
-def test_the_settings_are_the_papers() -> None:
+def test_the_settings_are_the_papers():
     assert (SearchSettings().q, SearchSettings().v) == (2.0, 0.15)
     chosen = AnomalySettings()
     assert (chosen.epsilon, chosen.phi, chosen.theta) == (0.1, 10.0, 5.0)
 
 
-def test_the_low_mode_varies_a_and_sigma_apart() -> None:
+def test_the_low_mode_varies_a_and_sigma_apart():
     least, most, limits = variation_ranges(VarianceMode.LOW, 20 * ONE, 0.25 * ONE, 0.1)
     assert (least[0], most[0]) == pytest.approx((18.0, 22.0))
     low, high = limits(np.array([[18.0, 20.0, 22.0]]))
@@ -36,7 +36,7 @@ def test_the_low_mode_varies_a_and_sigma_apart() -> None:
     assert variation_ranges(VarianceMode.LOW, 1.05 * ONE, 0.25 * ONE, 0.1)[0][0] == 1.0
 
 
-def test_the_high_mode_keeps_a_and_sigma_within_their_shares() -> None:
+def test_the_high_mode_keeps_a_and_sigma_within_their_shares():
     # A = (50 + 4)/(1 + 4) = 10.8, from 9.72 to 11.88; σ from 3.6 to 4.4.
     least, most, limits = variation_ranges(VarianceMode.HIGH, 50 * ONE, 4 * ONE, 0.1)
     assert least[0] == pytest.approx(9.72 * 4.6 - 3.6)
@@ -50,7 +50,7 @@ def test_the_high_mode_keeps_a_and_sigma_within_their_shares() -> None:
         assert ((A >= 9.72 - 1e-9) & (A <= 11.88 + 1e-9)).all()
 
 
-def test_where_a_may_be_one_its_least_says_nothing_of_sigma() -> None:
+def test_where_a_may_be_one_its_least_says_nothing_of_sigma():
     # A = (3 + 49)/(1 + 49) = 1.04; 0.9 of it is below 1.
     least, _, limits = variation_ranges(VarianceMode.HIGH, 3 * ONE, 49 * ONE, 0.1)
     assert least[0] == pytest.approx(1.0)
@@ -60,7 +60,7 @@ def test_where_a_may_be_one_its_least_says_nothing_of_sigma() -> None:
 
 @pytest.mark.parametrize("mode", VarianceMode)
 @pytest.mark.parametrize("A", [13.1, 14.4, 15.9, 17.7, 19.6, 21.8, 23.9, 27.2])
-def test_each_zoom_halves_what_few_steps_leave(A: float, mode: VarianceMode) -> None:
+def test_each_zoom_halves_what_few_steps_leave(A, mode):
     """Steps around the best end leave no gap: with five of them the error halves each time."""
     n = np.array([2, 6, 20, 60, 200, 700.0])
     t = downey(A, 0.7 if mode is VarianceMode.LOW else 3.0)(n)
@@ -74,7 +74,7 @@ def test_each_zoom_halves_what_few_steps_leave(A: float, mode: VarianceMode) -> 
     assert result.parallelism[0] == pytest.approx(A, rel=1e-3)
 
 
-def test_where_sigma_changes_nothing_it_is_the_least() -> None:
+def test_where_sigma_changes_nothing_it_is_the_least():
     # All observations lie beyond 2A - 1, where speedup is A.
     flat = best_for(
         np.array([8.0, 16, 32]),
@@ -90,7 +90,7 @@ def test_where_sigma_changes_nothing_it_is_the_least() -> None:
     assert not flat.high.any()
 
 
-def test_of_two_amplitudes_each_is_least_squares() -> None:
+def test_of_two_amplitudes_each_is_least_squares():
     n = np.array([2.0, 4, 8, 64])
     t = np.array([60.0, 33, 19, 12])
     (result,) = (best_for(n, t, VarianceMode.HIGH, everything(64.0, Bounds()), 2),)
@@ -103,13 +103,13 @@ def test_of_two_amplitudes_each_is_least_squares() -> None:
         assert error == pytest.approx(((a * (p + x * q) - 1) ** 2).sum())
 
 
-def test_a_mode_that_the_envelope_does_not_hold_is_an_error() -> None:
+def test_a_mode_that_the_envelope_does_not_hold_is_an_error():
     pair = RangePair(VarianceMode.LOW, 1.0, 4.0, 0.0, 1.0)
     with pytest.raises(ValueError, match="no high instance in the envelope"):
         best_for(np.array([1.0, 2]), np.array([2.0, 1]), VarianceMode.HIGH, [pair], 4)
 
 
-def test_of_equal_fits_the_largest_end_and_the_high_mode_are_taken() -> None:
+def test_of_equal_fits_the_largest_end_and_the_high_mode_are_taken():
     # Linear speedup: each end beyond the observations fits, in the high mode with any σ/end.
     n, target = np.array([1.0, 2, 4]), np.array([4.0])
     pairs = [RangePair(VarianceMode.LOW, 4.0, 64.0, 0.0, 1.0)]
@@ -125,7 +125,7 @@ def test_of_equal_fits_the_largest_end_and_the_high_mode_are_taken() -> None:
     assert result.high[0]
 
 
-def test_special_counts_need_three_members() -> None:
+def test_special_counts_need_three_members():
     def result(*nodes: float) -> str:
         n = np.array(nodes)
         times = 100 / n * np.where(np.log2(n) % 1 == 0, 1, 1.4)
@@ -141,7 +141,7 @@ def observed(times: Floats) -> ObservedTimes:
 
 
 @pytest.mark.parametrize("left_out", range(5))
-def test_what_is_left_out_has_no_say(left_out: int) -> None:
+def test_what_is_left_out_has_no_say(left_out):
     """The prediction of each observation from the others does not depend on its own time."""
     times = downey(9, 0.6)(2.0 ** np.arange(5)) * np.array([1, 1.02, 0.98, 1.01, 1])
     ranges = everything(16.0, Bounds())
@@ -154,7 +154,7 @@ def test_what_is_left_out_has_no_say(left_out: int) -> None:
     assert (np.abs(after[others] / before[others] - 1) > 1e-3).any()
 
 
-def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts() -> None:
+def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts():
     times = downey(9, 0.6)(2.0 ** np.arange(6)) * np.array([1, 1.02, 0.98, 1.01, 1, 3])
     declining = Diagnosis((1.0,) * 5 + (0.0,), (0,) * 6, declining_from=32)
     whole = ObservedTimes(2.0 ** np.arange(6), times, declining)
@@ -167,7 +167,7 @@ def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_one_weight_that_is_none_is_enough_to_refuse(bad: float) -> None:
+def test_one_weight_that_is_none_is_enough_to_refuse(bad):
     n = np.array([1.0, 2, 4])
     weight = np.array([[1.0, bad, 1.0]])
     with pytest.raises(ValueError, match="weights: one for each target"):
@@ -177,6 +177,6 @@ def test_one_weight_that_is_none_is_enough_to_refuse(bad: float) -> None:
 @pytest.mark.parametrize(
     ("targets", "nodes"), [([np.nan, 4.0], [1.0, 2.0]), ([4.0], [1.0, np.nan]), ([4.0], [])]
 )
-def test_weights_are_of_finite_numbers(targets: list[float], nodes: list[float]) -> None:
+def test_weights_are_of_finite_numbers(targets, nodes):
     with pytest.raises(ValueError, match="finite numbers are needed"):
         weights(np.array(targets), np.array(nodes), 2.0)

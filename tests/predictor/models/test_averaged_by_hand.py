@@ -194,9 +194,7 @@ def stretched(logs: Floats, median: Floats, curve: Curve, settings: AveragedSett
 
 @every_case
 @pytest.mark.parametrize("level", [0.9, 0.5])
-def test_medians_intervals_and_deviations_follow_the_formulas(
-    curve: Curve, settings: AveragedSettings, level: float
-) -> None:
+def test_medians_intervals_and_deviations_follow_the_formulas(curve, settings, level):
     draws = expected(curve, settings, TARGETS)
     median, *ends = draws.quantiles([0.5, (1 - level) / 2, (1 + level) / 2])
     low, high = (stretched(end, median, curve, settings) for end in ends)
@@ -209,16 +207,14 @@ def test_medians_intervals_and_deviations_follow_the_formulas(
 
 
 @every_case
-def test_quantiles_follow_the_formulas_up_to_the_last_draws(
-    curve: Curve, settings: AveragedSettings
-) -> None:
+def test_quantiles_follow_the_formulas_up_to_the_last_draws(curve, settings):
     shares = [0.0001, 0.0007, 0.2, 0.5, 0.77, 0.9993, 0.9999]
     logs = expected(curve, settings, TARGETS).quantiles([0.5, *shares])
     made = np.log(fitted(curve, settings).quantiles(TARGETS, shares))
     assert made == pytest.approx(stretched(logs[1:], logs[0], curve, settings), abs=1e-7)
 
 
-def test_without_walk_and_mixture_the_interval_is_a_normal_one() -> None:
+def test_without_walk_and_mixture_the_interval_is_a_normal_one():
     """By what a thousand evenly spread draws can resolve."""
     draws = expected(PLAIN, ONE, [32])
     sd = math.sqrt(draws.covariance[0, 0, 0] + 0.03**2)
@@ -251,9 +247,7 @@ def ranked(fit: AveragedFit, targets: Sequence[int]) -> list[int]:
     ],
 )
 @pytest.mark.parametrize("targets", [(3, 6, 11), (1, 5, 12, 20, 32), (64,), (1,)])
-def test_the_next_run_is_where_most_variance_goes(
-    curve: Curve, settings: AveragedSettings, targets: tuple[int, ...]
-) -> None:
+def test_the_next_run_is_where_most_variance_goes(curve, settings, targets):
     draws = drawn(curve, settings, np.array([*CANDIDATES, *targets], dtype=float))
     every = np.array([*CANDIDATES, *targets], dtype=float)
     covariance = np.cov(draws.mean.T, bias=True) + draws.covariance.mean(axis=0)
@@ -277,7 +271,7 @@ class IntervalsAlone:
         return self.fit.predict(nodes, level)
 
 
-def test_a_fit_without_a_choice_of_its_own_observes_where_its_interval_is_widest() -> None:
+def test_a_fit_without_a_choice_of_its_own_observes_where_its_interval_is_widest():
     fit = fitted(PLAIN, SEVERAL)
     assert fit.most_informative((3, 1000), (3,)) == 3
     assert base.most_informative(fit, (3, 1000), (3,)) == 3
@@ -285,7 +279,7 @@ def test_a_fit_without_a_choice_of_its_own_observes_where_its_interval_is_widest
     assert base.most_informative(IntervalsAlone(fit), (1000, 3), (3,)) == 1000
 
 
-def test_a_fit_without_quantiles_of_its_own_has_the_ends_of_its_intervals() -> None:
+def test_a_fit_without_quantiles_of_its_own_has_the_ends_of_its_intervals():
     fit = fitted(PLAIN, SEVERAL)
     made = base.quantiles(IntervalsAlone(fit), (3, 64), (0.6, 0.95))
     highs = [[p.high_s for p in fit.predict((3, 64), level)] for level in (0.2, 0.9)]
@@ -294,19 +288,19 @@ def test_a_fit_without_quantiles_of_its_own_has_the_ends_of_its_intervals() -> N
     assert base.quantiles(fit, (3,), (0.1,)) == fit.quantiles((3,), (0.1,))
 
 
-def test_a_fit_is_shown_and_compared_without_its_draws() -> None:
+def test_a_fit_is_shown_and_compared_without_its_draws():
     fit = fitted(PLAIN, ONE)
     assert "posterior" not in repr(fit)
     assert fit == fitted(PLAIN, ONE)
     assert fit != fitted(PLAIN, SEVERAL)
 
 
-def test_two_node_counts_are_enough() -> None:
+def test_two_node_counts_are_enough():
     assert Averaged().min_points == 2
     assert Averaged().fit(TWO).predict([4])[0].time_s == pytest.approx(170, rel=0.1)
 
 
-def test_the_defaults_are_those_of_the_page() -> None:
+def test_the_defaults_are_those_of_the_page():
     page = " ".join((DOCS / "models.md").read_text().split())
     settings, prior = AveragedSettings(), ShapePrior()
     low, high = prior.overhead

@@ -49,7 +49,7 @@ def any_curve(draw: st.DrawFn) -> Curve:
     return curve_of(nodes, times)
 
 
-def test_the_models_are_registered() -> None:
+def test_the_models_are_registered():
     shipped = ("adept", "amdahl", "amdahl_log", "averaged", "two_sizes", "usl")
     assert set(shipped) <= set(base.names())
     made = {type(base.create(name)) for name in shipped}
@@ -59,9 +59,7 @@ def test_the_models_are_registered() -> None:
 
 @every_model
 @every_curve
-def test_predictions_are_positive_and_finite_and_inside_their_interval(
-    name: str, curve: Curve
-) -> None:
+def test_predictions_are_positive_and_finite_and_inside_their_interval(name, curve):
     for p in base.create(name).fit(curve).predict(TARGETS):
         assert 0 < p.low_s <= p.time_s <= p.high_s < math.inf
         assert 0 <= p.curve_sd < math.inf
@@ -70,7 +68,7 @@ def test_predictions_are_positive_and_finite_and_inside_their_interval(
 
 @every_model
 @given(any_curve())
-def test_no_curve_makes_a_model_fail(name: str, curve: Curve) -> None:
+def test_no_curve_makes_a_model_fail(name, curve):
     last = curve.points[-1].nodes
     for p in base.create(name).fit(curve).predict([1, last, 4 * last]):
         assert 0 < p.low_s <= p.time_s <= p.high_s < math.inf
@@ -78,7 +76,7 @@ def test_no_curve_makes_a_model_fail(name: str, curve: Curve) -> None:
 
 @every_model
 @every_curve
-def test_refitting_changes_nothing(name: str, curve: Curve) -> None:
+def test_refitting_changes_nothing(name, curve):
     model = base.create(name)
     first = model.fit(curve)
     assert model.fit(curve) == first
@@ -86,7 +84,7 @@ def test_refitting_changes_nothing(name: str, curve: Curve) -> None:
 
 
 @every_model
-def test_the_order_of_runs_does_not_matter(name: str) -> None:
+def test_the_order_of_runs_does_not_matter(name):
     runs = [Run(n, 100 / n + n * k, end_s=10.0 * n + k) for n in (1, 2, 4, 8) for k in range(3)]
     shuffled = random.Random(0).sample(runs, len(runs))
     assert base.create(name).fit(build(runs)) == base.create(name).fit(build(shuffled))
@@ -101,7 +99,7 @@ def slower(curve: Curve, factor: float) -> Curve:
 @every_model
 @every_curve
 @pytest.mark.parametrize("factor", [1e-3, 3600.0])
-def test_seconds_or_hours_make_no_difference(name: str, curve: Curve, factor: float) -> None:
+def test_seconds_or_hours_make_no_difference(name, curve, factor):
     scaled = base.create(name).fit(slower(curve, factor)).predict(TARGETS)
     for one, other in zip(base.create(name).fit(curve).predict(TARGETS), scaled, strict=True):
         assert other.time_s == pytest.approx(one.time_s * factor, rel=1e-6)
@@ -111,7 +109,7 @@ def test_seconds_or_hours_make_no_difference(name: str, curve: Curve, factor: fl
 
 
 @every_model
-def test_predictions_come_in_the_order_asked_for(name: str) -> None:
+def test_predictions_come_in_the_order_asked_for(name):
     fit = base.create(name).fit(CURVES[0])
     asked = [8, 1, 30, 1]
     assert [p.nodes for p in fit.predict(asked)] == asked
@@ -121,7 +119,7 @@ def test_predictions_come_in_the_order_asked_for(name: str) -> None:
 
 @every_model
 @every_curve
-def test_a_higher_level_is_a_wider_interval(name: str, curve: Curve) -> None:
+def test_a_higher_level_is_a_wider_interval(name, curve):
     fit = base.create(name).fit(curve)
     for narrow, wide in zip(fit.predict(TARGETS, 0.5), fit.predict(TARGETS, 0.95), strict=True):
         assert wide.low_s < narrow.low_s
@@ -130,13 +128,13 @@ def test_a_higher_level_is_a_wider_interval(name: str, curve: Curve) -> None:
 
 
 @every_model
-def test_uncertainty_grows_with_the_distance_from_the_observations(name: str) -> None:
+def test_uncertainty_grows_with_the_distance_from_the_observations(name):
     result = base.create(name).fit(CURVES[0]).predict([8, 16, 32, 64])
     assert np.all(np.diff([p.curve_sd for p in result]) > 0)
 
 
 @every_model
-def test_repeats_that_scatter_widen_the_interval(name: str) -> None:
+def test_repeats_that_scatter_widen_the_interval(name):
     def width(spread: float) -> float:
         points = tuple(replace(p, repeats=5, spread=spread) for p in CURVES[0].points)
         (p,) = base.create(name).fit(Curve(points)).predict([4])
@@ -146,7 +144,7 @@ def test_repeats_that_scatter_widen_the_interval(name: str) -> None:
 
 
 @every_model
-def test_too_few_node_counts_are_an_error(name: str) -> None:
+def test_too_few_node_counts_are_an_error(name):
     model = base.create(name)
     few = Curve(tuple(Point(n, 10.0) for n in range(1, model.min_points)))
     with pytest.raises(base.TooFewPoints, match="are needed"):
@@ -154,22 +152,20 @@ def test_too_few_node_counts_are_an_error(name: str) -> None:
 
 
 @every_model
-def test_a_simple_law_is_recovered(name: str) -> None:
+def test_a_simple_law_is_recovered(name):
     fit = base.create(name).fit(drawn([1, 2, 4, 8, 16, 32], amdahl))
     for p in fit.predict([3, 6, 12, 24]):
         assert p.time_s == pytest.approx(float(amdahl(np.array(float(p.nodes)))), rel=0.02)
 
 
-def test_names_are_unique() -> None:
+def test_names_are_unique():
     with pytest.raises(ValueError, match="two models"):
         base.register("usl")(object)
 
 
 @every_model
 @given(any_curve(), any_curve(), st.integers(1, 64), st.integers(1, 64), st.booleans())
-def test_no_curves_of_two_sizes_make_a_model_fail(
-    name: str, one: Curve, other: Curve, each: int, second: int, in_all: bool
-) -> None:
+def test_no_curves_of_two_sizes_make_a_model_fail(name, one, other, each, second, in_all):
     every = {each: replace(one, each=each), second: replace(other, each=second)}
     last = one.points[-1].nodes
     curve = replace(sized(every.values(), second), in_all=in_all)
@@ -179,7 +175,7 @@ def test_no_curves_of_two_sizes_make_a_model_fail(
 
 @pytest.mark.parametrize("name", ["two_sizes"])
 @pytest.mark.parametrize("each", [2, 4, 8])
-def test_a_simple_law_of_two_sizes_is_found_again(name: str, each: int) -> None:
+def test_a_simple_law_of_two_sizes_is_found_again(name, each):
     ran = {2: [1, 2, 4, 8, 16, 32], 4: [1, 8, 32], 8: [2, 16]}
     every = [
         replace(drawn(nodes, lambda n, k=k: amdahl(n) / k**0.8), each=k)  # type: ignore[misc]
@@ -193,7 +189,7 @@ def test_a_simple_law_of_two_sizes_is_found_again(name: str, each: int) -> None:
 
 @pytest.mark.parametrize("name", ["two_sizes"])
 @pytest.mark.parametrize("each", [1, 2, 4])
-def test_a_simple_law_of_a_size_and_its_layout_is_found_again(name: str, each: int) -> None:
+def test_a_simple_law_of_a_size_and_its_layout_is_found_again(name, each):
     ran = {1: [1, 2, 4, 8, 16, 32], 2: [2, 8, 32], 4: [4, 16]}
     every = [
         replace(drawn(sizes, lambda n, k=k: amdahl(n) * k**0.3), each=k)  # type: ignore[misc]

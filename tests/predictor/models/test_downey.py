@@ -17,7 +17,7 @@ from predictor.models.downey import (
 PARALLELISM, SIGMA = st.floats(1, 2000), st.floats(0, 20)
 
 
-def test_without_variance_speedup_is_linear_up_to_the_parallelism() -> None:
+def test_without_variance_speedup_is_linear_up_to_the_parallelism():
     assert speedup([1, 4, 16, 64], 16, 0).tolist() == [1, 4, 16, 16]
 
 
@@ -32,12 +32,12 @@ def test_without_variance_speedup_is_linear_up_to_the_parallelism() -> None:
         (60, 20, 2, 20),
     ],
 )
-def test_table_1(n: int, A: float, sigma: float, expected: float) -> None:
+def test_table_1(n, A, sigma, expected):
     assert speedup([n], A, sigma)[0] == pytest.approx(expected)
 
 
 @given(PARALLELISM, SIGMA)
-def test_speedup_starts_at_one_rises_and_ends_at_the_parallelism(A: float, sigma: float) -> None:
+def test_speedup_starts_at_one_rises_and_ends_at_the_parallelism(A, sigma):
     n = np.unique(np.geomspace(1, 3 * max_useful(A, sigma) + 2, 200))
     s = speedup(n, A, sigma)
     assert s[0] == pytest.approx(1)
@@ -47,13 +47,13 @@ def test_speedup_starts_at_one_rises_and_ends_at_the_parallelism(A: float, sigma
 
 
 @given(PARALLELISM)
-def test_the_modes_agree_where_they_meet(A: float) -> None:
+def test_the_modes_agree_where_they_meet(A):
     n = np.geomspace(1, 4 * A, 50)
     assert np.allclose(speedup(n, A, 1.0), speedup(n, A, 1.0 + 1e-12))
 
 
 @given(PARALLELISM, SIGMA)
-def test_run_time_is_linear_in_two_amplitudes(A: float, sigma: float) -> None:
+def test_run_time_is_linear_in_two_amplitudes(A, sigma):
     mode = VarianceMode.HIGH if sigma > 1 else VarianceMode.LOW
     end = np.array(A + A * sigma - sigma if sigma > 1 else A)
     x = np.array(sigma if sigma > 1 else sigma / 2)
@@ -67,9 +67,7 @@ def test_run_time_is_linear_in_two_amplitudes(A: float, sigma: float) -> None:
 
 
 @given(st.floats(1, 200), SIGMA)
-def test_the_working_set_is_the_highest_ratio_of_squared_speedup_to_nodes(
-    A: float, sigma: float
-) -> None:
+def test_the_working_set_is_the_highest_ratio_of_squared_speedup_to_nodes(A, sigma):
     n = np.arange(1, int(max_useful(A, sigma)) + 3)
     ratio = speedup(n, A, sigma) ** 2 / n
     result = working_set(A, sigma)

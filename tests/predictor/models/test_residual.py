@@ -17,13 +17,13 @@ def expected(part: Residuals, values: Floats, targets: Floats) -> Floats:
     return np.asarray(values @ part.gain(targets)[0].T)
 
 
-def test_a_residual_without_noise_passes_through_its_observations() -> None:
+def test_a_residual_without_noise_passes_through_its_observations():
     part = process(0.3, 1e-6)
     assert np.allclose(expected(part, VALUES, PLACES), VALUES, atol=1e-6)
     assert np.all(part.covariance(PLACES, PLACES) < 1e-6)
 
 
-def test_the_evidence_is_that_of_a_normal_distribution_with_a_flat_scale() -> None:
+def test_the_evidence_is_that_of_a_normal_distribution_with_a_flat_scale():
     # A proper but very wide prior of the scale must rank rows alike.
     part = process(0.1, 0.02)
     near = np.exp(-np.abs(PLACES[:, None] - PLACES) / 2.0)
@@ -33,13 +33,13 @@ def test_the_evidence_is_that_of_a_normal_distribution_with_a_flat_scale() -> No
     assert first - second == pytest.approx(likely[0] - likely[1], abs=1e-3)
 
 
-def test_a_shift_of_all_values_shifts_the_expectation() -> None:
+def test_a_shift_of_all_values_shifts_the_expectation():
     part, targets = process(0.1, 0.01), np.log([3.0, 64.0])
     moved = expected(part, VALUES + 7.0, targets)
     assert np.allclose(moved, expected(part, VALUES, targets) + 7.0)
 
 
-def test_covariance_is_what_an_observation_there_would_explain() -> None:
+def test_covariance_is_what_an_observation_there_would_explain():
     near, far = np.log([8.0]), np.log([16.0])
     part = process(0.1, 0.01)
     more = residuals(
@@ -66,7 +66,7 @@ def bordered(tau: float, variances: Floats) -> Floats:
     return made
 
 
-def test_processes_weigh_by_the_restricted_likelihood() -> None:
+def test_processes_weigh_by_the_restricted_likelihood():
     part = residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=REACH)
     likely = []
     for tau, variances in zip(TAU, VARIANCES, strict=True):
@@ -77,7 +77,7 @@ def test_processes_weigh_by_the_restricted_likelihood() -> None:
     assert np.allclose(part.evidence(VALUES), likely)
 
 
-def test_expectation_and_covariance_are_those_of_kriging() -> None:
+def test_expectation_and_covariance_are_those_of_kriging():
     part = residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=REACH)
     one, other = np.log([0.5, 3.0, 4.0]), np.log([20.0, 0.25])
     together = part.covariance(one[:, None], other[None, :])
@@ -94,7 +94,7 @@ def test_expectation_and_covariance_are_those_of_kriging() -> None:
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_each_number_of_a_process_is_finite(at: int) -> None:
+def test_each_number_of_a_process_is_finite(at):
     places, variances, tau, noise = (one.copy() for one in (PLACES, VARIANCES, TAU, NOISE))
     (places, variances, tau, noise)[at].flat[0] = np.inf
     with pytest.raises(ValueError, match="all must be finite"):
@@ -102,16 +102,16 @@ def test_each_number_of_a_process_is_finite(at: int) -> None:
 
 
 @pytest.mark.parametrize("variances", [VARIANCES[:1], VARIANCES[:, :2], VARIANCES[0]])
-def test_each_process_has_a_row_of_variances(variances: Floats) -> None:
+def test_each_process_has_a_row_of_variances(variances):
     with pytest.raises(ValueError, match="a row for each process"):
         residuals(PLACES, variances, tau=TAU, noise=NOISE, reach=REACH)
 
 
-def test_a_process_has_a_reach() -> None:
+def test_a_process_has_a_reach():
     with pytest.raises(ValueError, match="reach"):
         residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=0.0)
 
 
-def test_processes_are_hashed_and_compared_as_objects() -> None:
+def test_processes_are_hashed_and_compared_as_objects():
     """Arrays have no one answer to whether they are equal."""
     assert len({process(0.1, 0.01), process(0.1, 0.01)}) == 2

@@ -18,20 +18,20 @@ def names(choice: Choice, nodes: list[int]) -> list[str]:
     return [p.name for p in choice.judge(choice.predict(nodes)).problems]
 
 
-def test_fewer_than_three_node_counts_are_no_curve() -> None:
+def test_fewer_than_three_node_counts_are_no_curve():
     with pytest.raises(TooFewPoints):
         fit_curve(curve_of([1, 2], [10, 5]))
 
 
 @pytest.mark.parametrize("formula", [amdahl, downey(24, 0.2), lambda n: 100 / n + 1.5 * n])
-def test_nothing_jumps_where_the_observed_range_ends(formula) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_jumps_where_the_observed_range_ends(formula):
     choice = fit_curve(drawn([16, 32, 64, 128, 256], formula, noise=0.05))
     at, after = choice.predict([256, 257])
     assert after.time_s == pytest.approx(at.time_s, rel=0.02)
     assert after.low_s < after.time_s < after.high_s
 
 
-def test_inside_is_reliable_far_beyond_is_not() -> None:
+def test_inside_is_reliable_far_beyond_is_not():
     choice = fit_curve(drawn(NODES, amdahl))
     assert choice.model == "averaged"
     judged = choice.judge(choice.predict([3, 16, 64, 1024]))
@@ -43,7 +43,7 @@ def test_inside_is_reliable_far_beyond_is_not() -> None:
     )
 
 
-def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
+def test_what_is_doubtful_has_a_reason_and_a_fix():
     choice = fit_curve(drawn(NODES, amdahl))
     (problem,) = (
         p
@@ -55,7 +55,7 @@ def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
     assert "off by more than 20 %" in problem.text
 
 
-def test_a_wide_gap_is_asked_about_first() -> None:
+def test_a_wide_gap_is_asked_about_first():
     choice = fit_curve(curve_of([1, 2, 512], [100, 70, 10]))
     problems = choice.judge(choice.predict([4, 16, 64, 256, 1024])).problems
     (problem,) = (p for p in problems if p.name == "wide_interval")
@@ -65,7 +65,7 @@ def test_a_wide_gap_is_asked_about_first() -> None:
 
 
 @given(st.integers(2, 64), st.floats(0.0, 0.2))
-def test_the_observation_asked_for_narrows_what_is_uncertain(first: int, serial: float) -> None:
+def test_the_observation_asked_for_narrows_what_is_uncertain(first, serial):
     def time(n: float) -> float:
         return 1000 * ((1 - serial) / n + serial)
 
@@ -79,7 +79,7 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first: int, serial:
             assert after.curve_sd < choice.predict([far])[0].curve_sd
 
 
-def test_adept_disputes_only_where_it_trusts_itself() -> None:
+def test_adept_disputes_only_where_it_trusts_itself():
     choice = fit_curve(drawn([2, 4, 8, 14, 20, 40, 80], downey(24, 0.2)))
     assert not choice.second.problems
     own = choice.predict([10])[0]
@@ -94,7 +94,7 @@ def test_adept_disputes_only_where_it_trusts_itself() -> None:
     assert unfit.judge([replace(off, nodes=3)]).verdicts == (Verdict.RELIABLE,)
 
 
-def test_how_badly_downeys_model_fits_is_not_held_against_another() -> None:
+def test_how_badly_downeys_model_fits_is_not_held_against_another():
     choice = fit_curve(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" not in names(choice, [3])
     assert "alternative_fit" in names(choice, [3])
@@ -103,7 +103,7 @@ def test_how_badly_downeys_model_fits_is_not_held_against_another() -> None:
 @pytest.mark.parametrize(
     ("out", "factors"), [([6, 7], [1.8, 2.6]), ([4], [1.6])], ids=["declining", "slow"]
 )
-def test_what_adept_leaves_out_it_does_not_dispute(out: list[int], factors: list[float]) -> None:
+def test_what_adept_leaves_out_it_does_not_dispute(out, factors):
     nodes = 2 ** np.arange(8)
     times = downey(40 if len(out) > 1 else 150, 0.8)(nodes)
     times[out] *= factors
@@ -119,14 +119,14 @@ def test_what_adept_leaves_out_it_does_not_dispute(out: list[int], factors: list
     assert [judged.verdicts[i] for i in out] == [Verdict.RELIABLE] * len(out)
 
 
-def test_what_adept_proposes_is_passed_on() -> None:
+def test_what_adept_proposes_is_passed_on():
     choice = fit_curve(drawn([1, 2, 4, 8], lambda n: 100 / n))
     assert "linear_section" in names(choice, [4, 16])
 
 
 @pytest.mark.parametrize("nodes", [1, 64])
 @pytest.mark.parametrize("factor", [1.05, 1.2])
-def test_a_run_cut_short_bounds_median_and_interval(nodes: int, factor: float) -> None:
+def test_a_run_cut_short_bounds_median_and_interval(nodes, factor):
     curve = drawn([2, 4, 8, 16], amdahl, noise=0.03)
     (free,) = fit_curve(curve).predict([nodes])
     bound = factor * free.time_s
@@ -139,7 +139,7 @@ def test_a_run_cut_short_bounds_median_and_interval(nodes: int, factor: float) -
     assert reported == [("cut_short", nodes)]
 
 
-def test_a_bound_is_followed_on_its_own_side_of_the_observations() -> None:
+def test_a_bound_is_followed_on_its_own_side_of_the_observations():
     curve = drawn([2, 4, 8, 16], amdahl, noise=0.03)
     free = fit_curve(curve).predict([1, 6, 64, 128])
     cut = fit_curve(replace(curve, censored=(Point(64, 1.3 * free[2].time_s),)))
@@ -148,7 +148,7 @@ def test_a_bound_is_followed_on_its_own_side_of_the_observations() -> None:
     assert min(ratios[2:]) > 1.3
 
 
-def test_a_run_cut_short_early_changes_nothing() -> None:
+def test_a_run_cut_short_early_changes_nothing():
     curve = drawn([2, 4, 8, 16], amdahl)
     (free,) = fit_curve(curve).predict([1])
     choice = fit_curve(replace(curve, censored=(Point(1, 0.5 * free.time_s),)))
@@ -156,7 +156,7 @@ def test_a_run_cut_short_early_changes_nothing() -> None:
     assert "cut_short" not in {p.name for p in choice.problems}
 
 
-def test_a_run_that_seems_to_have_hung_moves_nothing_but_casts_doubt() -> None:
+def test_a_run_that_seems_to_have_hung_moves_nothing_but_casts_doubt():
     curve = drawn([2, 4, 8, 16], amdahl)
     (free,) = fit_curve(curve).predict([1])
     choice = fit_curve(replace(curve, censored=(Point(1, 10 * free.time_s),)))
@@ -166,7 +166,7 @@ def test_a_run_that_seems_to_have_hung_moves_nothing_but_casts_doubt() -> None:
     assert "cut_short" in {p.name for p in judged.problems}
 
 
-def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone() -> None:
+def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone():
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
     power = np.log2(nodes) % 1 == 0
     times = downey(100, 0.8)(nodes.astype(float))

@@ -6,25 +6,25 @@ from scipy.stats import norm
 from predictor.models.averaged.shapes import ShapePrior, Shapes, draw, log_time, spread_evenly, take
 
 
-def test_a_shape_is_one_at_the_first_node_count() -> None:
+def test_a_shape_is_one_at_the_first_node_count():
     assert np.allclose(log_time(draw(ShapePrior(shapes=64)), np.array([1.0])), 0.0)
 
 
-def test_amdahl_and_logarithmic_overhead_are_special_cases() -> None:
+def test_amdahl_and_logarithmic_overhead_are_special_cases():
     one = np.array([1.0])
     shape = Shapes(0.1 * one, one, 0.02 * one, 1e-6 * one)
     x = np.array([2.0, 16.0])
     assert np.allclose(np.exp(log_time(shape, x))[0], 0.9 / x + 0.1 + 0.02 * np.log(x), rtol=1e-5)
 
 
-def test_the_prior_is_covered_as_it_says() -> None:
+def test_the_prior_is_covered_as_it_says():
     shapes, prior = draw(ShapePrior()), ShapePrior()
     assert abs(np.median(np.log(shapes.serial)) - np.log(prior.serial).mean()) < 0.05
     assert abs((shapes.growth < 1e-5).mean() - prior.collective) < 0.02
     assert abs((abs(shapes.exponent - 1) > 0.06).mean() - 0.23) < 0.02
 
 
-def test_points_fill_the_cube_evenly() -> None:
+def test_points_fill_the_cube_evenly():
     points = spread_evenly(1000, 3)
     counts, _ = np.histogramdd(points.T, bins=2)
     assert counts.min() > 115
@@ -42,7 +42,7 @@ PRIOR = ShapePrior(
 )
 
 
-def test_points_are_multiples_of_powers_of_the_generalised_golden_ratio() -> None:
+def test_points_are_multiples_of_powers_of_the_generalised_golden_ratio():
     counted = np.arange(1, 6)
     for dimensions in (1, 2, 5):
         root = brentq(lambda x, d=dimensions: x ** (d + 1) - x - 1, 1.0, 2.0, xtol=1e-15)
@@ -53,12 +53,12 @@ def test_points_are_multiples_of_powers_of_the_generalised_golden_ratio() -> Non
 
 
 @pytest.mark.parametrize(("count", "dimensions"), [(-1, 2), (3, 0)])
-def test_points_need_a_count_and_a_dimension(count: int, dimensions: int) -> None:
+def test_points_need_a_count_and_a_dimension(count, dimensions):
     with pytest.raises(ValueError, match="must be"):
         spread_evenly(count, dimensions)
 
 
-def test_each_parameter_has_the_distribution_of_the_prior() -> None:
+def test_each_parameter_has_the_distribution_of_the_prior():
     shapes = draw(PRIOR)
     serial, overhead, exponent, growth, kind = spread_evenly(200, 5)
     assert np.allclose(shapes.serial, 0.01 * 50**serial)
@@ -73,7 +73,7 @@ def test_each_parameter_has_the_distribution_of_the_prior() -> None:
     assert shapes.growth.min() == 1e-6
 
 
-def test_log_time_is_the_formula_below_and_above_the_first_node_count() -> None:
+def test_log_time_is_the_formula_below_and_above_the_first_node_count():
     shapes, x = draw(PRIOR), np.array([0.25, 0.5, 1.0, 2.0, 64.0])
     for i, row in enumerate(log_time(shapes, x)):
         f, p, c, q = (
@@ -84,19 +84,19 @@ def test_log_time_is_the_formula_below_and_above_the_first_node_count() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, np.inf, np.nan])
-def test_a_ratio_of_node_counts_is_finite_and_above_zero(ratio: float) -> None:
+def test_a_ratio_of_node_counts_is_finite_and_above_zero(ratio):
     with pytest.raises(ValueError, match="finite and above 0"):
         log_time(draw(PRIOR), np.array([1.0, ratio]))
 
 
-def test_shapes_are_taken_by_their_places() -> None:
+def test_shapes_are_taken_by_their_places():
     shapes, places = draw(PRIOR), np.array([7, 7, 3])
     some = take(shapes, places)
     x = np.array([0.5, 3.0])
     assert np.array_equal(log_time(some, x), log_time(shapes, x)[places])
 
 
-def test_shapes_are_hashed_and_compared_as_objects() -> None:
+def test_shapes_are_hashed_and_compared_as_objects():
     """Arrays have no one answer to whether they are equal."""
     every, places = draw(PRIOR), np.array([1, 2])
     assert len({every, take(every, places), take(every, places)}) == 3

@@ -37,9 +37,7 @@ RAN = {2: (1, 2, 4, 8, 16), 4: (1, 4), 8: (2, 8)}
 
 @pytest.mark.parametrize(("law", "all_count"), [(of_nodes, False), (of_all, True)])
 @pytest.mark.parametrize("each", [2, 4, 8])
-def test_counts_that_were_not_run_with_as_many_are_predicted(
-    law: Law, all_count: bool, each: int
-) -> None:
+def test_counts_that_were_not_run_with_as_many_are_predicted(law, all_count, each):
     curve = sized(curves(law, RAN), each)
     assert translation_of(curve).all_count is all_count
     for one in TwoSizes().fit(curve).predict([1, 2, 4, 8]):
@@ -49,26 +47,26 @@ def test_counts_that_were_not_run_with_as_many_are_predicted(
         )
 
 
-def test_a_second_size_that_was_not_run_is_between_those_that_were() -> None:
+def test_a_second_size_that_was_not_run_is_between_those_that_were():
     every = curves(of_nodes, RAN)
     three, two, four = (TwoSizes().fit(sized(every, k)).predict([4])[0] for k in (3, 2, 4))
     assert four.time_s < three.time_s < two.time_s
     assert three.high_s / three.low_s > two.high_s / two.low_s
 
 
-def test_own_runs_go_before_those_of_others() -> None:
+def test_own_runs_go_before_those_of_others():
     own, other = Curve((Point(1, 50.0), Point(2, 30.0)), each=4), Curve((Point(1, 999.0),), each=2)
     merged = TwoSizes().fit(sized([own, other], 4)).fit.predict([1, 2])
     assert [one.time_s for one in merged] == pytest.approx([50.0, 30.0], rel=0.02)
 
 
-def test_without_others_it_is_the_model_of_one_size() -> None:
+def test_without_others_it_is_the_model_of_one_size():
     curve = Curve(tuple(Point(n, of_nodes(n, 1)) for n in (1, 2, 4)))
     fit = TwoSizes().fit(curve)
     assert fit.predict([1, 3, 8]) == fit.fit.predict([1, 3, 8])
 
 
-def test_the_order_of_second_sizes_does_not_matter() -> None:
+def test_the_order_of_second_sizes_does_not_matter():
     every = curves(of_nodes, RAN)
     one, other = (TwoSizes().fit(sized(given, 4)) for given in (every, every[::-1]))
     assert [p.time_s for p in one.predict([1, 8])] == pytest.approx(
@@ -76,7 +74,7 @@ def test_the_order_of_second_sizes_does_not_matter() -> None:
     )
 
 
-def test_nothing_to_translate_is_an_error() -> None:
+def test_nothing_to_translate_is_an_error():
     with pytest.raises(TooFewPoints):
         TwoSizes().fit(sized([Curve((Point(1, 5.0),), each=2)], 4))
     with pytest.raises(ValueError, match="each given once"):
@@ -99,11 +97,11 @@ def test_nothing_to_translate_is_an_error() -> None:
         ([Layout(4, 4)], []),
     ],
 )
-def test_what_tells_layouts_apart(layouts: list[Layout], sizes: list[int]) -> None:
+def test_what_tells_layouts_apart(layouts, sizes):
     assert list(second_sizes(layouts).values()) == sizes
 
 
-def test_half_filled_nodes_with_two_counts_get_the_curve_of_filled_ones() -> None:
+def test_half_filled_nodes_with_two_counts_get_the_curve_of_filled_ones():
     rows = [
         replace(row(10 * i + each, n, of_nodes(n, each)), tasks=each * n, cpus=4 * n)
         for each, counts in ((4, (1, 2, 4, 8, 1, 2, 4, 8)), (2, (1, 8, 1, 8)))
@@ -136,7 +134,7 @@ def on_gpus(counts: dict[int, Sequence[int]]) -> list[RunRow]:
     ]
 
 
-def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one() -> None:
+def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one():
     rows = on_gpus({1: (1, 2, 4, 8) * 2, 2: (2, 8, 2, 8)})
     _, *parts = made(rows)
     assert {part.unit for part in parts} == {Unit.GPUS}
@@ -149,7 +147,7 @@ def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one() -> No
     assert said.startswith("only 2 GPU counts were run with this layout; the rest is predicted")
 
 
-def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others() -> None:
+def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others():
     def law(cpus: int, tasks: int) -> float:
         return (1200 / cpus + 25) * tasks**-0.2
 
@@ -166,7 +164,7 @@ def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("each", [1, 2, 4])
-def test_a_size_of_the_whole_job_is_not_multiplied_by_its_layout(each: int) -> None:
+def test_a_size_of_the_whole_job_is_not_multiplied_by_its_layout(each):
     ran = {1: (1, 2, 4, 8, 16), 2: (2, 16), 4: (4, 16)}
     curve = replace(sized(curves(of_devices, ran), each), in_all=True)
     found = translation_of(curve)

@@ -17,7 +17,7 @@ def exactly(rows: np.ndarray) -> list[list[Fraction]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 5_000])
-def test_sums_hold_thirty_digits(count: int) -> None:
+def test_sums_hold_thirty_digits(count):
     rng = np.random.default_rng(count)
     rows = rng.lognormal(0, 8, (count, 3))
     high, low = gram(rows)
@@ -29,7 +29,7 @@ def test_sums_hold_thirty_digits(count: int) -> None:
             assert abs(low[i, j]) <= 2.0**-52 * high[i, j]
 
 
-def test_what_is_added_and_taken_away_leaves_nothing() -> None:
+def test_what_is_added_and_taken_away_leaves_nothing():
     rng = np.random.default_rng(3)
     big, small = rng.lognormal(12, 3, (1_000, 2)), rng.lognormal(-12, 1, (5, 2))
     total = add(gram(big), gram(small))
@@ -38,13 +38,13 @@ def test_what_is_added_and_taken_away_leaves_nothing() -> None:
     assert np.allclose(left[0], gram(small)[0], rtol=1e-4)
 
 
-def test_no_rows_are_nothing() -> None:
+def test_no_rows_are_nothing():
     high, low = gram(np.empty((0, 2)))
     assert not high.any()
     assert not low.any()
 
 
 @pytest.mark.parametrize("bad", [np.ones(3), np.full((2, 2), np.nan), np.full((1, 2), np.inf)])
-def test_rows_are_of_finite_numbers(bad: np.ndarray) -> None:
+def test_rows_are_of_finite_numbers(bad):
     with pytest.raises(ValueError, match="all finite, are needed"):
         gram(bad)

@@ -53,20 +53,20 @@ def errors(observations: list[Observation], fit) -> list[float]:
     return [abs(fit.predict(a).time_s - t) / t for a, t in observations]
 
 
-def test_expansion_has_a_term_for_each_set() -> None:
+def test_expansion_has_a_term_for_each_set():
     assert len(terms(("a", "b", "c"))) == 8
     assert explanatory(RESOURCES, {"nodes": 4.0, "clock": 2.0}).tolist() == [1, 0.25, 0.5, 0.125]
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_a_product_is_recovered(relative: bool) -> None:
+def test_a_product_is_recovered(relative):
     fit = ProductForm(select=False).fit(sums_of(observed(7, 3.0), relative=relative))
     assert fit.theta == pytest.approx((2.0, 100.0, 60.0, 3000.0), rel=1e-4)
     unobserved = fit.predict({"nodes": 40.0, "clock": 5.0})
     assert unobserved.time_s == pytest.approx(truth(40, 5.0), rel=1e-4)
 
 
-def test_sums_do_not_depend_on_order_and_merge() -> None:
+def test_sums_do_not_depend_on_order_and_merge():
     runs = observed(7, 3.0, noise=0.1)
     whole, parts = sums_of(runs), sums_of(runs[::2]).merge(sums_of(runs[1::2]))
     assert np.allclose(whole.hh, sums_of(runs[::-1]).hh, rtol=1e-12)
@@ -75,7 +75,7 @@ def test_sums_do_not_depend_on_order_and_merge() -> None:
     assert whole.count == parts.count == len(runs)
 
 
-def test_sums_keep_their_size_and_a_run_can_be_taken_out() -> None:
+def test_sums_keep_their_size_and_a_run_can_be_taken_out():
     runs = observed(15, 3.6, noise=0.1)
     sums = sums_of(runs)
     assert (len(sums.hh), len(sums.hx)) == (4, 4)
@@ -83,12 +83,12 @@ def test_sums_keep_their_size_and_a_run_can_be_taken_out() -> None:
     assert np.allclose(less.hh, sums_of(runs[:-1]).hh, rtol=1e-9)
 
 
-def test_sums_and_fits_travel_as_json() -> None:
+def test_sums_and_fits_travel_as_json():
     sums = sums_of(observed(3, 2.0))
     assert msgspec.json.decode(msgspec.json.encode(sums), type=Sums) == sums
 
 
-def test_within_a_cluster_as_in_the_paper() -> None:
+def test_within_a_cluster_as_in_the_paper():
     """Section 6 found 5.34 and 5.66 %; four out of five runs are learned, the fifth predicted."""
     runs = observed(15, 3.6, noise=0.05)
     rng = np.random.default_rng(3)
@@ -97,21 +97,21 @@ def test_within_a_cluster_as_in_the_paper() -> None:
     assert fmean(errors([r for r, out in zip(runs, held, strict=True) if out], fit)) < 0.06
 
 
-def test_across_clusters_as_in_the_paper() -> None:
+def test_across_clusters_as_in_the_paper():
     """Section 6 found 9.97 and 5.83 %."""
     one, other = observed(7, 2.8, 0.05, seed=1), observed(15, 3.6, 0.05, seed=2)
     assert fmean(errors(other, ProductForm().fit(sums_of(one)))) < 0.10
     assert fmean(errors(one, ProductForm().fit(sums_of(other)))) < 0.10
 
 
-def test_nine_of_ten_new_runs_are_inside() -> None:
+def test_nine_of_ten_new_runs_are_inside():
     fit = ProductForm().fit(sums_of(observed(7, 3.0, noise=0.1)))
     new = observed(7, 3.0, noise=0.1, seed=9)
     inside = [(p := fit.predict(a)).low_s <= t <= p.high_s for a, t in new]
     assert 0.75 < fmean(inside) <= 1.0
 
 
-def test_terms_without_evidence_are_left_out() -> None:
+def test_terms_without_evidence_are_left_out():
     rng = np.random.default_rng(5)
     runs = [
         ({"nodes": float(n), "clock": c}, 600.0 / n * rng.lognormal(0, 0.03))
@@ -120,7 +120,7 @@ def test_terms_without_evidence_are_left_out() -> None:
     assert ProductForm().fit(sums_of(runs)).chosen == (("nodes",),)
 
 
-def test_relative_errors_keep_short_runs_right() -> None:
+def test_relative_errors_keep_short_runs_right():
     # Above 8 nodes the form is wrong: the runs there are longer than it can say.
     runs = [(a, t * (1.0 if a["nodes"] < 12 else 1.3)) for a, t in observed(15, 3.0)]
     plain = ProductForm(select=False).fit(sums_of(runs, relative=False))
@@ -128,7 +128,7 @@ def test_relative_errors_keep_short_runs_right() -> None:
     assert fmean(errors(runs, relative)) < fmean(errors(runs, plain))
 
 
-def test_one_cpu_speed_tells_nothing_about_another() -> None:
+def test_one_cpu_speed_tells_nothing_about_another():
     runs = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
     with pytest.raises(TooFewObservations, match="run it with other nodes, clock"):
         ProductForm(select=False).fit(sums_of(runs))
@@ -136,7 +136,7 @@ def test_one_cpu_speed_tells_nothing_about_another() -> None:
     assert fit.predict({"nodes": 5.0, "clock": 3.0}).time_s == pytest.approx(truth(5, 3.0))
 
 
-def test_what_is_missing_is_named() -> None:
+def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="clock is None"):
         Sums.none(RESOURCES).add({"nodes": 1.0}, 5.0)
     with pytest.raises(ValueError, match="run time is 0"):
@@ -157,7 +157,7 @@ def noisy(relative: bool) -> tuple[Sums, np.ndarray, np.ndarray]:
     return sums, np.column_stack([np.ones(6), 1 / nodes]), times
 
 
-def test_sums_are_those_of_equations_8_and_9() -> None:
+def test_sums_are_those_of_equations_8_and_9():
     sums, h, x = noisy(relative=False)
     assert np.allclose(sums.hh, h.T @ h, rtol=1e-14)
     assert np.allclose(sums.hx, h.T @ x, rtol=1e-14)
@@ -171,7 +171,7 @@ def test_sums_are_those_of_equations_8_and_9() -> None:
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("level", [0.5, 0.9])
-def test_estimates_and_intervals_are_those_of_least_squares(relative: bool, level: float) -> None:
+def test_estimates_and_intervals_are_those_of_least_squares(relative, level):
     sums, h, x = noisy(relative=relative)
     weights = 1 / x if relative else np.ones(6)
     theta, rest, *_ = np.linalg.lstsq(h * weights[:, None], x * weights, rcond=None)
@@ -192,7 +192,7 @@ def test_estimates_and_intervals_are_those_of_least_squares(relative: bool, leve
     assert result.curve_sd == pytest.approx(sqrt(recorded) / time_s)
 
 
-def test_as_many_runs_as_terms_leave_nothing_to_judge_by() -> None:
+def test_as_many_runs_as_terms_leave_nothing_to_judge_by():
     """Section 3: n + 1 runs determine the parameters, "more than n+1" are reliable."""
     runs = [({"nodes": float(n)}, 10.0 + 90.0 / n) for n in (1, 2, 4)]
     full = ProductForm(select=False)
@@ -206,7 +206,7 @@ def test_as_many_runs_as_terms_leave_nothing_to_judge_by() -> None:
     assert two.chosen == ((),)
 
 
-def test_runs_that_all_fit_exactly_still_have_an_interval() -> None:
+def test_runs_that_all_fit_exactly_still_have_an_interval():
     """A single run differs by 1 % from the next, whatever few of them show."""
     runs = [({"nodes": float(n)}, 10.0 + 90.0 / n) for n in (1, 2, 4, 8)]
     for relative in (True, False):
@@ -217,7 +217,7 @@ def test_runs_that_all_fit_exactly_still_have_an_interval() -> None:
         assert made.high_s / made.low_s > 1.03
 
 
-def test_another_clock_is_not_determined_by_runs_on_one() -> None:
+def test_another_clock_is_not_determined_by_runs_on_one():
     """Nor is a mixture where nodes and clock only changed together."""
     one_clock = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
     fit = ProductForm().fit(sums_of(one_clock))
@@ -235,7 +235,7 @@ def test_another_clock_is_not_determined_by_runs_on_one() -> None:
     assert both.predict({"nodes": 4.0, "clock": 9.0}).time_s == pytest.approx(truth(4, 9.0))
 
 
-def test_sums_lose_nothing_when_many_short_runs_leave_them() -> None:
+def test_sums_lose_nothing_when_many_short_runs_leave_them():
     rng = np.random.default_rng(2)
     short = [
         ({"nodes": float(rng.integers(1, 9)), "clock": float(rng.uniform(1, 3))}, float(second))
@@ -256,7 +256,7 @@ def test_sums_lose_nothing_when_many_short_runs_leave_them() -> None:
     assert fit.theta == pytest.approx(ProductForm(select=False).fit(clean).theta, rel=1e-6)
 
 
-def test_what_sums_cannot_hold_travels_and_merges_too() -> None:
+def test_what_sums_cannot_hold_travels_and_merges_too():
     thirds = [({"nodes": 3.0}, 1.0 + n / 7) for n in range(50)]
     sums = Sums.none(("nodes",)).add_all(thirds)
     assert any(sums.rest)
@@ -272,13 +272,13 @@ def test_what_sums_cannot_hold_travels_and_merges_too() -> None:
         assert empty.count == 0
 
 
-def test_sums_stored_before_there_was_a_rest_are_read() -> None:
+def test_sums_stored_before_there_was_a_rest_are_read():
     old = {"resources": ["nodes"], "hh": [[1, 1], [1, 1]], "hx": [2, 2], "xx": 4.0, "count": 1}
     sums = msgspec.json.decode(msgspec.json.encode(old), type=Sums)
     assert sums.add({"nodes": 1.0}, 2.0).hx == (2.5, 2.5)  # relative, as they were
 
 
-def test_load_takes_part_in_proportion() -> None:
+def test_load_takes_part_in_proportion():
     """Section 2.3: "higher values representing a greater input load", linear."""
     runs = [
         ({"nodes": float(n), "load": load}, (5.0 + 2.0 * load) * (1.0 + 8.0 / n))
@@ -288,7 +288,7 @@ def test_load_takes_part_in_proportion() -> None:
     assert fit.predict({"nodes": 4.0, "load": 10.0}).time_s == pytest.approx(75.0)
 
 
-def test_cache_disk_and_network_are_contributions_like_others() -> None:
+def test_cache_disk_and_network_are_contributions_like_others():
     """Section 2.1: those that matter are found, the others are eliminated."""
     rng = np.random.default_rng(4)
     resources = ("cache", "disk", "network")
@@ -308,7 +308,7 @@ def test_cache_disk_and_network_are_contributions_like_others() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, nan, inf])
-def test_amounts_and_times_that_are_none_are_refused(bad: float) -> None:
+def test_amounts_and_times_that_are_none_are_refused(bad):
     sums = Sums.none(("nodes",))
     with pytest.raises(ValueError, match=r"nodes is .*: it must be a finite number"):
         sums.add({"nodes": bad}, 5.0)
@@ -321,7 +321,7 @@ def test_amounts_and_times_that_are_none_are_refused(bad: float) -> None:
         fit.predict({"nodes": 1.0}, 1.0 if bad == inf else bad)
 
 
-def test_times_out_of_all_bounds_and_resources_that_are_none_are_refused() -> None:
+def test_times_out_of_all_bounds_and_resources_that_are_none_are_refused():
     with pytest.raises(ValueError, match="run time is 1e-200"):
         Sums.none(("nodes",)).add({"nodes": 1.0}, 1e-200)
     for resources in ((), ("nodes", "nodes")):
@@ -330,14 +330,14 @@ def test_times_out_of_all_bounds_and_resources_that_are_none_are_refused() -> No
     assert Sums.none(("nodes",)).add_all([]).count == 0
 
 
-def test_no_time_above_zero_is_no_answer() -> None:
+def test_no_time_above_zero_is_no_answer():
     runs = [({"nodes": 1.0}, 1.0), ({"nodes": 2.0}, 100.0), ({"nodes": 4.0}, 120.0)]
     fit = ProductForm(select=False).fit(Sums.none(("nodes",), relative=False).add_all(runs))
     with pytest.raises(ValueError, match="no run time above zero"):
         fit.predict({"nodes": 0.5})
 
 
-def test_amounts_of_any_size_are_distinguished() -> None:
+def test_amounts_of_any_size_are_distinguished():
     """Benchmarks count bytes a second: the inverse of 10^10 is small, and no less independent."""
     runs = [
         ({"nodes": float(n), "memory": m}, (1.0 + 8.0 / n) * (2.0 + 3e10 / m))
@@ -347,13 +347,13 @@ def test_amounts_of_any_size_are_distinguished() -> None:
     assert fit.predict({"nodes": 4.0, "memory": 1.5e10}).time_s == pytest.approx(12.0)
 
 
-def test_runs_of_less_than_a_second_are_predicted() -> None:
+def test_runs_of_less_than_a_second_are_predicted():
     runs = [({"nodes": float(n)}, 0.01 + 0.09 / n) for n in (1, 2, 4, 8)]
     fit = ProductForm().fit(Sums.none(("nodes",)).add_all(runs))
     assert fit.predict({"nodes": 3.0}).time_s == pytest.approx(0.04)
 
 
-def test_whether_resources_work_together_may_stay_open() -> None:
+def test_whether_resources_work_together_may_stay_open():
     """Both varied, if not both at once: there is an answer, without the term for both."""
     runs = [({"nodes": float(n), "clock": 3.0}, 10.0 + 60.0 / n) for n in (1, 2, 4, 8)]
     runs += [({"nodes": 2.0, "clock": c}, 10.0 + 60.0 / 2 + 30 / c - 10) for c in (1.0, 1.5)]
@@ -363,14 +363,14 @@ def test_whether_resources_work_together_may_stay_open() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_sums_that_cannot_be_are_too_few() -> None:
+def test_sums_that_cannot_be_are_too_few():
     """What an earlier release left after taking runs out may be below zero."""
     for hh in (((-1e-9, 0.0), (0.0, 1.0)), ((1.0, 0.0), (0.0, 0.0))):
         with pytest.raises(TooFewObservations):
             ProductForm(select=False).fit(Sums(("nodes",), hh, (1.0, 1.0), 5.0, 5))
 
 
-def test_times_that_are_all_alike_are_the_constant() -> None:
+def test_times_that_are_all_alike_are_the_constant():
     """Nothing is left to explain: not even the logarithm of nothing is asked for."""
     runs = [({"nodes": float(n)}, 1.0) for n in (1, 2, 4)]
     fit = ProductForm().fit(Sums.none(("nodes",)).add_all(runs))
@@ -378,7 +378,7 @@ def test_times_that_are_all_alike_are_the_constant() -> None:
     assert fit.predict({"nodes": 3.0}).time_s == pytest.approx(1.0)
 
 
-def test_runs_at_one_place_tell_of_that_place_alone() -> None:
+def test_runs_at_one_place_tell_of_that_place_alone():
     runs = [({"nodes": 4.0, "clock": 3.0}, time_s) for time_s in (10.0, 11.0, 12.0)]
     fit = ProductForm().fit(sums_of(runs))
     assert len(fit.unseen) == 2
@@ -388,17 +388,17 @@ def test_runs_at_one_place_tell_of_that_place_alone() -> None:
             fit.predict(elsewhere)
 
 
-def test_without_nodes_a_prediction_is_of_one() -> None:
+def test_without_nodes_a_prediction_is_of_one():
     runs = [({"clock": c}, 5.0 + 3.0 / c) for c in (1.0, 2.0, 4.0)]
     assert ProductForm().fit(Sums.none(("clock",)).add_all(runs)).predict({"clock": 2.0}).nodes == 1
 
 
-def test_errors_are_relative_where_nothing_else_is_said() -> None:
+def test_errors_are_relative_where_nothing_else_is_said():
     assert Sums.none(("nodes",)).relative
     assert Sums(("nodes",), ((0.0,) * 2,) * 2, (0.0,) * 2).relative
 
 
-def test_the_criterion_is_bayes_s() -> None:
+def test_the_criterion_is_bayes_s():
     """Times 1, 2 and 6, plainly: around their mean of 3 they leave 4 + 1 + 9 = 14."""
     runs = [({"nodes": float(n)}, time_s) for n, time_s in ((1, 1.0), (2, 2.0), (4, 6.0))]
     sums = Sums.none(("nodes",), relative=False).add_all(runs)
@@ -410,7 +410,7 @@ def test_the_criterion_is_bayes_s() -> None:
     assert criterion(exact, [0]) == pytest.approx(4 * log(1e-12 * 100 / 4) + log(4))
 
 
-def test_a_term_that_hardly_differs_from_others_is_none() -> None:
+def test_a_term_that_hardly_differs_from_others_is_none():
     """Two columns of angle a have eigenvalues 1 - cos a and 1 + cos a: at 1e-10 of each other."""
     for off, apart in ((1e-4, True), (1e-6, False)):
         cosine = 1 - off**2
@@ -420,12 +420,12 @@ def test_a_term_that_hardly_differs_from_others_is_none() -> None:
 
 
 @pytest.mark.parametrize(("count", "terms_left"), [(2, [0]), (3, [0, 1]), (4, [0, 1, 2])])
-def test_there_is_a_run_more_than_there_are_terms(count: int, terms_left: list[int]) -> None:
+def test_there_is_a_run_more_than_there_are_terms(count, terms_left):
     runs = [observed(2, 3.0)[i] for i in (0, 8, 3, 12)][:count]
     assert possible_terms(sums_of(runs)) == terms_left
 
 
-def test_sums_are_taken_in_or_out_and_nothing_else() -> None:
+def test_sums_are_taken_in_or_out_and_nothing_else():
     for times in (0, 2, -2):
         with pytest.raises(ValueError, match=f"times is {times}"):
             Sums.none(("nodes",)).add({"nodes": 1.0}, 5.0, times=times)
@@ -433,7 +433,7 @@ def test_sums_are_taken_in_or_out_and_nothing_else() -> None:
     assert (again.count, again.rest) == (0, ())
 
 
-def test_what_lies_a_thousandth_outside_is_as_it_was_observed() -> None:
+def test_what_lies_a_thousandth_outside_is_as_it_was_observed():
     runs = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
     fit = ProductForm().fit(sums_of(runs))
     assert fit.predict({"nodes": 4.0, "clock": 3.0 * (1 + 1e-4)}).time_s > 0

@@ -81,7 +81,7 @@ def other_store(tmp_path: Path) -> Store:
     return made
 
 
-def test_each_run_is_in_the_sums_once(store: Store) -> None:
+def test_each_run_is_in_the_sums_once(store):
     store.runs.add(runs())
     assert add(store) == 8
     before = all_sums(store)
@@ -93,7 +93,7 @@ def test_each_run_is_in_the_sums_once(store: Store) -> None:
     assert all_sums(store) == before
 
 
-def test_the_order_does_not_matter(store: Store, tmp_path: Path) -> None:
+def test_the_order_does_not_matter(store, tmp_path):
     store.runs.add(runs())
     add(store)
     with other_store(tmp_path) as other:
@@ -105,7 +105,7 @@ def test_the_order_does_not_matter(store: Store, tmp_path: Path) -> None:
         assert same(store, other)
 
 
-def test_a_run_that_changed_is_taken_out_first(store: Store, tmp_path: Path) -> None:
+def test_a_run_that_changed_is_taken_out_first(store, tmp_path):
     first = msgspec.structs.replace(runs()[0], elapsed_s=9999.0)
     store.runs.add([first, *runs()[1:]])
     add(store)
@@ -117,9 +117,7 @@ def test_a_run_that_changed_is_taken_out_first(store: Store, tmp_path: Path) -> 
         assert same(store, other)
 
 
-def test_a_run_that_turns_out_to_be_the_rest_of_a_resized_job_is_taken_out(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_run_that_turns_out_to_be_the_rest_of_a_resized_job_is_taken_out(store, tmp_path):
     store.runs.add(runs())
     add(store)
     store.runs.add([msgspec.structs.replace(runs()[0], state=JobState.RESIZING)])
@@ -131,9 +129,7 @@ def test_a_run_that_turns_out_to_be_the_rest_of_a_resized_job_is_taken_out(
         assert same(store, other)
 
 
-def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(store, monkeypatch):
     store.runs.add([msgspec.structs.replace(runs()[0], state=JobState.FAILED)])
     assert add(store) == 0
     store.runs.add(runs()[1:])
@@ -149,7 +145,7 @@ def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(
     assert add(store) == 7
 
 
-def test_merging_two_hosts_counts_what_both_saw_once(store: Store, tmp_path: Path) -> None:
+def test_merging_two_hosts_counts_what_both_saw_once(store, tmp_path):
     store.runs.add(runs()[:5])
     add(store)
     with other_store(tmp_path) as other, Store.open("sqlite://") as whole:
@@ -167,7 +163,7 @@ def test_merging_two_hosts_counts_what_both_saw_once(store: Store, tmp_path: Pat
         assert same(store, whole)
 
 
-def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store: Store) -> None:
+def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store):
     store.runs.add(runs())
     add(store)
     faster = {"old": 1000.0, "new": 3000.0}
@@ -178,7 +174,7 @@ def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store: Store) 
     assert sums.hh[0][2] == pytest.approx(sums.hh[0][0] / 3000)
 
 
-def test_a_new_node_type_is_predicted_from_its_profile(store: Store) -> None:
+def test_a_new_node_type_is_predicted_from_its_profile(store):
     store.runs.add(runs())
     add(store)
     merged = all_sums(store)["tag", "ann/wrf", "old", "cpu"].merge(
@@ -191,7 +187,7 @@ def test_a_new_node_type_is_predicted_from_its_profile(store: Store) -> None:
         assert result.time_s == pytest.approx(true_s(nodes, 1600.0), rel=1e-3)
 
 
-def test_the_type_of_a_run_is_that_of_its_nodes() -> None:
+def test_the_type_of_a_run_is_that_of_its_nodes():
     types = NodeTypes.of(
         profiles(), [("pine", "a", "old"), ("pine", "b", "old"), ("pine", "b", "new")]
     )

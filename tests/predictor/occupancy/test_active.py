@@ -60,18 +60,18 @@ def external_error(learner: Learner) -> float:
     )
 
 
-def test_binary_search_is_the_sequence_of_algorithm_5() -> None:
+def test_binary_search_is_the_sequence_of_algorithm_5():
     even = [float(n) for n in range(9)]
     assert list(binary_search(even)) == [0, 8, 4, 2, 6, 1, 3, 5, 7]
 
 
 @given(st.sets(st.floats(0.1, 1e6), min_size=1, max_size=12))
-def test_binary_search_gives_every_level_once(levels: set[float]) -> None:
+def test_binary_search_gives_every_level_once(levels):
     ordered = sorted(levels)
     assert sorted(islice(binary_search(ordered), 20)) == ordered
 
 
-def test_plackett_burman_with_foldover_has_two_levels_of_each_equally_often() -> None:
+def test_plackett_burman_with_foldover_has_two_levels_of_each_equally_often():
     design = plackett_burman(SPACE)
     assert len(design) == 8  # as in section 3.2
     for name in SPACE.attributes:
@@ -79,7 +79,7 @@ def test_plackett_burman_with_foldover_has_two_levels_of_each_equally_often() ->
         assert sorted(one[name] for one in design) == [low] * 4 + [high] * 4
 
 
-def test_effects_are_differences_of_means() -> None:
+def test_effects_are_differences_of_means():
     runs = [
         (one, 3.0 * (one["cpu_mhz"] > 900) + 1.0 * (one["latency_ms"] > 9))
         for one in plackett_burman(SPACE)
@@ -87,7 +87,7 @@ def test_effects_are_differences_of_means() -> None:
     assert effects(SPACE, runs) == {"cpu_mhz": 3.0, "memory_mb": 0.0, "latency_ms": 1.0}
 
 
-def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had() -> None:
+def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had():
     space = Space(({"a": 1.0, "b": 10.0}, {"a": 5.0, "b": 90.0}), {"a": True, "b": True})
     assert space.nearest({"a": 1.5, "b": 10.0}) == {"a": 1.0, "b": 10.0}
     assert space.corner(best=True) == {"a": 5.0, "b": 90.0}
@@ -97,14 +97,13 @@ def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had() -> None:
     ("reference", "expected"),
     [(Reference.MIN, (451.0, 64.0, 18.0)), (Reference.MAX, (1396.0, 2048.0, 0.2))],
 )
-def test_the_reference_comes_first(reference: Reference, expected: tuple[float, ...]) -> None:
+def test_the_reference_comes_first(reference, expected):
     proposal = Learner(SPACE, LearnerSettings(reference=reference)).propose()
-    assert proposal is not None
     assert proposal.purpose is Purpose.REFERENCE
     assert tuple(proposal.assignment.values()) == expected
 
 
-def test_lmax_i1_varies_one_attribute_of_the_reference() -> None:
+def test_lmax_i1_varies_one_attribute_of_the_reference():
     reported = {"order": RefinementOrder.DOMAIN, "attribute_order": RefinementOrder.DOMAIN}
     learner = learned(LearnerSettings(selection=Selection.LMAX_I1, **reported, target=0.0), 12)
     reference = learner.samples[0].attributes
@@ -112,7 +111,7 @@ def test_lmax_i1_varies_one_attribute_of_the_reference() -> None:
         assert sum(sample.attributes[name] != reference[name] for name in SPACE.attributes) == 1
 
 
-def test_relevance_screens_before_it_learns() -> None:
+def test_relevance_screens_before_it_learns():
     learner = Learner(SPACE, LMAX)
     purposes = []
     for _ in range(9):
@@ -123,7 +122,7 @@ def test_relevance_screens_before_it_learns() -> None:
     assert purposes == [Purpose.REFERENCE, *[Purpose.SCREENING] * 7, Purpose.TRAINING]
 
 
-def test_domain_knowledge_sets_the_order() -> None:
+def test_domain_knowledge_sets_the_order():
     settings = LearnerSettings(
         selection=Selection.LMAX_I1,
         order=RefinementOrder.DOMAIN,
@@ -139,7 +138,7 @@ def test_domain_knowledge_sets_the_order() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.CROSS_VALIDATION, Error.PBDF_TEST])
-def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error: Error) -> None:
+def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error):
     """Functions as told, attributes by their effect: the paper's "static" and "relevance-based"."""
     settings = LearnerSettings(
         selection=Selection.LMAX_I1,
@@ -162,9 +161,7 @@ def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error: E
         *product([Reference.MIN], Traversal, [one for one in Error if one is not Error.AHEAD]),
     ],
 )
-def test_every_choice_of_table_1_learns(
-    reference: Reference, traversal: Traversal, error: Error
-) -> None:
+def test_every_choice_of_table_1_learns(reference, traversal, error):
     learner = learned(
         LearnerSettings(
             reference=reference,
@@ -181,20 +178,20 @@ def test_every_choice_of_table_1_learns(
     assert len(learner.samples) <= 40
 
 
-def test_test_sets_are_never_learned_from() -> None:
+def test_test_sets_are_never_learned_from():
     learner = learned(LearnerSettings(error=Error.RANDOM_TEST, test_runs=7))
     assert len(learner.tests) == 7
     tested = {SPACE.key(one.attributes) for one in learner.tests}
     assert not tested & {SPACE.key(one.attributes) for one in learner.samples}
 
 
-def test_two_levels_end_when_their_design_does() -> None:
+def test_two_levels_end_when_their_design_does():
     learner = learned(LearnerSettings(selection=Selection.L2_I2, target=0.0))
     assert learner.propose() is None
     assert len(learner.samples) == 8
 
 
-def test_our_own_choice_needs_less_run_time_than_the_paper_s() -> None:
+def test_our_own_choice_needs_less_run_time_than_the_paper_s():
     """Table 2 of the paper: 10 % error with 10 % of the sample space."""
     all_s = sum(blast(one).measured.time_s for one in SPACE.candidates)
     spent = {}
@@ -207,7 +204,7 @@ def test_our_own_choice_needs_less_run_time_than_the_paper_s() -> None:
     assert spent[Selection.INFORMATIVE] < spent[Selection.LMAX_I1]
 
 
-def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
+def test_no_assignment_is_run_twice_and_the_space_ends():
     small = Space.full(
         {"cpu_mhz": (1.0, 2.0), "latency_ms": (1.0, 3.0)}, {"cpu_mhz": True, "latency_ms": False}
     )
@@ -222,7 +219,7 @@ def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
     assert len(observed) == 4
 
 
-def test_a_learner_is_put_back_by_its_samples() -> None:
+def test_a_learner_is_put_back_by_its_samples():
     stopped = learned(LMAX, 11)
     again = Learner(SPACE, LMAX)
     for sample in stopped.samples:
@@ -238,7 +235,7 @@ def flat_but_for_one_corner(given_: dict[str, float], demand: float = 2.2) -> Sa
     return Sample(given_, Occupancies(2e-6 * 930 / given_["cpu_mhz"], hidden * 1e-6, 1e-8, 1e9))
 
 
-def test_what_was_not_run_keeps_it_from_stopping() -> None:
+def test_what_was_not_run_keeps_it_from_stopping():
     """Three levels of each attribute, two runs predicted well before they were made, narrow bands.
 
     With errors of left-out runs alone it stops before it has seen them.
@@ -258,7 +255,7 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
     assert mape(predicted, [one.measured.time_s for one in every]) < 10.0
 
 
-def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:
+def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping():
     """Levels were run and errors are small, but a stall shows in one corner of the space alone."""
     learner = Learner(SPACE, LearnerSettings(in_a_row=1))
     observed = []
@@ -273,7 +270,7 @@ def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:
     assert min(before) > 0.23 >= last
 
 
-def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run() -> None:
+def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run():
     """Errors are small from the first runs on; what the other levels do nobody has seen."""
     learner = Learner(SPACE, LearnerSettings(fewest=3, in_a_row=1))
     while proposal := learner.propose():
@@ -286,7 +283,7 @@ def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run() -> N
     assert len(ran) < 15
 
 
-def test_it_stops_when_good_enough_but_not_before_enough_runs() -> None:
+def test_it_stops_when_good_enough_but_not_before_enough_runs():
     learner = learned(LearnerSettings(target=50.0, fewest=5, error=Error.CROSS_VALIDATION))
     assert len(learner.samples) == 5
     assert learner.good_enough

@@ -65,7 +65,7 @@ def random_write(mhz: float, latency: float) -> Occupancies:
     return Occupancies(*(max(part, 0.02) * 1e-6 for part in parts), 0.1064e9)
 
 
-def test_of_few_runs_of_linear_functions_ours_learns_nearly_as_the_paper_s() -> None:
+def test_of_few_runs_of_linear_functions_ours_learns_nearly_as_the_paper_s():
     """With four runs of random writes its error was 1.22 times that of the paper's functions."""
     kinds = (
         OccupancyModel(faster=frozenset({"cpu"})),
@@ -95,7 +95,7 @@ def errors(samples: Grid, reference: tuple[float, float], **model) -> list[float
     return percentage_errors(predicted, [s.measured.time_s for s in test]).tolist()
 
 
-def test_occupancies_of_a_run() -> None:
+def test_occupancies_of_a_run():
     made = occupancies(0.6, 200.0, 1e9, network_share=0.75)
     assert made.compute_s == pytest.approx(0.6 * 200e-9)
     assert made.network_s == pytest.approx(0.3 * 200e-9)
@@ -106,12 +106,12 @@ def test_occupancies_of_a_run() -> None:
     "given",
     [(1.1, 1.0, 1.0, 0.0), (0.5, 0.0, 1.0, 0.0), (0.5, 1.0, 0.0, 0.0), (0.5, 1.0, 1.0, 2.0)],
 )
-def test_measurements_out_of_range_are_errors(given: tuple[float, ...]) -> None:
+def test_measurements_out_of_range_are_errors(given):
     with pytest.raises(ValueError, match="have to be"):
         occupancies(*given[:3], network_share=given[3])
 
 
-def test_the_functions_of_the_paper_are_recovered() -> None:
+def test_the_functions_of_the_paper_are_recovered():
     """Section V: f_a = 4.40/cpu - 0.2, f_n = 4.46 latency + 0.7, f_d = 0.32."""
     samples = grid(fmri)
     fit = OccupancyModel().fit(list(samples.values()), {"cpu": 930.0, "latency": 8.2})
@@ -122,7 +122,7 @@ def test_the_functions_of_the_paper_are_recovered() -> None:
     assert fit.network.scale * fit.network.constant == pytest.approx(0.7e-6)
 
 
-def test_new_assignments_are_within_five_per_cent() -> None:
+def test_new_assignments_are_within_five_per_cent():
     result = [
         e
         for ref in ((451.0, 0.2), (996.0, 18.2), (930.0, 8.2))
@@ -132,7 +132,7 @@ def test_new_assignments_are_within_five_per_cent() -> None:
     assert max(result) < 15.0
 
 
-def test_latency_hiding_bends() -> None:
+def test_latency_hiding_bends():
     """A line is off by half where prefetching hides the network; terms that bend are not."""
     samples = grid(prefetching, 0.01)
     references = [(mhz, ms) for mhz in (797.0, 996.0) for ms in (4.2, 8.2, 14.2)]
@@ -142,7 +142,7 @@ def test_latency_hiding_bends() -> None:
     assert np.quantile(bent, 0.9) < 10.0
 
 
-def test_a_single_sample_gives_constants_and_a_wide_interval() -> None:
+def test_a_single_sample_gives_constants_and_a_wide_interval():
     sample = grid(fmri)[930.0, 8.2]
     fit = OccupancyModel().fit([sample])
     made = fit.predict({"cpu": 1396.0, "latency": 0.2})
@@ -150,7 +150,7 @@ def test_a_single_sample_gives_constants_and_a_wide_interval() -> None:
     assert made.high_s / made.low_s > 2.0
 
 
-def test_intervals_hold_about_nine_of_ten() -> None:
+def test_intervals_hold_about_nine_of_ten():
     inside = []
     for seed in range(10):
         samples = grid(fmri, 0.05, seed)
@@ -164,7 +164,7 @@ def test_intervals_hold_about_nine_of_ten() -> None:
     assert 0.85 < fmean(inside) <= 1.0
 
 
-def test_data_size_is_an_attribute_like_others() -> None:
+def test_data_size_is_an_attribute_like_others():
     samples = [
         Sample({"input_bytes": size, "cpu": cpu}, Occupancies(1e-9 / cpu, 0.0, 1e-10, 2.5 * size))
         for size, cpu in product((1e9, 2e9, 4e9, 8e9), (1.0, 2.0))
@@ -174,18 +174,18 @@ def test_data_size_is_an_attribute_like_others() -> None:
     assert made.time_s == pytest.approx(15e9 * 1.1e-9, rel=1e-3)
 
 
-def test_domain_knowledge_keeps_attributes_out() -> None:
+def test_domain_knowledge_keeps_attributes_out():
     fit = OccupancyModel(compute=("cpu",)).fit(list(grid(prefetching, 0.1).values()))
     assert {term.attribute for term in fit.compute.terms} <= {"cpu"}
 
 
-def test_fits_travel_as_json() -> None:
+def test_fits_travel_as_json():
     fit = OccupancyModel().fit(list(grid(prefetching).values()))
     back = msgspec.json.decode(msgspec.json.encode(fit), type=OccupancyFit)
     assert back == fit
 
 
-def test_noise_alone_needs_no_terms() -> None:
+def test_noise_alone_needs_no_terms():
     rng = np.random.default_rng(8)
     samples = [{"a": a, "b": b} for a, b in product((1.0, 2.0, 3.0, 4.0, 5.0), repeat=2)]
     values = rng.lognormal(0, 0.1, len(samples))
@@ -194,7 +194,7 @@ def test_noise_alone_needs_no_terms() -> None:
     assert np.abs(np.log(left_out)).max() < log(1.1)
 
 
-def test_terms_say_what_they_are() -> None:
+def test_terms_say_what_they_are():
     amounts = {"x": 4.0, "c": 2.0}
     assert Term("x", Shape.INVERSE)(amounts) == 0.25
     assert Term("x", Shape.ABOVE, 3.0)(amounts) == 1.0
@@ -203,7 +203,7 @@ def test_terms_say_what_they_are() -> None:
     assert str(Term("x", Shape.EXCEEDING, 1.5, "c")) == "(x - 1.5 c)+"
 
 
-def test_what_is_missing_is_named() -> None:
+def test_what_is_missing_is_named():
     sample = Sample({"cpu": 0.0}, Occupancies(1.0, 0.0, 0.0, 1.0))
     with pytest.raises(ValueError, match="attribute cpu is 0"):
         OccupancyModel().fit([sample, sample])
@@ -211,7 +211,7 @@ def test_what_is_missing_is_named() -> None:
         OccupancyModel().fit([])
 
 
-def test_whatever_takes_longest_decides() -> None:
+def test_whatever_takes_longest_decides():
     """A saturated disk: the processor's work hides behind it, one for one."""
 
     def run(mhz: float, latency: float) -> Sample:
@@ -232,7 +232,7 @@ def test_whatever_takes_longest_decides() -> None:
 
 
 @pytest.mark.parametrize("shape", ["constant", "latency"])
-def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(shape: str) -> None:
+def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(shape):
     """Slow processors hide all, and fast ones were only run with the longest latency."""
 
     def run(mhz: float, latency: float) -> Sample:
@@ -249,7 +249,7 @@ def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(sha
         assert made.low_s <= made.time_s <= made.high_s
 
 
-def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
+def test_a_run_that_hid_its_stall_bounds_that_of_others():
     """Two demands at once, of which the runs show one: the other is at most what was hidden."""
 
     def run(mhz: float, latency: float) -> Sample:
@@ -266,9 +266,7 @@ def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
 
 
 @pytest.mark.parametrize("hidden", [True, False])
-def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(
-    hidden: bool,
-) -> None:
+def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(hidden):
     """One attribute at a time: long latencies were run with the fastest processor alone."""
 
     def run(mhz: float, latency: float) -> Sample:

@@ -36,10 +36,9 @@ def learned(given: list[Run], attributes=("mhz", "lat")) -> Bottleneck | None:
     )
 
 
-def test_a_demand_with_latency_is_detected() -> None:
+def test_a_demand_with_latency_is_detected():
     """Demand 2 + 0.75 lat: half of the runs hide it, and say that it is no more."""
     result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat))
-    assert result is not None
     likeliest = result.demands[0]
     assert likeliest.idle_s == 0.0
     assert {(t.attribute, t.shape) for t in likeliest.function.terms} == {("lat", Shape.LINEAR)}
@@ -51,16 +50,14 @@ def test_a_demand_with_latency_is_detected() -> None:
         assert low - 1e-6 <= stall <= high + 1e-6
 
 
-def test_a_demand_with_the_reciprocal_of_an_attribute_is_detected() -> None:
+def test_a_demand_with_the_reciprocal_of_an_attribute_is_detected():
     result = learned(runs(lambda mhz, _: 6000.0 / mhz + 0.0))
-    assert result is not None
     made = result.stall_s(10.0 * 450 / 700, {"mhz": 700.0, "lat": 3.0})[0]
     assert made == pytest.approx((6000 - 4500) / 700, rel=1e-3)
 
 
-def test_idle_time_is_the_median_of_runs_that_hid_the_rest() -> None:
+def test_idle_time_is_the_median_of_runs_that_hid_the_rest():
     result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat, idle=0.3))
-    assert result is not None
     assert result.demands[0].idle_s == pytest.approx(0.3)
     made = result.stall_s(10.0 * 450 / 1000, {"mhz": 1000.0, "lat": 14.0})[0]
     assert made == pytest.approx(0.3 + 12.5 - 4.5, rel=1e-3)
@@ -68,17 +65,16 @@ def test_idle_time_is_the_median_of_runs_that_hid_the_rest() -> None:
     assert str(result).endswith(" - compute)+")
 
 
-def test_where_no_run_stalled_there_is_no_bottleneck() -> None:
+def test_where_no_run_stalled_there_is_no_bottleneck():
     assert learned(runs(lambda *_: 0.0)) is None
 
 
-def test_a_demand_depends_on_what_it_may_depend_on() -> None:
+def test_a_demand_depends_on_what_it_may_depend_on():
     result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat), attributes=("mhz",))
-    assert result is not None
     assert all(t.attribute == "mhz" for one in result.demands for t in one.function.terms)
 
 
-def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute() -> None:
+def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute():
     """Nothing tells a constant demand from one that grows with latency: both are believed."""
     given = [
         ({"mhz": m, "lat": 16.0}, 10.0 * 450 / m, max(0.0, 9.0 - 10.0 * 450 / m))
@@ -86,7 +82,6 @@ def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute() 
     ]
     given += [({"mhz": 450.0, "lat": x}, 10.0, 0.0) for x in (1.0, 4.0, 8.0)]
     result = learned(given)
-    assert result is not None
     assert len(result.demands) > 1
     assert sum(one.weight for one in result.demands) == pytest.approx(1.0)
     weights = [one.weight for one in result.demands]
@@ -102,7 +97,7 @@ def line(slope: float) -> Function:
     return Function({"lat": 1.0}, 1.0, 0.0, (Term("lat", Shape.LINEAR),), (slope,))
 
 
-def test_stalls_are_weighed_and_bounded() -> None:
+def test_stalls_are_weighed_and_bounded():
     """Two demands, 2 lat and 1 lat, three to one; the processor has 3 to do."""
     two = Demand(line(2.0), 0.5, 0.75, (2.0, 8.0), (2.0, 8.0))
     one = Demand(line(1.0), 0.0, 0.25, (1.0, 4.0), (1.0, 4.0))
@@ -117,7 +112,7 @@ def test_stalls_are_weighed_and_bounded() -> None:
     )  # fmt: skip
 
 
-def test_a_hidden_run_bounds_those_that_demand_less() -> None:
+def test_a_hidden_run_bounds_those_that_demand_less():
     """Found demands 2, 5 and 9 were at most 4, 6 and 9: what demands 3 may take 6."""
     demand = Demand(line(1.0), 0.25, 1.0, (2.0, 5.0, 9.0), (4.0, 6.0, 9.0))
     for lat, bound in ((1.0, 4.0), (2.0, 4.0), (3.0, 6.0), (5.0, 6.0), (8.0, 9.0), (12.0, 12.0)):
@@ -125,10 +120,9 @@ def test_a_hidden_run_bounds_those_that_demand_less() -> None:
     assert demand.longest_s(20.0, {"lat": 1.0}) == pytest.approx(0.25)
 
 
-def test_learned_bounds_are_the_least_of_what_runs_from_there_on_took() -> None:
+def test_learned_bounds_are_the_least_of_what_runs_from_there_on_took():
     given = runs(lambda _, lat: 2.0 + 0.75 * lat)
     result = learned(given)
-    assert result is not None
     demand = result.demands[0]
     assert list(demand.demands) == sorted(demand.demands)
     took = sorted((demand.function(a), busy + stall) for a, busy, stall in given)
@@ -140,7 +134,7 @@ def test_learned_bounds_are_the_least_of_what_runs_from_there_on_took() -> None:
 
 
 @pytest.mark.parametrize(("count", "most"), [(3, 1), (5, 2), (7, 3), (20, 3)])
-def test_each_term_of_a_demand_needs_two_runs(count: int, most: int) -> None:
+def test_each_term_of_a_demand_needs_two_runs(count, most):
     rng = np.random.default_rng(1)
     largest = 0
     for _ in range(10):
@@ -151,14 +145,13 @@ def test_each_term_of_a_demand_needs_two_runs(count: int, most: int) -> None:
                 ({"mhz": m, "lat": lat}, 0.001, float(4 + 0.5 * lat + 3000 / m + rng.random()))
             )
         result = learned(given)
-        assert result is not None
         for one in result.demands:
             size = len(one.function.terms) + (one.function.constant > 0)
             largest = max(largest, size)
     assert largest == most
 
 
-def test_smaller_errors_than_one_per_cent_do_not_count() -> None:
+def test_smaller_errors_than_one_per_cent_do_not_count():
     """Noise of 0.1 % makes no rival of a demand unlikely that fits to 0.5 %."""
     exact = learned(runs(lambda _, lat: 2.0 + 0.75 * lat))
     rng = np.random.default_rng(6)
@@ -167,12 +160,10 @@ def test_smaller_errors_than_one_per_cent_do_not_count() -> None:
             lambda _, lat: 2.0 + 0.75 * lat
         )]
     )  # fmt: skip
-    assert exact is not None
-    assert noisy is not None
     assert exact.demands[0].weight == pytest.approx(noisy.demands[0].weight, rel=0.05)
 
 
-def test_the_criterion_is_bayes_s_of_relative_errors_of_the_run_time() -> None:
+def test_the_criterion_is_bayes_s_of_relative_errors_of_the_run_time():
     """Demand 3 beside 1, 2 and 5, idle 0.5: stalls of 2.5, 1.5 and 0.5 where 2, 1 and 1 were.
 
     Of 3, 3 and 6 in all that is off by 1/6, 1/6 and -1/12: 1/48 in the mean of squares.
@@ -184,7 +175,7 @@ def test_the_criterion_is_bayes_s_of_relative_errors_of_the_run_time() -> None:
     assert exact.criterion(np.array([3.0]), 0.0, 1) == pytest.approx(3 * log(0.01**2) + log(3))
 
 
-def test_hidden_runs_count_where_the_demand_is_above_what_they_took() -> None:
+def test_hidden_runs_count_where_the_demand_is_above_what_they_took():
     """The first stalled and took 4; a demand of 4 is above the 2 of the second, so both count.
 
     Least squares of theta/4 and theta/2 against one: theta = (1/4 + 1/2) / (1/16 + 1/4) = 2.4.
@@ -199,7 +190,7 @@ def test_hidden_runs_count_where_the_demand_is_above_what_they_took() -> None:
     assert idle.idle_s == 0.5
 
 
-def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first() -> None:
+def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first():
     def one(criterion: float, *theta: float) -> LearnedDemand:
         return LearnedDemand(np.array(theta), 0.0, criterion)
 
@@ -212,7 +203,7 @@ def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first() -> 
     assert likeliest(every) == every[:8]
 
 
-def test_attributes_that_do_not_differ_have_no_terms() -> None:
+def test_attributes_that_do_not_differ_have_no_terms():
     ratios = [{"same": 1.0, "other": 1.0}, {"same": 1.0, "other": 2.0}]
     assert candidate_terms(ratios, ["same", "other"]) == [
         Term("other", Shape.LINEAR),
@@ -232,7 +223,7 @@ def test_attributes_that_do_not_differ_have_no_terms() -> None:
         ({"reference": {"lat": 0.0}}, "attribute lat of the reference"),
     ],
 )
-def test_runs_that_cannot_be_are_refused(changed: dict[str, object], why: str) -> None:
+def test_runs_that_cannot_be_are_refused(changed, why):
     given = {
         "samples": [{"lat": 1.0}, {"lat": 2.0}], "compute_s": np.array([1.0, 0.0]),
         "stall_s": np.array([0.0, 2.0]), "reference": {"lat": 1.0}, "attributes": ["lat"],
@@ -244,14 +235,14 @@ def test_runs_that_cannot_be_are_refused(changed: dict[str, object], why: str) -
         learn_bottleneck([], np.array([]), np.array([]), reference={}, attributes=[])
 
 
-def test_a_demand_beside_which_one_run_took_less_is_bounded_by_what_it_may_stall() -> None:
+def test_a_demand_beside_which_one_run_took_less_is_bounded_by_what_it_may_stall():
     """Its own stall is 1 here; runs say nothing beyond: the longest is that of the other demand."""
     short = Demand(line(1.0), 0.0, 0.5, (), ())
     long = Demand(line(3.0), 0.0, 0.5, (), ())
     assert Bottleneck((short, long)).stall_s(2.0, {"lat": 3.0}) == (4.0, 1.0, 7.0)
 
 
-def test_more_terms_come_one_by_one_to_the_best_so_far() -> None:
+def test_more_terms_come_one_by_one_to_the_best_so_far():
     """Every first term, then each other one beside the best of them."""
     rng = np.random.default_rng(4)
     columns = rng.uniform(0.5, 1.5, (9, 4))
@@ -267,7 +258,7 @@ def test_more_terms_come_one_by_one_to_the_best_so_far() -> None:
     assert list(nothing.learned(0.0)) == []
 
 
-def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden() -> None:
+def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden():
     """Stalls of 0, 0.04, 0.05 and 0.06 beside 1 are idle time at a share of a tenth: 0.045."""
     stalls = np.array([0.0, 0.04, 0.05, 0.06, 0.1, 3.0])
     given = DemandRuns(np.ones((6, 1)), np.ones(6), stalls)
@@ -277,28 +268,25 @@ def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden() -> None
     assert made.idle_s == pytest.approx(0.04)
 
 
-def test_of_two_bounds_the_longer_one_is_where_it_may_stall() -> None:
+def test_of_two_bounds_the_longer_one_is_where_it_may_stall():
     """One demand says 1 and was at most 5; the other says 2 and was at most 3: 5 beside 2 is 3."""
     hidden = Demand(line(1.0), 0.0, 0.5, (1.0,), (5.0,))
     other = Demand(line(2.0), 0.0, 0.5, (2.0,), (3.0,))
     assert Bottleneck((hidden, other)).stall_s(2.0, {"lat": 1.0}) == (0.0, 0.0, 3.0)
 
 
-def test_a_coefficient_of_one_is_a_term_and_none_is_not() -> None:
+def test_a_coefficient_of_one_is_a_term_and_none_is_not():
     """Demand 2 + 1·lat/8 at the reference 8: the constant and one term of less than one."""
     result = learned(runs(lambda _, lat: 11.0 + 0.1 * lat))
-    assert result is not None
     likeliest = result.demands[0].function
     assert likeliest.coefficients == pytest.approx((0.8,), rel=1e-6)
     assert likeliest.constant == pytest.approx(11.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rounding_errors_make_no_rivals(seed: int) -> None:
+def test_rounding_errors_make_no_rivals(seed):
     given = runs(lambda _, lat: 2.0 + 0.75 * lat)
     off = 1 + 4e-16 * np.random.default_rng(seed).standard_normal(len(given))
     one = learned(given)
     other = learned([(a, b, s * o) for (a, b, s), o in zip(given, off, strict=True)])
-    assert one is not None
-    assert other is not None
     assert [d.weight for d in one.demands] == pytest.approx([d.weight for d in other.demands])

@@ -26,7 +26,7 @@ TABLE_3 = {
 }
 
 
-def test_table_3_of_the_paper() -> None:
+def test_table_3_of_the_paper():
     design = signs(7)
     assert design.shape == (16, 7)
     for row, expected in TABLE_3.items():
@@ -34,7 +34,7 @@ def test_table_3_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 50))
-def test_columns_are_orthogonal_and_the_fold_is_the_opposite(count: int) -> None:
+def test_columns_are_orthogonal_and_the_fold_is_the_opposite(count):
     design = signs(count)
     half = len(design) // 2
     assert (design.T @ design == len(design) * np.eye(count, dtype=int)).all()
@@ -47,7 +47,7 @@ def test_columns_are_orthogonal_and_the_fold_is_the_opposite(count: int) -> None
     assert (own.T @ own == half * np.eye(count, dtype=int)).all()
 
 
-def test_sizes_are_the_next_that_a_construction_gives() -> None:
+def test_sizes_are_the_next_that_a_construction_gives():
     sizes = [len(signs(count)) // 2 for count in (1, 3, 4, 7, 8, 11, 12, 15, 16, 19, 23, 24, 27)]
     assert sizes == [4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 32, 32]
     with pytest.raises(ValueError, match="at least one factor"):
@@ -56,7 +56,7 @@ def test_sizes_are_the_next_that_a_construction_gives() -> None:
         signs(1.5)  # type: ignore[arg-type]
 
 
-def test_a_design_falls_on_assignments_that_can_be_had_once_each() -> None:
+def test_a_design_falls_on_assignments_that_can_be_had_once_each():
     space = Space.full({"a": (1.0, 2.0, 5.0), "b": (3.0, 4.0)}, {"a": True, "b": True})
     assert plackett_burman(space) == [
         {"a": 5.0, "b": 4.0},
@@ -68,7 +68,7 @@ def test_a_design_falls_on_assignments_that_can_be_had_once_each() -> None:
     assert {tuple(one.values()) for one in plackett_burman(part)} == {(1.0, 3.0), (5.0, 4.0)}
 
 
-def test_an_effect_is_the_mean_above_less_the_mean_below_the_middle() -> None:
+def test_an_effect_is_the_mean_above_less_the_mean_below_the_middle():
     space = Space.full({"a": (1.0, 2.0, 5.0), "b": (3.0, 4.0)}, {"a": True, "b": True})
     runs = [({"a": a, "b": b}, 10 * a - b) for a in (1.0, 3.0, 5.0) for b in (3.0, 4.0)]
     result = effects(space, runs)
@@ -77,7 +77,7 @@ def test_an_effect_is_the_mean_above_less_the_mean_below_the_middle() -> None:
     assert effects(space, runs[:2])["a"] == 0.0
 
 
-def test_binary_search_takes_ends_middle_quarters_eighths() -> None:
+def test_binary_search_takes_ends_middle_quarters_eighths():
     assert list(binary_search([2.0])) == [2.0]
     assert list(binary_search([9.0, 1.0])) == [1.0, 9.0]
     assert list(binary_search([1.0, 3.0, 9.0])) == [1.0, 9.0, 3.0]
@@ -91,12 +91,12 @@ def test_binary_search_takes_ends_middle_quarters_eighths() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_spaces_have_finite_attributes_above_zero(bad: float) -> None:
+def test_spaces_have_finite_attributes_above_zero(bad):
     with pytest.raises(ValueError, match=r"attribute a of an assignment is .*: it must be"):
         Space(({"a": 1.0}, {"a": bad}), {"a": True})
 
 
-def test_spaces_that_cannot_be_learned_on_are_refused() -> None:
+def test_spaces_that_cannot_be_learned_on_are_refused():
     for candidates, better in (((), {"a": True}), (({"a": 1.0},), {})):
         with pytest.raises(ValueError, match="no assignment, or no attribute"):
             Space(candidates, better)
@@ -106,7 +106,7 @@ def test_spaces_that_cannot_be_learned_on_are_refused() -> None:
         Space(({"a": 1.0, "b": 2.0}, {"a": 2.0}), {"a": True, "b": True})
 
 
-def test_twenty_four_attributes_have_a_design_but_no_full_space() -> None:
+def test_twenty_four_attributes_have_a_design_but_no_full_space():
     names = [f"a{n}" for n in range(24)]
     with pytest.raises(ValueError, match="16777216 assignments are more than 100000"):
         Space.full(dict.fromkeys(names, (1.0, 2.0)), dict.fromkeys(names, True))
@@ -126,12 +126,12 @@ def test_twenty_four_attributes_have_a_design_but_no_full_space() -> None:
         ({"attributes": {OccupancyPart.DISK: ("a", "a")}}, "attributes of disk"),
     ],
 )
-def test_settings_that_cannot_be_followed_are_refused(given: dict[str, object], why: str) -> None:
+def test_settings_that_cannot_be_followed_are_refused(given, why):
     with pytest.raises(ValueError, match=why):
         LearnerSettings(**given)
 
 
-def test_the_smallest_settings_are_taken() -> None:
+def test_the_smallest_settings_are_taken():
     made = LearnerSettings(target=0.0, improvement=0.0, fewest=1, in_a_row=1, test_runs=1)
     assert (made.form, made.selection) == (FunctionForm.CHOSEN, Selection.INFORMATIVE)
     assert (made.order, made.error) == (RefinementOrder.RELEVANCE, Error.AHEAD)

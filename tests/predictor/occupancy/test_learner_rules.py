@@ -40,37 +40,35 @@ def run(learner: Learner, runs: int = 100) -> Learner:
     return learner
 
 
-def test_an_error_of_just_the_target_is_good_enough() -> None:
+def test_an_error_of_just_the_target_is_good_enough():
     settings = replace(BY_DOMAIN, target=0.0, fewest=3)
     error = run(Learner(SPACE, settings), 3).error
     assert len(run(Learner(SPACE, replace(settings, target=error))).samples) == 3
 
 
-def test_the_paper_stops_at_the_first_error_below_the_target() -> None:
+def test_the_paper_stops_at_the_first_error_below_the_target():
     assert len(run(Learner(SPACE, replace(BY_DOMAIN, target=1e9, fewest=3))).samples) == 3
     twice = replace(BY_DOMAIN, target=1e9, fewest=3, in_a_row=2)
     assert len(run(Learner(SPACE, twice)).samples) == 4
 
 
-def test_two_samples_have_no_error_and_three_have() -> None:
+def test_two_samples_have_no_error_and_three_have():
     learner = run(Learner(SPACE, ALONE), 2)
     assert learner.error == inf
     assert run(learner, 1).error < inf
 
 
-def test_a_run_that_cannot_be_had_says_nothing_of_the_attribute() -> None:
+def test_a_run_that_cannot_be_had_says_nothing_of_the_attribute():
     """The processor was worth it: its next level comes after the one that was skipped."""
     learner = run(Learner(SPACE, ALONE), 3)
     skipped = learner.propose()
-    assert skipped is not None
     assert skipped.assignment == {"cpu": 2.0, "lat": 5.0}
     learner.skip()
     following = learner.propose()
-    assert following is not None
     assert following.assignment == {"cpu": 4.0, "lat": 5.0}
 
 
-def test_one_function_needs_no_screening_for_its_place() -> None:
+def test_one_function_needs_no_screening_for_its_place():
     settings = replace(ALONE, order=RefinementOrder.RELEVANCE)
     learner, purposes = Learner(SPACE, settings), set()
     while proposal := learner.propose():
@@ -79,7 +77,7 @@ def test_one_function_needs_no_screening_for_its_place() -> None:
     assert purposes == {Purpose.REFERENCE, Purpose.TRAINING}
 
 
-def test_the_data_flow_counts_with_what_a_byte_takes_on_average() -> None:
+def test_the_data_flow_counts_with_what_a_byte_takes_on_average():
     """Four corners: 3 s a byte on average, 4 bytes more make 12 s; the network makes 20 s."""
 
     def measured(given: dict[str, float]) -> Sample:
@@ -97,12 +95,12 @@ def test_the_data_flow_counts_with_what_a_byte_takes_on_average() -> None:
     assert why.startswith("refines the network occupancy")
 
 
-def test_an_interval_reaches_as_far_as_the_root_of_its_width() -> None:
+def test_an_interval_reaches_as_far_as_the_root_of_its_width():
     made = Occupancies(1.0, 0.0, 0.0, 1.0)
     assert interval_percent(Predicted(120.0, 100.0, 144.0, 0.9, made)) == pytest.approx(20.0)
 
 
-def test_the_nearest_candidate_is_measured_by_the_range_of_each_attribute() -> None:
+def test_the_nearest_candidate_is_measured_by_the_range_of_each_attribute():
     some = ((1.0, 1.0), (450.0, 1.0), (800.0, 2.0), (1000.0, 2.0))
     candidates = tuple({"a": a, "b": b, "same": 7.0} for a, b in some)
     space = Space(candidates, {"a": True, "b": True, "same": True})
@@ -111,7 +109,7 @@ def test_the_nearest_candidate_is_measured_by_the_range_of_each_attribute() -> N
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_informative_run_takes_most_variance_for_its_time(seed: int) -> None:
+def test_an_informative_run_takes_most_variance_for_its_time(seed):
     """Bayesian linear regression, by inverting the precision anew with each candidate."""
     rng = np.random.default_rng(seed)
     space = Space.full(
@@ -148,20 +146,20 @@ def test_an_informative_run_takes_most_variance_for_its_time(seed: int) -> None:
     assert chosen == left[int(np.argmax(gains))]
 
 
-def test_l2_i2_has_all_attributes_from_the_start() -> None:
+def test_l2_i2_has_all_attributes_from_the_start():
     learner = Learner(SPACE, replace(BY_DOMAIN, selection=Selection.L2_I2, target=0.0, fewest=99))
     run(learner, 2)
     assert {term.attribute for term in learner.fit.compute.terms} == {"cpu", "lat"}
 
 
 @pytest.mark.parametrize("error", [Error.RANDOM_TEST, Error.PBDF_TEST])
-def test_errors_on_a_test_set_wait_for_it(error: Error) -> None:
+def test_errors_on_a_test_set_wait_for_it(error):
     learner = Learner(SPACE, replace(ALONE, error=error, test_runs=3))
     assert run(learner, 1).error == inf
     assert run(learner, 1).error < inf
 
 
-def test_attributes_come_in_their_order_once_one_has_no_levels_left() -> None:
+def test_attributes_come_in_their_order_once_one_has_no_levels_left():
     space = Space.full(
         {"a": (1.0, 2.0), "b": (1.0, 2.0), "c": (1.0, 2.0)}, dict.fromkeys("abc", True)
     )
@@ -182,7 +180,7 @@ def test_attributes_come_in_their_order_once_one_has_no_levels_left() -> None:
         (Error.PBDF_TEST, 8, ""),
     ],
 )
-def test_a_test_set_leaves_two_runs_to_learn_from(error: Error, test_runs: int, why: str) -> None:
+def test_a_test_set_leaves_two_runs_to_learn_from(error, test_runs, why):
     three = (1.0, 2.0, 3.0)
     space = Space.full({"cpu": three, "lat": three}, {"cpu": True, "lat": False})
     settings = replace(ALONE, error=error, test_runs=test_runs)
@@ -193,7 +191,7 @@ def test_a_test_set_leaves_two_runs_to_learn_from(error: Error, test_runs: int, 
         Learner(space, settings)
 
 
-def test_two_levels_and_a_test_set_of_them_leave_nothing() -> None:
+def test_two_levels_and_a_test_set_of_them_leave_nothing():
     settings = replace(ALONE, error=Error.PBDF_TEST, selection=Selection.L2_I2)
     with pytest.raises(ValueError, match="takes all runs of L2-I2"):
         Learner(SPACE, settings)
@@ -207,9 +205,7 @@ def alike(given: dict[str, float]) -> Sample:
 @pytest.mark.parametrize(
     ("values", "needed"), [(LEVELS, 3), (LEVELS[:3], 3), (LEVELS[:2], 2), (LEVELS[:1], 1)]
 )
-def test_three_levels_of_each_attribute_are_enough_to_be_sure(
-    values: tuple[float, ...], needed: int
-) -> None:
+def test_three_levels_of_each_attribute_are_enough_to_be_sure(values, needed):
     """Where an attribute has fewer levels, all of them are."""
     space = Space.full({"cpu": values, "lat": values}, {"cpu": True, "lat": False})
     learner = Learner(space, LearnerSettings(fewest=1, in_a_row=1, target=1e6))
@@ -225,7 +221,7 @@ def test_three_levels_of_each_attribute_are_enough_to_be_sure(
     assert fewest < needed
 
 
-def test_runs_on_two_levels_alone_are_not_enough_to_be_sure() -> None:
+def test_runs_on_two_levels_alone_are_not_enough_to_be_sure():
     learner = Learner(SPACE, LearnerSettings(fewest=1, in_a_row=1, target=1e6))
     for cpu in (1.0, 5.0):
         for lat in (1.0, 5.0):
@@ -235,7 +231,7 @@ def test_runs_on_two_levels_alone_are_not_enough_to_be_sure() -> None:
     assert learner.good_enough
 
 
-def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two() -> None:
+def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     rng = np.random.default_rng(3)
     ahead = Learner(SPACE, LearnerSettings(target=0.0, fewest=99))
     others = Learner(SPACE, replace(ahead.settings, error=Error.CROSS_VALIDATION))
@@ -256,7 +252,7 @@ def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two() -> No
     assert larger == {"last", "left out"}
 
 
-def test_defaults_are_those_of_the_documentation() -> None:
+def test_defaults_are_those_of_the_documentation():
     text = (Path(__file__).parents[3] / "docs" / "learning.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", text, re.MULTILINE)
     table = {name: value for name, value in rows if hasattr(LearnerSettings(), name)}

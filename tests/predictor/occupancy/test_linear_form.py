@@ -33,21 +33,21 @@ def fit(*forms: Form, plausible: int = 1, error: float = 0.1, samples: int = 8) 
     return OccupancyFit(forms, plausible, error, samples)
 
 
-def test_run_time_is_equation_1() -> None:
+def test_run_time_is_equation_1():
     made = fit(form(1.0, 0.25, 0.5, 40.0)).predict({})
     assert made.time_s == pytest.approx(40 * 1.75)
     assert made.made_of == Occupancies(1.0, 0.25, 0.5, 40.0)
     assert (made.verdict, made.doubts) == (Verdict.RELIABLE, ())
 
 
-def test_the_functions_are_those_of_the_best_form() -> None:
+def test_the_functions_are_those_of_the_best_form():
     made = fit(form(1.0, 2.0, 3.0, 4.0), form(5.0, 6.0, 7.0, 8.0))
     functions = (made.compute, made.network, made.disk, made.data)
     assert [one.constant for one in functions] == [1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
-def test_the_interval_is_laplace_s_of_log_time(level: float) -> None:
+def test_the_interval_is_laplace_s_of_log_time(level):
     """The share of errors beyond x is exp(-x / mean)."""
     made = fit(form(), error=0.2, samples=6).predict({}, level)
     assert made.level == level
@@ -56,19 +56,19 @@ def test_the_interval_is_laplace_s_of_log_time(level: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, -1.0, float("nan")])
-def test_a_level_is_between_nothing_and_all(bad: float) -> None:
+def test_a_level_is_between_nothing_and_all(bad):
     with pytest.raises(ValueError, match="level is"):
         fit(form()).predict({}, bad)
 
 
-def test_of_three_forms_the_middle_one_is_reported_and_of_two_the_better() -> None:
+def test_of_three_forms_the_middle_one_is_reported_and_of_two_the_better():
     fast, slow, middle = form(1.0), form(9.0), form(3.0)
     for order in ((fast, slow, middle), (middle, fast, slow), (slow, middle, fast)):
         assert fit(*order, plausible=3).predict({}).made_of.compute_s == 3.0
     assert fit(slow, fast, plausible=2).predict({}).made_of.compute_s == 9.0
 
 
-def test_the_interval_holds_what_each_plausible_form_says() -> None:
+def test_the_interval_holds_what_each_plausible_form_says():
     """Each may be off by the hundredth by which two runs of the same differ."""
     same = exp(0.01)
     made = fit(form(3.0), form(1.0), form(9.0), plausible=3, error=1e-9).predict({})
@@ -83,7 +83,7 @@ def test_the_interval_holds_what_each_plausible_form_says() -> None:
     assert made.high_s == pytest.approx(10 * made.time_s)
 
 
-def test_forms_with_weights_say_their_mean_together() -> None:
+def test_forms_with_weights_say_their_mean_together():
     forms = (form(1.0, 2.0, 3.0, 4.0), form(5.0, 6.0, 7.0, 8.0), form(9.0, 9.0, 9.0, 9.0))
     made = replace(fit(*forms, plausible=3), weights=(0.5, 0.25, 0.25)).predict({})
     assert made.made_of == Occupancies(4.0, 4.75, 5.5, 6.25)
@@ -96,9 +96,7 @@ def test_forms_with_weights_say_their_mean_together() -> None:
 
 
 @pytest.mark.parametrize("count", [11, 12])
-def test_from_twelve_samples_on_forms_count_by_their_left_out_errors(
-    monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+def test_from_twelve_samples_on_forms_count_by_their_left_out_errors(monkeypatch, count):
     """Weights go with the fourth power of errors and half a hundredth; a bottleneck counts four."""
     demand = Demand(constant(0.0), 0.0, 1.0, (4.0,), (1.0,))
     off = (0.015, 0.025, 0.035)
@@ -117,7 +115,7 @@ def test_from_twelve_samples_on_forms_count_by_their_left_out_errors(
     assert made.left_out == pytest.approx([log(mean)] * count)
 
 
-def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be() -> None:
+def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be():
     demand = Demand(constant(4.0), 0.5, 1.0, (4.0,), (6.0,))
     limited = replace(form(1.0, 0.3, 0.1), bottleneck=Bottleneck((demand,)))
     made, low, high = limited.occupancies({})
@@ -131,7 +129,7 @@ def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be() -> None:
     assert fit(form(), limited).bottleneck is None
 
 
-def test_the_unit_of_data_does_not_matter() -> None:
+def test_the_unit_of_data_does_not_matter():
     made, *_ = form(data=0.25).occupancies({})
     assert made.data_bytes == 0.25
     falling_data, *_ = replace(form(), data=falling()).occupancies({"x": 9.0})
@@ -142,7 +140,7 @@ def falling(press: float = 0.0) -> Function:
     return Function({"x": 1.0}, 1.0, 3.0, (Term("x", Shape.LINEAR),), (-1.0,), press)
 
 
-def test_functions_below_zero_are_refused() -> None:
+def test_functions_below_zero_are_refused():
     own = replace(form(), compute=falling())
     assert fit(own).predict({"x": 2.0}).verdict is Verdict.RELIABLE
     made = fit(own).predict({"x": 4.0})
@@ -156,14 +154,14 @@ def test_functions_below_zero_are_refused() -> None:
     assert fit(near).predict({"x": 4.3}).verdict is Verdict.REFUSED
 
 
-def test_no_time_at_all_is_refused() -> None:
+def test_no_time_at_all_is_refused():
     made = fit(form(0.0, 0.0, 0.0)).predict({})
     assert made.doubts == ("the learned run time falls to zero there",)
     assert made.verdict is Verdict.REFUSED
     assert 0 < made.low_s <= made.time_s <= made.high_s < 1e-8
 
 
-def test_what_is_beyond_the_samples_widens_the_interval() -> None:
+def test_what_is_beyond_the_samples_widens_the_interval():
     own = replace(fit(form(), error=0.1), support=Support({"x": (1.0, 4.0)}, ("x",)))
     inside, beyond = own.predict({"x": 2.0}), own.predict({"x": 8.0})
     assert beyond.verdict is Verdict.DOUBTFUL
@@ -173,7 +171,7 @@ def test_what_is_beyond_the_samples_widens_the_interval() -> None:
     assert beyond.low_s == pytest.approx(inside.low_s / factor)
 
 
-def test_a_billionth_of_the_clock_is_refused_and_of_a_latency_it_is_not() -> None:
+def test_a_billionth_of_the_clock_is_refused_and_of_a_latency_it_is_not():
     """From 1 to 6 a billionth is two fifths of the range away, and was 10^10 s "doubtful"."""
     levels = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
     clock = [Sample({"cpu": x}, Occupancies(1e-8 / x, 0.0, 0.0, 1e9)) for x in levels]
@@ -186,7 +184,7 @@ def test_a_billionth_of_the_clock_is_refused_and_of_a_latency_it_is_not() -> Non
         assert (near.verdict, near.time_s) == (Verdict.DOUBTFUL, pytest.approx(10.0))
 
 
-def test_reciprocals_are_looked_for_in_products_and_demands() -> None:
+def test_reciprocals_are_looked_for_in_products_and_demands():
     plain, other = Term("lat", Shape.LINEAR), Term("mem", Shape.INVERSE)
     product = Function({"lat": 1.0, "mem": 1.0}, 1.0, 0.0, (replace(plain, times=other),), (1.0,))
     turned = Term("cpu", Shape.INVERSE, times=plain)
@@ -196,7 +194,7 @@ def test_reciprocals_are_looked_for_in_products_and_demands() -> None:
     assert form().inverted() == set()
 
 
-def test_the_error_has_a_prior_that_counts_as_one_sample() -> None:
+def test_the_error_has_a_prior_that_counts_as_one_sample():
     samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in (1, 2, 3, 4)]
     off = (0.1, -0.2, 0.0, 0.3)
     predicted = [Occupancies(exp(one), 0.0, 0.0, 10.0) for one in off]
@@ -217,7 +215,7 @@ def runs(of, xs=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)) -> list[Sample]:
     return [Sample({"x": x}, Occupancies(of(x), 0.0, 0.1, 10.0)) for x in xs]
 
 
-def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None:
+def test_attributes_with_which_run_time_falls_take_part_as_reciprocals():
     made = OccupancyModel().fit(runs(lambda x: 0.5 + 6 / x))
     assert all(str(t) == "1/x" for one in made.forms for t in one.compute.terms)
     assert made.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 6 / 5))
@@ -230,7 +228,7 @@ def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None
     assert transformation("x", frozenset()) == Term("x", Shape.LINEAR)
 
 
-def test_a_form_that_predicts_left_out_runs_far_better_decides_alone() -> None:
+def test_a_form_that_predicts_left_out_runs_far_better_decides_alone():
     """A product is no sum.  Where all are as good, all of them are plausible."""
     straight = OccupancyModel().fit(runs(lambda x: 1 + 2 * x))
     assert len(straight.forms) == straight.plausible == 3
@@ -249,13 +247,13 @@ def test_a_form_that_predicts_left_out_runs_far_better_decides_alone() -> None:
     assert product.predict({"x": 2.0, "y": 2.0}).time_s == pytest.approx(12.5, rel=0.05)
 
 
-def test_without_latency_hiding_there_are_two_forms() -> None:
+def test_without_latency_hiding_there_are_two_forms():
     made = OccupancyModel(latency_hiding=False).fit(runs(lambda x: 1 + 2 * x))
     assert len(made.forms) == 2
     assert all(one.bottleneck is None for one in made.forms)
 
 
-def test_each_function_has_the_attributes_that_are_given() -> None:
+def test_each_function_has_the_attributes_that_are_given():
     samples = [
         Sample({"x": x, "y": y}, Occupancies(1 + x + y, x + y, x + 2 * y, 10 * (x + y)))
         for x, y in ((1.0, 1.0), (2.0, 3.0), (3.0, 1.0), (4.0, 2.0), (5.0, 5.0), (6.0, 1.0))
@@ -280,13 +278,11 @@ def test_each_function_has_the_attributes_that_are_given() -> None:
         (2e-5, 1.9e-5, 10.0, 100 * 0.1 / 1.9),
     ],
 )
-def test_percentage_errors_of_occupancies(
-    predicted: float, actual: float, whole: float, error: float
-) -> None:
+def test_percentage_errors_of_occupancies(predicted, actual, whole, error):
     assert percentage_error(predicted, actual, whole) == pytest.approx(error)
 
 
-def test_errors_of_the_four_functions() -> None:
+def test_errors_of_the_four_functions():
     actual = [Occupancies(1.0, 2.0, 0.0, 10.0), Occupancies(2.0, 2.0, 0.0, 10.0)]
     predicted = [Occupancies(1.5, 2.0, 0.0, 9.0), Occupancies(2.0, 1.0, 1.0, 10.0)]
     assert part_errors(predicted, actual) == pytest.approx(
@@ -305,8 +301,8 @@ def test_errors_of_the_four_functions() -> None:
     ],
 )
 def test_a_form_is_considered_up_to_three_times_the_best_error_and_a_hundredth(
-    monkeypatch: pytest.MonkeyPatch, second: float, third: float, forms: int, plausible: int
-) -> None:
+    monkeypatch, second, third, forms, plausible
+):
     """Forms that are off by fixed shares of log time; runs of the same differ by 0.01."""
     samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in range(1, 7)]
     fixed = [form(exp(one), 0.0, 0.0, 10.0) for one in (third, 0.02 - 2e-4, second)]
@@ -319,7 +315,7 @@ def test_a_form_is_considered_up_to_three_times_the_best_error_and_a_hundredth(
     assert made.left_out == pytest.approx([middle] * 6)
 
 
-def test_a_billionth_of_a_second_is_no_run_time() -> None:
+def test_a_billionth_of_a_second_is_no_run_time():
     made = fit(form(1e-9, 0.0, 0.0, 1.0)).predict({})
     assert (made.time_s, made.verdict) == (1e-9, Verdict.REFUSED)
     assert made.doubts == ("the learned run time falls to zero there",)
@@ -327,7 +323,7 @@ def test_a_billionth_of_a_second_is_no_run_time() -> None:
     assert (made.time_s, made.verdict) == (1.5e-9, Verdict.RELIABLE)
 
 
-def test_what_the_processor_has_to_do_hides_a_part_of_the_stall() -> None:
+def test_what_the_processor_has_to_do_hides_a_part_of_the_stall():
     """Network 4 less half of the 2 that the processor takes."""
     term = Term("lat", Shape.EXCEEDING, 0.5, "compute")
     hidden = Function({"lat": 1.0, "compute": 1.0}, 1.0, 0.0, (term,), (1.0,))
@@ -353,16 +349,12 @@ def timed(**times: float) -> list[Sample]:
         (timed(x1=1.0), False),
     ],
 )
-def test_run_time_falls_with_an_attribute_where_ranks_do(
-    samples: list[Sample], *, falls: bool
-) -> None:
+def test_run_time_falls_with_an_attribute_where_ranks_do(samples, *, falls):
     assert OccupancyModel().fit(samples).support.inverse == (("x",) if falls else ())
 
 
 @pytest.mark.parametrize(("share", "terms"), [(0.0045, 0), (0.0055, 1)])
-def test_a_stall_has_terms_where_its_error_matters_beside_all_else(
-    share: float, terms: int
-) -> None:
+def test_a_stall_has_terms_where_its_error_matters_beside_all_else(share, terms):
     """Left out, x of 1 to 6 is off by 2.05 in the root of the mean square, of its mean 6/5."""
     whole = 4e-6
     slope = share * whole / 2.0494
@@ -374,7 +366,7 @@ def test_a_stall_has_terms_where_its_error_matters_beside_all_else(
     assert len(chosen.network.terms) == terms
 
 
-def test_stalls_are_parted_as_before_and_evenly_where_there_were_none() -> None:
+def test_stalls_are_parted_as_before_and_evenly_where_there_were_none():
     stalls = Bottleneck((Demand(constant(0.0), 2.0, 1.0, (), ()),))
     made = replace(form(1.0, 0.25, 0.75, 8.0), bottleneck=stalls).occupancies({})[0]
     assert made == Occupancies(1.0, 0.5, 1.5, 8.0)
@@ -382,20 +374,20 @@ def test_stalls_are_parted_as_before_and_evenly_where_there_were_none() -> None:
     assert made == Occupancies(1.0, 1.0, 1.0, 8.0)
 
 
-def test_a_time_of_nothing_is_off_by_a_thousandth() -> None:
+def test_a_time_of_nothing_is_off_by_a_thousandth():
     (sample,) = timed(x1=8.0)
     predicted = [Occupancies(4.0, 0.0, 0.0, 1.0), Occupancies(0.0, 0.0, 0.0, 1.0)]
     off = judged_by(fit(form()), [sample, sample], predicted).left_out
     assert off == pytest.approx((log(0.5), log(1e-3)))
 
 
-def test_an_occupancy_of_a_millionth_of_the_whole_is_none() -> None:
+def test_an_occupancy_of_a_millionth_of_the_whole_is_none():
     assert percentage_error(0.0, 1e-6, 1.0) == 0.0
     assert percentage_error(2e-6, 1e-6, 1.0) == 100.0
     assert percentage_error(0.0, 2e-6, 1.0) == 100.0
 
 
-def test_errors_of_the_data_flow_count_beside_the_data_flow() -> None:
+def test_errors_of_the_data_flow_count_beside_the_data_flow():
     """Runs of 10 to 10,000 bytes, one off by a fifth; each byte takes as long in all."""
     sizes = np.array([1.0, 10.0, 100.0, 1000.0, 500.0])
     flow = 10 * sizes * np.array([1.0, 1.0, 1.2, 1.0, 1.0])
@@ -409,7 +401,7 @@ def test_errors_of_the_data_flow_count_beside_the_data_flow() -> None:
     assert forms[0].data({"size": 100.0}) == pytest.approx(constant_ + 100 * slope, rel=1e-6)
 
 
-def test_a_demand_depends_on_the_attributes_of_the_stalls_alone() -> None:
+def test_a_demand_depends_on_the_attributes_of_the_stalls_alone():
     def run(cpu: float, lat: float) -> Sample:
         return Sample(
             {"cpu": cpu, "lat": lat}, Occupancies(4 / cpu, max(0.0, lat - 4 / cpu), 0.0, 1e9)
@@ -427,7 +419,7 @@ def test_a_demand_depends_on_the_attributes_of_the_stalls_alone() -> None:
     assert hidden == []
 
 
-def test_latency_hiding_is_a_term_where_it_is_asked_for() -> None:
+def test_latency_hiding_is_a_term_where_it_is_asked_for():
     """A stall of what the latency has beyond what the processor does, over runs of both."""
     samples = [
         Sample({"cpu": c, "lat": x}, Occupancies(4e-8 / c, 1e-8 * max(0.0, x - 4 / c), 0.0, 1e9))
@@ -438,7 +430,7 @@ def test_latency_hiding_is_a_term_where_it_is_asked_for() -> None:
     assert Shape.EXCEEDING in shapes
 
 
-def test_a_prediction_has_the_mean_stall_of_the_demands() -> None:
+def test_a_prediction_has_the_mean_stall_of_the_demands():
     """Demands of 3 and 5 beside 1 that the processor takes: stalls of 2 and 4."""
     demands = tuple(Demand(constant(value), 0.0, 0.5, (), ()) for value in (3.0, 5.0))
     made = fit(replace(form(1.0, 0.0, 0.0, 10.0), bottleneck=Bottleneck(demands))).predict({})
@@ -447,7 +439,7 @@ def test_a_prediction_has_the_mean_stall_of_the_demands() -> None:
     assert made.high_s >= 10 * (1 + 4)
 
 
-def test_errors_of_occupancies_count_beside_all_that_a_byte_takes() -> None:
+def test_errors_of_occupancies_count_beside_all_that_a_byte_takes():
     """A byte of a billion takes 10 ns: a tenth more is 10 %."""
     actual = Occupancies(1e-8, 2e-8, 4e-8, 1e9)
     predicted = Occupancies(1.1e-8, 1e-8, 4e-8, 1.5e9)

@@ -33,14 +33,14 @@ def terms_of(values, **also) -> set[str]:
         (4 + 2 * np.maximum(X - 1.5, 0), {"(x - 1.5)+"}),
     ],
 )
-def test_the_terms_of_exact_values_are_detected(values: np.ndarray, terms: set[str]) -> None:
+def test_the_terms_of_exact_values_are_detected(values, terms):
     assert terms_of(values) == terms
 
 
 @pytest.mark.parametrize(
     "values", [3 + 2 * X, 1 + 2 / X + 3 * Y, 4 + 2 * X * Y, 4 + np.maximum(X - 1.5, 0)]
 )
-def test_exact_values_are_predicted_everywhere(values: np.ndarray) -> None:
+def test_exact_values_are_predicted_everywhere(values):
     function, left_out = learn(GRID, list(values), reference=REFERENCE, attributes=("x", "y"))
     assert [function(one) for one in GRID] == pytest.approx(list(values))
     assert left_out == pytest.approx(values, rel=1e-6)
@@ -48,7 +48,7 @@ def test_exact_values_are_predicted_everywhere(values: np.ndarray) -> None:
     assert function.scale == pytest.approx(np.abs(values).mean())
 
 
-def test_a_hidden_amount_makes_terms_that_exceed_it() -> None:
+def test_a_hidden_amount_makes_terms_that_exceed_it():
     samples = [
         {"x": x, "busy": b} for x, b in product((1.0, 2.0, 3.0, 4.0, 6.0, 8.0), (1.0, 2.0, 3.0))
     ]
@@ -62,7 +62,7 @@ def test_a_hidden_amount_makes_terms_that_exceed_it() -> None:
 
 
 @pytest.mark.parametrize("sizes", [None, [float(n) for n in range(1, 16)]])
-def test_left_out_predictions_are_those_of_least_squares_without_the_sample(sizes) -> None:
+def test_left_out_predictions_are_those_of_least_squares_without_the_sample(sizes):
     """PRESS of the chosen terms; errors count relative to each sample's size."""
     rng = np.random.default_rng(1)
     values = (3 + 2 * X) * rng.lognormal(0, 0.1, len(X))
@@ -87,7 +87,7 @@ def test_left_out_predictions_are_those_of_least_squares_without_the_sample(size
     assert function.press == pytest.approx(press)
 
 
-def test_a_term_has_to_lower_the_error_by_fifteen_per_cent() -> None:
+def test_a_term_has_to_lower_the_error_by_fifteen_per_cent():
     """Plus and minus one around 10, with a slope that is just worth it or just not."""
     levels = np.array([1.0, 2.0] * 8)
     sign = np.array([1.0, 1.0, -1.0, -1.0] * 4)
@@ -110,7 +110,7 @@ def test_a_term_has_to_lower_the_error_by_fifteen_per_cent() -> None:
         assert {str(term) for term in result.terms} == terms
 
 
-def test_errors_below_a_thousandth_or_below_the_noise_need_no_term() -> None:
+def test_errors_below_a_thousandth_or_below_the_noise_need_no_term():
     assert terms_of(1000 + 0.7 * (X - X.mean())) == set()
     assert terms_of(1000 + 9 * (X - X.mean())) == {"x"}
     assert terms_of(1000 + 9 * (X - X.mean()), noise=50.0) == set()
@@ -118,7 +118,7 @@ def test_errors_below_a_thousandth_or_below_the_noise_need_no_term() -> None:
 
 
 @pytest.mark.parametrize(("count", "most"), [(2, 0), (3, 1), (4, 1), (5, 2), (6, 2), (7, 3)])
-def test_each_term_needs_two_samples(count: int, most: int) -> None:
+def test_each_term_needs_two_samples(count, most):
     rng = np.random.default_rng(3)
     names = ("a", "b", "c", "d")
     result = 0
@@ -130,7 +130,7 @@ def test_each_term_needs_two_samples(count: int, most: int) -> None:
     assert result == most
 
 
-def test_three_levels_do_not_bend_and_four_do() -> None:
+def test_three_levels_do_not_bend_and_four_do():
     for levels, bent in (((1.0, 2.0, 3.0), False), ((1.0, 2.0, 3.0, 4.0), True)):
         samples = [{"x": x} for x in levels for _ in range(3)]
         values = [max(0.0, one["x"] - 2.0) for one in samples]
@@ -138,7 +138,7 @@ def test_three_levels_do_not_bend_and_four_do() -> None:
         assert any(term.shape is Shape.ABOVE for term in function.terms) is bent
 
 
-def test_products_need_runs_that_vary_both() -> None:
+def test_products_need_runs_that_vary_both():
     """One attribute at a time (Lmax-I1) says nothing of how they work together."""
     lines = [{"x": x, "y": 1.0} for x in (1.0, 2.0, 3.0, 5.0)]
     lines += [{"x": 1.0, "y": y} for y in (2.0, 3.0, 5.0)]
@@ -147,12 +147,12 @@ def test_products_need_runs_that_vary_both() -> None:
     assert all(term.times is None for term in function.terms)
 
 
-def test_a_bend_that_was_taken_is_multiplied_by_another_attribute() -> None:
+def test_a_bend_that_was_taken_is_multiplied_by_another_attribute():
     taken = terms_of(4 + 2 * np.maximum(X - 1.5, 0) * Y)
     assert any("+ y" in one for one in taken)
 
 
-def test_a_function_bends_at_a_value_that_was_run() -> None:
+def test_a_function_bends_at_a_value_that_was_run():
     samples = [{"x": float(x)} for x in range(1, 7)]
     values = [max(0.0, one["x"] - 2) for one in samples]
     function, _ = learn(samples, values, reference={"x": 1.0}, attributes=("x",))
@@ -160,16 +160,14 @@ def test_a_function_bends_at_a_value_that_was_run() -> None:
 
 
 @pytest.mark.parametrize(("apart", "count"), [(0.015, 1), (0.008, 0)])
-def test_an_attribute_that_differs_by_less_than_one_per_cent_has_no_term(
-    apart: float, count: int
-) -> None:
+def test_an_attribute_that_differs_by_less_than_one_per_cent_has_no_term(apart, count):
     samples = [{"x": 1 + apart * sign} for sign in (-1, 1, -1, 1)]
     values = [one["x"] for one in samples]
     function, _ = learn(samples, values, reference={"x": 1.0}, attributes=("x",))
     assert len(function.terms) == count
 
 
-def test_products_of_later_terms_are_weighted_like_all_others() -> None:
+def test_products_of_later_terms_are_weighted_like_all_others():
     samples = [{"x": float(x), "y": float(y)} for x in (1, 2, 3, 4, 5) for y in (1, 2, 4)]
     values = [1 + max(0.0, one["x"] - 2) * one["y"] for one in samples]
     function, left_out = learn(
@@ -179,7 +177,7 @@ def test_products_of_later_terms_are_weighted_like_all_others() -> None:
     assert left_out == pytest.approx(values)
 
 
-def test_products_as_first_terms_have_to_be_clearly_better() -> None:
+def test_products_as_first_terms_have_to_be_clearly_better():
     """With them the error of these runs is 2.6 instead of 2.9 per cent."""
     rows = [(1, 9, 8.36), (2, 9, 9.64), (2, 1, 7.57), (2, 3, 8.1), (2, 3, 7.69), (2, 3, 8.43),
             (4, 3, 10.01), (1, 9, 8.41), (4, 3, 9.91)]  # fmt: skip
@@ -189,14 +187,14 @@ def test_products_as_first_terms_have_to_be_clearly_better() -> None:
     assert [str(term) for term in function.terms] == ["x", "y"]
 
 
-def test_a_product_is_of_different_attributes() -> None:
+def test_a_product_is_of_different_attributes():
     """x² is none: it is told by a line and bends."""
     function, _ = learn(GRID, list(1 + X**2), reference=REFERENCE, attributes=("x", "y"))
     factors = [(one.attribute, one.times.attribute) for one in function.terms if one.times]
     assert all(one != other for one, other in factors)
 
 
-def test_linear_is_least_squares_of_the_given_terms() -> None:
+def test_linear_is_least_squares_of_the_given_terms():
     rng = np.random.default_rng(5)
     values = rng.uniform(1, 9, len(X))
     sizes = rng.uniform(1, 3, len(X))
@@ -211,7 +209,7 @@ def test_linear_is_least_squares_of_the_given_terms() -> None:
         assert function.value(GRID[3]) == pytest.approx(design[3] @ theta)
 
 
-def test_what_did_not_vary_has_no_part_in_a_linear_function() -> None:
+def test_what_did_not_vary_has_no_part_in_a_linear_function():
     samples = [{"x": x, "y": 3.0} for x in (1.0, 2.0, 4.0)]
     terms = [Term("x", Shape.LINEAR), Term("y", Shape.LINEAR)]
     function = linear(samples, [2.0, 4.0, 8.0], reference=samples[0], terms=terms)
@@ -221,7 +219,7 @@ def test_what_did_not_vary_has_no_part_in_a_linear_function() -> None:
     assert single({"x": 3.0, "y": 1.0}) == pytest.approx(5.0)
 
 
-def test_functions_are_never_below_zero_but_their_values_may_be() -> None:
+def test_functions_are_never_below_zero_but_their_values_may_be():
     function = Function({"x": 2.0}, 10.0, 1.0, (Term("x", Shape.LINEAR),), (-2.0,))
     assert function.value({"x": 4.0}) == pytest.approx(-30.0)
     assert function({"x": 4.0}) == 0.0
@@ -233,7 +231,7 @@ def test_functions_are_never_below_zero_but_their_values_may_be() -> None:
         function({"y": 1.0})
 
 
-def test_terms_and_their_products() -> None:
+def test_terms_and_their_products():
     amounts = {"x": 4.0, "c": 2.0}
     assert Term("x", Shape.LINEAR)(amounts) == 4.0
     assert Term("x", Shape.ABOVE, 5.0)(amounts) == 0.0
@@ -244,7 +242,7 @@ def test_terms_and_their_products() -> None:
     assert Term("x", Shape.ABOVE)(amounts) == 4.0
 
 
-def test_a_function_by_itself_has_no_error_and_each_attribute_a_reference() -> None:
+def test_a_function_by_itself_has_no_error_and_each_attribute_a_reference():
     assert Function({}, 2.0, 1.0).press == 0.0
     with pytest.raises(ValueError, match=r"attribute x of the reference is 0\.0"):
         linear([{"x": 1.0}], [2.0], reference={}, terms=[Term("x", Shape.LINEAR)])
@@ -264,7 +262,7 @@ def test_a_function_by_itself_has_no_error_and_each_attribute_a_reference() -> N
         ({"samples": [{"y": 1.0}] * len(GRID)}, "attribute x is None"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(changed: dict[str, object], why: str) -> None:
+def test_what_cannot_be_learned_from_is_refused(changed, why):
     given = {
         "samples": GRID,
         "values": [1.0] * len(GRID),
@@ -276,7 +274,7 @@ def test_what_cannot_be_learned_from_is_refused(changed: dict[str, object], why:
         learn(given.pop("samples"), given.pop("values"), **given)
 
 
-def test_many_distinct_values_have_few_bends() -> None:
+def test_many_distinct_values_have_few_bends():
     """The cost is linear in the number of samples."""
     rng = np.random.default_rng(2)
     samples = [{"x": float(x)} for x in rng.uniform(1, 9, 400)]

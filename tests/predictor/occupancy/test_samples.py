@@ -13,7 +13,7 @@ def sample(**attributes: float) -> Sample:
     return Sample(attributes, GOOD)
 
 
-def test_algorithm_3_of_the_paper() -> None:
+def test_algorithm_3_of_the_paper():
     """U = o_a / (o_a + o_s), D/T = 1 / (o_a + o_s), o_s split in proportion (VLDB 2006)."""
     made = occupancies(0.25, 80.0, 16.0, network_share=0.2)
     assert made == Occupancies(pytest.approx(1.25), pytest.approx(0.75), pytest.approx(3.0), 16.0)
@@ -33,14 +33,12 @@ def test_algorithm_3_of_the_paper() -> None:
         *((0.5, 1.0, 1.0, bad) for bad in (-0.1, 1.1, nan)),
     ],
 )
-def test_measurements_out_of_range(
-    utilisation: float, time_s: float, data_bytes: float, share: float
-) -> None:
+def test_measurements_out_of_range(utilisation, time_s, data_bytes, share):
     with pytest.raises(ValueError, match="have to be"):
         occupancies(utilisation, time_s, data_bytes, network_share=share)
 
 
-def test_the_reference_is_the_first_sample_or_as_given() -> None:
+def test_the_reference_is_the_first_sample_or_as_given():
     assert checked([sample(cpu=2.0), sample(cpu=3.0)]) == {"cpu": 2.0}
     assert checked([sample(cpu=2.0)], {"cpu": 5.0}) == {"cpu": 5.0}
 
@@ -58,9 +56,7 @@ def test_the_reference_is_the_first_sample_or_as_given() -> None:
         ([sample(cpu=1.0)], {"mem": 1.0}, "is given for some samples only"),
     ],
 )
-def test_samples_that_cannot_be_learned_from(
-    samples: list[Sample], reference: dict[str, float] | None, why: str
-) -> None:
+def test_samples_that_cannot_be_learned_from(samples, reference, why):
     with pytest.raises(ValueError, match=why):
         checked(samples, reference)
 
@@ -78,17 +74,17 @@ def test_samples_that_cannot_be_learned_from(
         Occupancies(1e300, 0.0, 0.0, 1e300),
     ],
 )
-def test_occupancies_that_no_run_has(result: Occupancies) -> None:
+def test_occupancies_that_no_run_has(result):
     with pytest.raises(ValueError, match="cannot be learned from"):
         checked([Sample({"cpu": 1.0}, result)])
 
 
-def test_a_stall_of_nothing_is_a_run_like_others() -> None:
+def test_a_stall_of_nothing_is_a_run_like_others():
     assert checked([Sample({"cpu": 1.0}, Occupancies(1.0, 0.0, 0.0, 1.0))]) == {"cpu": 1.0}
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(2, 1), (3, 1), (24, 1), (25, 2), (60, 3)])
-def test_each_sample_is_learned_from_the_others_alone(count: int, left_out: int) -> None:
+def test_each_sample_is_learned_from_the_others_alone(count, left_out):
     """Leave-one-out; more than 24 samples are left out in 24 groups: the cost is linear."""
     samples = [sample(cpu=float(n + 1)) for n in range(count)]
     asked = []
@@ -107,5 +103,5 @@ def test_each_sample_is_learned_from_the_others_alone(count: int, left_out: int)
     assert set.union(*made) == {one.attributes["cpu"] for one in samples}
 
 
-def test_a_single_sample_is_learned_from_itself() -> None:
+def test_a_single_sample_is_learned_from_itself():
     assert from_the_others([sample(cpu=1.0)], len) == [1]

@@ -1,7 +1,5 @@
 """Samples out of ingested runs."""
 
-from pathlib import Path
-
 import pytest
 
 from predictor.occupancy.application_model import OccupancyModel
@@ -29,7 +27,7 @@ def steps(rows: list[Row], **given: object) -> dict[int, list]:
     return {one.run_id: [step(nodes=one.nodes, tasks=one.cpus, **given)] for one in rows}
 
 
-def test_a_run_becomes_its_occupancies() -> None:
+def test_a_run_becomes_its_occupancies():
     rows = [Row(1, nodes=2, cpus=8), Row(2, nodes=4, cpus=16, elapsed_s=50.0)]
     own = steps(rows, cpu_s=400.0, disk_read_bytes=600, disk_write_bytes=400)
     first, second = history_samples(rows, own)
@@ -40,7 +38,7 @@ def test_a_run_becomes_its_occupancies() -> None:
     assert second.measured.time_s == pytest.approx(50.0)
 
 
-def test_what_differs_is_an_attribute_and_the_node_count_always() -> None:
+def test_what_differs_is_an_attribute_and_the_node_count_always():
     rows = [Row(1, cpus=4, node_type="old"), Row(2, cpus=8, node_type="new")]
     profiles = [
         profile("old", cpu_events_per_s=100.0, mem_bandwidth_bytes_per_s=5e9),
@@ -56,7 +54,7 @@ def test_what_differs_is_an_attribute_and_the_node_count_always() -> None:
     assert [set(one.attributes) for one in made] == [{"nodes", "cpus"}] * 3
 
 
-def test_runs_that_failed_or_took_no_time_are_none() -> None:
+def test_runs_that_failed_or_took_no_time_are_none():
     rows = [
         Row(1), Row(2, state=JobState.FAILED), Row(3, elapsed_s=0.0), Row(4, nodes=0),
         Row(5, cpus=0),
@@ -65,7 +63,7 @@ def test_runs_that_failed_or_took_no_time_are_none() -> None:
     assert history_samples([], {}) == []
 
 
-def test_the_newest_are_learned_from() -> None:
+def test_the_newest_are_learned_from():
     rows = [Row(n, nodes=n) for n in range(1, MOST + 11)]
     made = history_samples(rows, steps(rows))
     assert len(made) == MOST
@@ -73,7 +71,7 @@ def test_the_newest_are_learned_from() -> None:
 
 
 @pytest.mark.parametrize("what", ["cpu_s", "disk_read_bytes"])
-def test_runs_without_what_most_have_are_left_out(what: str) -> None:
+def test_runs_without_what_most_have_are_left_out(what):
     rows = [Row(1), Row(2), Row(3)]
     own = steps(rows, cpu_s=40.0, disk_read_bytes=5, disk_write_bytes=None)
     own[3] = [step(**{"cpu_s": 40.0, "disk_read_bytes": 5, "disk_write_bytes": None, what: None})]
@@ -87,7 +85,7 @@ def test_runs_without_what_most_have_are_left_out(what: str) -> None:
         assert all(one.measured.data_bytes == 1.0 for one in made)
 
 
-def test_history_on_a_real_store_is_learned(tmp_path: Path) -> None:
+def test_history_on_a_real_store_is_learned(tmp_path):
     with Store.open(f"sqlite:///{tmp_path / 'nimo.db'}") as store:
         store.runs.add(
             run(

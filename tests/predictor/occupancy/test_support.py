@@ -28,7 +28,7 @@ from predictor.types import Verdict
         (12.0, 3.0, 3.0, 1.0),
     ],
 )
-def test_distance_from_a_range(value: float, low: float, high: float, far: float) -> None:
+def test_distance_from_a_range(value, low, high, far):
     assert beyond(value, low, high) == pytest.approx(far)
 
 
@@ -42,9 +42,7 @@ def test_distance_from_a_range(value: float, low: float, high: float, far: float
         (0.9, log(1 / 0.9) / log(4)),
     ],
 )
-def test_below_the_range_ratios_count_where_a_function_has_the_reciprocal(
-    value: float, far: float
-) -> None:
+def test_below_the_range_ratios_count_where_a_function_has_the_reciprocal(value, far):
     assert beyond(value, 1.0, 4.0, inverse=True) == pytest.approx(far)
     # From 6 to 8 the difference of 1 is as much as the range, the ratio is less.
     assert beyond(5.0, 6.0, 8.0, inverse=True) == pytest.approx(1.0)
@@ -55,14 +53,14 @@ def grid() -> Support:
     return supported(every, ["cpu", "lat"])
 
 
-def test_within_the_range_there_is_no_doubt() -> None:
+def test_within_the_range_there_is_no_doubt():
     assert grid().doubts({"cpu": 1.5, "lat": 3.0}) == ()
     assert grid().bounds == {"cpu": (1.0, 2.0), "lat": (1.0, 5.0)}
     assert grid().varied == ("cpu", "lat")
     assert grid().scales == ()
 
 
-def test_up_to_half_a_range_beyond_it_is_doubtful_and_refused_farther_away() -> None:
+def test_up_to_half_a_range_beyond_it_is_doubtful_and_refused_farther_away():
     """The issue's case: samples at 400 to 900 MHz say nothing of 3,000."""
     (near,) = grid().doubts({"cpu": 2 * sqrt(2), "lat": 3.0})
     assert near.verdict is Verdict.DOUBTFUL
@@ -77,7 +75,7 @@ def test_up_to_half_a_range_beyond_it_is_doubtful_and_refused_farther_away() -> 
     assert judged(clocks.doubts({"mhz": 3000.0})) is Verdict.REFUSED
 
 
-def test_what_never_changed_is_predicted_only_as_it_was() -> None:
+def test_what_never_changed_is_predicted_only_as_it_was():
     same = supported([{"mem": 64.0}, {"mem": 64.0}], ["mem"])
     assert same.varied == ()
     assert same.doubts({"mem": 64.0}) == ()
@@ -94,7 +92,7 @@ def test_what_never_changed_is_predicted_only_as_it_was() -> None:
     [lambda cpu: 2 * cpu, lambda cpu: 1 / cpu, lambda cpu: 10 - cpu],
     ids=["in proportion", "reciprocal", "complement"],
 )
-def test_attributes_that_only_changed_together_are_not_distinguished(other) -> None:
+def test_attributes_that_only_changed_together_are_not_distinguished(other):
     """The issue's case: collinear attributes answered 33 s for 200."""
     samples = [{"cpu": float(c), "mem": other(float(c))} for c in range(1, 7)]
     support = supported(samples, ["cpu", "mem"])
@@ -108,7 +106,7 @@ def test_attributes_that_only_changed_together_are_not_distinguished(other) -> N
     assert doubt.off == 0.0
 
 
-def test_three_attributes_of_which_one_follows_from_two() -> None:
+def test_three_attributes_of_which_one_follows_from_two():
     rows = [(1.0, 1.0), (2.0, 1.0), (1.0, 3.0), (4.0, 2.0), (3.0, 5.0), (2.0, 2.0)]
     samples = [{"a": a, "b": b, "c": a * b, "free": f} for (a, b), f in zip(
         rows, (1.0, 5.0, 2.0, 8.0, 3.0, 1.0), strict=True
@@ -121,26 +119,26 @@ def test_three_attributes_of_which_one_follows_from_two() -> None:
     assert support.doubts({"a": 1.0, "b": 1.0}) == ()
 
 
-def test_nearly_together_counts_as_together() -> None:
+def test_nearly_together_counts_as_together():
     samples = [{"a": float(n), "b": n * (1 + 0.002 * (-1) ** n)} for n in range(1, 9)]
     assert supported(samples, ["a", "b"]).scales != ()
     apart = [{"a": float(n), "b": n * (1 + 0.2 * (-1) ** n)} for n in range(1, 9)]
     assert supported(apart, ["a", "b"]).scales == ()
 
 
-def test_no_samples_or_names_support_nothing_in_particular() -> None:
+def test_no_samples_or_names_support_nothing_in_particular():
     assert supported([], ["a"]) == Support({})
     assert supported([{"a": 1.0}], []) == Support({})
     assert Support({}).doubts({"a": 3.0}) == ()
 
 
 @pytest.mark.parametrize("bad", [0.0, -2.0, nan, inf])
-def test_amounts_that_are_none_are_refused(bad: float) -> None:
+def test_amounts_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="attribute cpu is"):
         grid().doubts({"cpu": bad, "lat": 1.0})
 
 
-def test_the_worst_doubt_decides_and_distances_add_up() -> None:
+def test_the_worst_doubt_decides_and_distances_add_up():
     doubtful, refused = Doubt(Verdict.DOUBTFUL, "a", 0.2), Doubt(Verdict.REFUSED, "b", 0.1)
     assert judged(()) is Verdict.RELIABLE
     assert judged((doubtful,)) is Verdict.DOUBTFUL
@@ -149,20 +147,18 @@ def test_the_worst_doubt_decides_and_distances_add_up() -> None:
     assert widening(()) == 0
 
 
-def test_the_end_of_a_range_is_in_it_where_a_function_has_the_reciprocal() -> None:
+def test_the_end_of_a_range_is_in_it_where_a_function_has_the_reciprocal():
     assert beyond(8.0, 2.0, 8.0, inverse=True) == 0.0
     assert beyond(0.5, 2.0, 8.0, inverse=True) == pytest.approx(1.0)
 
 
-def test_a_sample_without_an_attribute_is_refused() -> None:
+def test_a_sample_without_an_attribute_is_refused():
     with pytest.raises(ValueError, match="attribute lat is None"):
         supported([{"cpu": 1.0, "lat": 2.0}, {"cpu": 2.0}], ["cpu", "lat"])
 
 
 @pytest.mark.parametrize(("apart", "alone"), [(0.02, False), (0.04, True)])
-def test_attributes_changed_together_where_they_spread_by_less_than_three_per_cent(
-    apart: float, alone: bool
-) -> None:
+def test_attributes_changed_together_where_they_spread_by_less_than_three_per_cent(apart, alone):
     """Across their common direction, as a share of the spread along it."""
     corners = [(a + apart * b, a - apart * b) for a in (-1, 1) for b in (-1, 1)]
     every = [{"cpu": 1 + x / 1000, "lat": 1 + y / 1000} for x, y in corners]

@@ -70,7 +70,7 @@ def without(run: Run) -> list[Run]:
     return [one for one in CORNERS if one != run]
 
 
-def test_initialization_min_and_all_defaults() -> None:
+def test_initialization_min_and_all_defaults():
     """The order by effect is f_a (48 s), f_n (40 s), f_d; levels come as 1, 5, 3, 2, 4.
 
     f_a: cpu 3; 1/cpu makes it exact.  f_n: lat 3; exact.  f_d had no error: cpu 2.  f_a: cpu 4, for
@@ -83,7 +83,7 @@ def test_initialization_min_and_all_defaults() -> None:
     }
 
 
-def test_initialization_max() -> None:
+def test_initialization_max():
     """The same with all else at cpu 5 and lat 1."""
     assert runs(replace(TABLE, reference=Reference.MAX)) == {
         Purpose.REFERENCE: [(5, 1)],
@@ -92,7 +92,7 @@ def test_initialization_max() -> None:
     }
 
 
-def test_initialization_rand() -> None:
+def test_initialization_rand():
     """From (2, 3), no level of its lines is a corner: 1, 5, 3 (4 for lat: 3 is its own), ...
 
     f_a: cpu 1, exact from there.  f_n: lat 1, exact.  f_d: cpu 5, nothing.  f_a: cpu 3, nothing.
@@ -110,7 +110,7 @@ def _drawn(seed: int) -> LearnerSettings:
     return replace(TABLE, reference=Reference.RAND, seed=seed)
 
 
-def test_predictor_refinement_improvement_based() -> None:
+def test_predictor_refinement_improvement_based():
     """f_a: cpu 3 makes it exact; cpu 2 takes nothing off.  f_n: lat 3 and 2, likewise.
 
     f_d: cpu 4 takes nothing off.  f_a goes on to lat: 4.
@@ -119,7 +119,7 @@ def test_predictor_refinement_improvement_based() -> None:
     assert made[Purpose.TRAINING] == [(3, 5), (2, 5), (1, 3), (1, 2), (4, 5), (1, 4)]
 
 
-def test_predictor_refinement_dynamic() -> None:
+def test_predictor_refinement_dynamic():
     """Algorithm 4, errors in percent, f_a against f_n (f_d has none).
 
     Constants: f_a is off by 160 after the corners, f_n by 120: cpu 3, and f_a is exact.  f_n, 108:
@@ -142,7 +142,7 @@ def test_predictor_refinement_dynamic() -> None:
     assert errors[1:5] == pytest.approx([26.76, 25.16, 22.09, 19.69], abs=0.01)
 
 
-def test_attribute_addition_static() -> None:
+def test_attribute_addition_static():
     """Functions by effect, attributes as told, the wrong way; a level is run once.
 
     f_a: lat 3 raises its error.  f_n: cpu 3 raises it.  f_d: cpu 2, nothing.  f_a goes on to cpu:
@@ -153,12 +153,12 @@ def test_attribute_addition_static() -> None:
     assert made[Purpose.TRAINING] == [(1, 3), (3, 5), (2, 5), (4, 5), (1, 2), (1, 4)]
 
 
-def test_sample_selection_l2_i2() -> None:
+def test_sample_selection_l2_i2():
     made = runs(replace(TABLE, selection=Selection.L2_I2))
     assert made == {Purpose.REFERENCE: [(1, 5)], Purpose.TRAINING: without((1, 5))}
 
 
-def test_prediction_error_on_a_test_set_of_the_design() -> None:
+def test_prediction_error_on_a_test_set_of_the_design():
     """The corners are the test set and tell the orders; then as before, each on its own line."""
     made = runs(replace(TABLE, error=Error.PBDF_TEST))
     assert made == {
@@ -168,7 +168,7 @@ def test_prediction_error_on_a_test_set_of_the_design() -> None:
     }
 
 
-def test_prediction_error_on_a_random_test_set() -> None:
+def test_prediction_error_on_a_random_test_set():
     """Ten of the 24 others, first; what they hold of the lines and corners is not run again."""
     made = runs(replace(TABLE, error=Error.RANDOM_TEST, test_runs=10))
     tests = made[Purpose.TEST]
@@ -284,9 +284,7 @@ def rough(seed: int) -> Application:
     ("reference", "traversal", "attributes"),
     list(product((Reference.MIN, Reference.MAX), Traversal, (None, WRONG))),
 )
-def test_any_application_is_run_as_the_algorithms_say(
-    reference: Reference, traversal: Traversal, attributes: dict | None, seed: int
-) -> None:
+def test_any_application_is_run_as_the_algorithms_say(reference, traversal, attributes, seed):
     settings = replace(TABLE, reference=reference, traversal=traversal)
     if attributes:
         settings = replace(settings, attribute_order=DOMAIN, attributes=attributes)
@@ -294,7 +292,7 @@ def test_any_application_is_run_as_the_algorithms_say(
     assert runs(settings, rough(seed))[Purpose.TRAINING] == expected
 
 
-def test_errors_of_functions_are_those_of_section_3_6() -> None:
+def test_errors_of_functions_are_those_of_section_3_6():
     learner = Learner(SPACE, replace(TABLE, traversal=Traversal.DYNAMIC))
     taken: dict[OccupancyPart, set[str]] = {A: set(), N: set(), D: set()}
     compared = 0

@@ -70,7 +70,7 @@ def training(settings: LearnerSettings, app: Callable[[Assignment], Sample] = pl
     return [run for purpose, run in trace(settings, app) if purpose is Purpose.TRAINING]
 
 
-def test_the_reference_is_min_max_or_drawn() -> None:
+def test_the_reference_is_min_max_or_drawn():
     first = {one: trace(replace(BY_DOMAIN, reference=one))[0] for one in Reference}
     assert first[Reference.MIN] == (Purpose.REFERENCE, (1.0, 9.0))
     assert first[Reference.MAX] == (Purpose.REFERENCE, (4.0, 1.0))
@@ -80,18 +80,18 @@ def test_the_reference_is_min_max_or_drawn() -> None:
     assert len(drawn) > 4
 
 
-def test_round_robin_takes_each_function_in_turn() -> None:
+def test_round_robin_takes_each_function_in_turn():
     """f_a: cpu 4 (1 is the reference), f_n: lat 1, f_d: cpu 2; then f_a goes on with lat 3."""
     settings = replace(BY_DOMAIN, attributes=APART)
     assert training(settings) == [(4.0, 9.0), (1.0, 1.0), (2.0, 9.0), (1.0, 3.0)]
 
 
-def test_from_the_best_corner_the_levels_are_those_of_the_other_end() -> None:
+def test_from_the_best_corner_the_levels_are_those_of_the_other_end():
     settings = replace(BY_DOMAIN, attributes=APART, reference=Reference.MAX)
     assert training(settings) == [(1.0, 1.0), (4.0, 9.0), (2.0, 1.0), (4.0, 3.0)]
 
 
-def test_from_a_drawn_reference_the_levels_are_those_that_are_left() -> None:
+def test_from_a_drawn_reference_the_levels_are_those_that_are_left():
     """From (2, 3), f_a: cpu 1, f_n: lat 1, f_d: cpu 4; cpu has no more, and f_a takes lat 9."""
     settings = replace(BY_DOMAIN, attributes=APART, reference=Reference.RAND, seed=1)
     assert trace(settings) == [
@@ -103,7 +103,7 @@ def test_from_a_drawn_reference_the_levels_are_those_that_are_left() -> None:
     ]
 
 
-def test_what_is_in_a_random_test_set_is_no_level_to_learn_from() -> None:
+def test_what_is_in_a_random_test_set_is_no_level_to_learn_from():
     """(2, 1) and (2, 9) were drawn: f_d has no cpu left after f_a's 4, and takes lat 3."""
     settings = replace(BY_DOMAIN, attributes=APART, error=Error.RANDOM_TEST, test_runs=2, seed=0)
     assert trace(settings) == [
@@ -116,7 +116,7 @@ def test_what_is_in_a_random_test_set_is_no_level_to_learn_from() -> None:
     ]
 
 
-def test_no_level_is_skipped_where_a_function_no_longer_improves() -> None:
+def test_no_level_is_skipped_where_a_function_no_longer_improves():
     """Four levels: the attribute is changed once for each iteration that brought nothing.
 
     f_a is exact from its second level on, so lat is added, and then cpu taken up again.
@@ -143,14 +143,14 @@ def test_no_level_is_skipped_where_a_function_no_longer_improves() -> None:
     ]
 
 
-def test_improvement_based_goes_on_while_the_error_falls() -> None:
+def test_improvement_based_goes_on_while_the_error_falls():
     """f_a keeps its turn as long as an iteration takes 2 points off its error."""
     settings = replace(BY_DOMAIN, attributes=APART, traversal=Traversal.IMPROVEMENT)
     # f_a: cpu 4 (no error yet), cpu 2 (exact: a large gain), then lat 1 (no gain); f_n: lat 3.
     assert training(settings) == [(4.0, 9.0), (2.0, 9.0), (1.0, 1.0), (1.0, 3.0)]
 
 
-def test_dynamic_refines_the_worst_function_until_it_has_no_runs_left() -> None:
+def test_dynamic_refines_the_worst_function_until_it_has_no_runs_left():
     """Algorithm 4; exhausted functions make way for the next worst, until all levels were run."""
     only = {
         OccupancyPart.COMPUTE: ("cpu",),
@@ -164,7 +164,7 @@ def test_dynamic_refines_the_worst_function_until_it_has_no_runs_left() -> None:
     assert training(other, crooked) == [(1.0, 1.0), (1.0, 3.0), (4.0, 9.0), (2.0, 9.0)]
 
 
-def test_relevance_screens_by_a_design_first() -> None:
+def test_relevance_screens_by_a_design_first():
     """The four corners, the reference among them; o_n spans 8 of 8 s and o_a 6 of 8 s."""
     settings = replace(EXPERIMENT, target=0.0, fewest=100)
     runs = trace(settings)
@@ -174,7 +174,7 @@ def test_relevance_screens_by_a_design_first() -> None:
     assert [run for purpose, run in runs if purpose is Purpose.TRAINING] == [(1.0, 3.0), (2.0, 9.0)]
 
 
-def test_static_attributes_are_added_as_given() -> None:
+def test_static_attributes_are_added_as_given():
     wrong_way = {
         OccupancyPart.COMPUTE: ("lat",),
         OccupancyPart.NETWORK: ("cpu",),
@@ -184,14 +184,14 @@ def test_static_attributes_are_added_as_given() -> None:
     assert training(settings) == [(1.0, 1.0), (4.0, 9.0), (2.0, 9.0), (1.0, 3.0)]
 
 
-def test_l2_i2_runs_the_design_and_nothing_else() -> None:
+def test_l2_i2_runs_the_design_and_nothing_else():
     """Rows ++, -+, +-, -- and their opposites; -+ is the reference."""
     settings = replace(BY_DOMAIN, selection=Selection.L2_I2)
     assert training(settings) == [(4.0, 9.0), (4.0, 1.0), (1.0, 1.0)]
 
 
 @pytest.mark.parametrize(("error", "tested"), [(Error.RANDOM_TEST, 3), (Error.PBDF_TEST, 3)])
-def test_a_fixed_test_set_is_run_before_anything_is_learned(error: Error, tested: int) -> None:
+def test_a_fixed_test_set_is_run_before_anything_is_learned(error, tested):
     settings = replace(BY_DOMAIN, error=error, test_runs=3, attributes=APART)
     runs = trace(settings)
     assert [purpose for purpose, _ in runs[: 1 + tested]] == [
@@ -208,7 +208,7 @@ def test_a_fixed_test_set_is_run_before_anything_is_learned(error: Error, tested
     assert not tests & {run for purpose, run in runs if purpose is Purpose.TRAINING}
 
 
-def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupancy() -> None:
+def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupancy():
     """Section 3.6, by hand: with (1, 9), (4, 9) and (2, 9), f_a = a + b/cpu through 8, 1, 6.
 
     Left out in turn: 1/cpu = 1, 1/4, 1/2 with 8, 1, 6.  From (1/4, 1) and (1/2, 6) follows 16 for
@@ -218,7 +218,6 @@ def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupanc
     learner = Learner(SPACE, replace(BY_DOMAIN, parts=(OccupancyPart.COMPUTE,)))
     for _ in range(3):
         proposal = learner.propose()
-        assert proposal is not None
         learner.observe(crooked(proposal.assignment))
     assert [tuple(one.attributes.values()) for one in learner.samples] == [
         (1.0, 9.0), (4.0, 9.0), (2.0, 9.0),
@@ -229,7 +228,7 @@ def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupanc
     assert learner.refinement.error_of(OccupancyPart.NETWORK) == pytest.approx(0.0)
 
 
-def test_the_data_flow_is_refined_like_the_occupancies() -> None:
+def test_the_data_flow_is_refined_like_the_occupancies():
     def grows(given: Assignment) -> Sample:
         return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 10.0 + 5 * given["lat"]))
 
@@ -247,7 +246,7 @@ def test_the_data_flow_is_refined_like_the_occupancies() -> None:
     assert learner.fit.data({"cpu": 2.0, "lat": 5.0}) == pytest.approx(35.0)
 
 
-def test_paper_functions_are_linear_in_predetermined_transformations() -> None:
+def test_paper_functions_are_linear_in_predetermined_transformations():
     """Algorithm 6: f_a = 8 (1/cpu) of the reference's 8, and f_n = lat, once levels were run."""
     learner = Learner(SPACE, replace(BY_DOMAIN, attributes=APART))
     while proposal := learner.propose():

@@ -45,7 +45,7 @@ def test_spans_that_the_history_does_not_hold_are_unknown():
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_few_jobs_say_nothing(count: int):
+def test_few_jobs_say_nothing(count):
     some = SUBMIT_S[:count]
     made = arrival_demand(some, [1] * count, [1.0] * count)
     assert made == ArrivalDemand()

@@ -71,7 +71,7 @@ jobs = st.lists(
 
 @pytest.mark.parametrize("order", Order)
 @given(jobs=jobs)
-def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]]) -> None:
+def test_schedules_as_easy_is_defined(order, jobs):
     jobs = sorted(jobs, key=lambda job: job[0])
     submits, shapes = [job[0] for job in jobs], [JobShape(*job[1:]) for job in jobs]
     made = Engine(NODES, order).run(submits, lambda job, now_s: shapes[job])
@@ -79,7 +79,7 @@ def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]])
 
 
 @given(jobs=jobs)
-def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
+def test_never_more_nodes_than_there_are(jobs):
     jobs = sorted(jobs, key=lambda job: job[0])
     shapes = [JobShape(*job[1:]) for job in jobs]
     made = Engine(NODES).run([job[0] for job in jobs], lambda job, now_s: shapes[job])
@@ -88,18 +88,18 @@ def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
         assert made.nodes[running].sum() <= NODES
 
 
-def test_a_job_ends_at_its_limit() -> None:
+def test_a_job_ends_at_its_limit():
     made = Engine(1).run([0.0, 0.0], lambda job, now_s: JobShape(1, 10.0, 25.0))
     assert made.end_s.tolist() == [10.0, 20.0]
 
 
-def test_a_long_queue_keeps_its_order() -> None:
+def test_a_long_queue_keeps_its_order():
     count = 500
     made = Engine(1).run([0.0] * count, lambda job, now_s: JobShape(1, 10.0, 5.0))
     assert made.start_s.tolist() == [5.0 * job for job in range(count)]
 
 
-def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
+def test_what_is_asked_sees_the_cluster_at_that_moment():
     observed = {}
     engine = Engine(4)
 
@@ -113,7 +113,7 @@ def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
     assert observed[2] == (1, 1, [(10.0, 3)], [JobShape(3, 10.0, 7.0)])
 
 
-def test_a_job_that_fits_nowhere_is_an_error() -> None:
+def test_a_job_that_fits_nowhere_is_an_error():
     with pytest.raises(ValueError, match="job 0 wants 5 of 4 nodes"):
         Engine(4).run([0.0], lambda job, now_s: JobShape(5, 1.0, 1.0))
 
@@ -155,9 +155,7 @@ def kth() -> Log:
         (Order.SHORTEST, True, 49.85),
     ],
 )
-def test_published_bounded_slowdowns(
-    kth: Log, order: Order, clairvoyant: bool, slowdown: float
-) -> None:
+def test_published_bounded_slowdowns(kth, order, clairvoyant, slowdown):
     """Tsafrir, Etsion, Feitelson 2007, on KTH-SP2; jobs without run time or nodes left out."""
     limit_s = np.minimum(kth.run_s, kth.asked_s) if clairvoyant else np.maximum(kth.asked_s, 1.0)
     made = kth.replayed(order, limit_s)
@@ -169,10 +167,8 @@ def test_published_bounded_slowdowns(
 @needs_log
 @pytest.mark.skipif(not REFERENCE.exists(), reason="needs the scheduler to compare with")
 @pytest.mark.parametrize("order", list(Order))
-def test_every_start_is_that_of_another_scheduler(kth: Log, order: Order) -> None:
+def test_every_start_is_that_of_another_scheduler(kth, order):
     spec = spec_from_file_location("easy_sim", REFERENCE)
-    assert spec is not None
-    assert spec.loader is not None
     spec.loader.exec_module(reference := module_from_spec(spec))
     limit_s, ones = np.maximum(kth.asked_s, 1.0), np.ones(len(kth.run_s))
     zeros = 0.0 * ones

@@ -123,7 +123,7 @@ def disturbed(site: Site, rng: Random, faults: tuple[Fault, ...]) -> dict[str, A
     return site.contents()
 
 
-def test_the_history_has_what_is_hard(undisturbed: Callable[[int], dict[str, Any]]) -> None:
+def test_the_history_has_what_is_hard(undisturbed):
     contents = undisturbed(0)
     assert len(contents["runs"]) > 45
     assert len(contents["steps"]) > 30
@@ -138,8 +138,8 @@ def test_the_history_has_what_is_hard(undisturbed: Callable[[int], dict[str, Any
 
 @pytest.mark.parametrize("seed", range(100))
 def test_after_any_fault_the_next_ingest_leaves_what_an_undisturbed_one_does(
-    seed: int, tmp_path: Path, empty: Path, undisturbed: Callable[[int], dict[str, Any]]
-) -> None:
+    seed, tmp_path, empty, undisturbed
+):
     shutil.copy(empty, tmp_path / "nimo.db")  # migrations take longer than all the rest
     url = f"sqlite:///{tmp_path / 'nimo.db'}?timeout=0.2"
     site = Site.make(tmp_path, made(seed % 5), url)
@@ -147,8 +147,8 @@ def test_after_any_fault_the_next_ingest_leaves_what_an_undisturbed_one_does(
 
 
 def test_follow_goes_on_until_it_is_asked_to_end_and_then_where_it_was(
-    tmp_path: Path, empty: Path, undisturbed: Callable[[int], dict[str, Any]]
-) -> None:
+    tmp_path, empty, undisturbed
+):
     shutil.copy(empty, tmp_path / "nimo.db")
     site = Site.make(tmp_path, made(0), f"sqlite:///{tmp_path / 'nimo.db'}")
     for now_s in NOWS:
@@ -171,9 +171,7 @@ def read_to(site: Site) -> int | None:
         return store.watermarks.get("sacct:")
 
 
-def test_a_disk_that_is_really_full(
-    tmp_path: Path, undisturbed: Callable[[int], dict[str, Any]]
-) -> None:
+def test_a_disk_that_is_really_full(tmp_path, undisturbed):
     with scratch_directory("nimo-full-") as folder:
         mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
         if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -262,9 +260,7 @@ def end_connections(server: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_same_on_a_server(
-    seed: int, server: Server, tmp_path: Path, undisturbed: Callable[[int], dict[str, Any]]
-) -> None:
+def test_the_same_on_a_server(seed, server, tmp_path, undisturbed):
     faults = (*ANYWHERE, connections_lost(server), server_gone(server))
     name = f"promise_{next(_numbers)}"
     site = Site.make(tmp_path, made(seed % 5), server.create(name))

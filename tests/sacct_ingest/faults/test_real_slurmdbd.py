@@ -85,9 +85,7 @@ def database_frozen(cluster: SlurmCluster, process: "subprocess.Popen[bytes]") -
 
 
 @pytest.mark.parametrize(("seed", "fault"), [(1, killed), (2, slurmdbd_gone), (3, database_frozen)])
-def test_what_a_real_slurmdbd_holds_comes_in_once(
-    cluster: SlurmCluster, seed: int, fault: Fault, tmp_path: Path
-) -> None:
+def test_what_a_real_slurmdbd_holds_comes_in_once(cluster, seed, fault, tmp_path):
     undisturbed, disturbed = tmp_path / "undisturbed.db", tmp_path / "disturbed.db"
     ingest(cluster, undisturbed)
     process = start(cluster, disturbed)

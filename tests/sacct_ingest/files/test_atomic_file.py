@@ -31,7 +31,7 @@ def victim(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole(tmp_path):
     path = tmp_path / "journal"
     path.write_text("before")
     with pytest.raises(ZeroDivisionError), replacing(path) as file:
@@ -45,7 +45,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["journal", "journal.new", "journal.tmp", ".journal.new"])
-def test_no_link_is_followed(shared: Path, victim: Path, name: str) -> None:
+def test_no_link_is_followed(shared, victim, name):
     (shared / name).symlink_to(victim)
     write(shared / "journal", b"mine")
     assert victim.read_text() == "precious"
@@ -53,7 +53,7 @@ def test_no_link_is_followed(shared: Path, victim: Path, name: str) -> None:
     assert not (shared / "journal").is_symlink()
 
 
-def test_names_of_new_files_cannot_be_guessed(tmp_path: Path) -> None:
+def test_names_of_new_files_cannot_be_guessed(tmp_path):
     names = set()
     for _ in range(10):
         with replacing(tmp_path / "journal") as file:
@@ -63,7 +63,7 @@ def test_names_of_new_files_cannot_be_guessed(tmp_path: Path) -> None:
     assert all(len(name.rpartition(".")[2]) == 16 for name in names)
 
 
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE)
@@ -73,7 +73,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-def test_what_has_the_name_of_a_lock_is_left_alone(tmp_path: Path, victim: Path, kind: str) -> None:
+def test_what_has_the_name_of_a_lock_is_left_alone(tmp_path, victim, kind):
     place = tmp_path / "journal.lock"
     {
         "link": lambda: place.symlink_to(victim),
@@ -88,7 +88,7 @@ def test_what_has_the_name_of_a_lock_is_left_alone(tmp_path: Path, victim: Path,
     assert victim.read_text() == "precious"
 
 
-def test_a_lock_of_a_shared_folder_is_elsewhere(shared: Path) -> None:
+def test_a_lock_of_a_shared_folder_is_elsewhere(shared):
     with locked(shared / "journal"):
         assert list(shared.iterdir()) == []
         with pytest.raises(Busy, match=str(os.getpid())), locked(shared / "journal"):
@@ -97,7 +97,7 @@ def test_a_lock_of_a_shared_folder_is_elsewhere(shared: Path) -> None:
             pass
 
 
-def test_a_folder_of_locks_that_others_may_write_to_is_refused(shared: Path) -> None:
+def test_a_folder_of_locks_that_others_may_write_to_is_refused(shared):
     own = Path(os.environ["XDG_RUNTIME_DIR"]) / "nimo" / "locks"
     own.mkdir(parents=True)
     own.chmod(0o777)
@@ -105,7 +105,7 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(shared: Path) -> 
         pass
 
 
-def test_others_cannot_take_a_lock(tmp_path: Path) -> None:
+def test_others_cannot_take_a_lock(tmp_path):
     before = os.umask(0)
     try:
         (tmp_path / "journal.lock").touch(0o666)
@@ -116,7 +116,7 @@ def test_others_cannot_take_a_lock(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_ends_with_its_process(tmp_path):
     program = (
         "import os, sys; from pathlib import Path\n"
         "from sacct_ingest.files.atomic_file import locked\n"
@@ -127,7 +127,6 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert other.stdout is not None
     pid = int(other.stdout.readline())
     with pytest.raises(Busy) as busy, locked(tmp_path / "journal"):
         pass
@@ -138,14 +137,14 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         pass
 
 
-def test_a_store_is_not_made_where_a_link_leads(shared: Path, tmp_path: Path) -> None:
+def test_a_store_is_not_made_where_a_link_leads(shared, tmp_path):
     (shared / "nimo.db").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="leads nowhere"):
         Store.open(str(shared / "nimo.db"))
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_nothing_else_makes_files_or_locks() -> None:
+def test_nothing_else_makes_files_or_locks():
     """Of the three packages only that module replaces files or takes locks."""
     root = Path(atomic_file.__file__).parents[2]
     words = ("import fcntl", "os.replace(", "mkstemp", "NamedTemporaryFile", "write_text(")

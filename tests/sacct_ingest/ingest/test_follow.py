@@ -23,21 +23,21 @@ def rounds(*outcomes: Exception | None) -> list[float]:
     return pauses
 
 
-def test_pauses_are_even_while_all_is_well() -> None:
+def test_pauses_are_even_while_all_is_well():
     assert rounds(None, None) == [600, 600]
 
 
-def test_outages_are_outlived_with_growing_delay(caplog: pytest.LogCaptureFixture) -> None:
+def test_outages_are_outlived_with_growing_delay(caplog):
     with caplog.at_level(logging.ERROR):
         pauses = rounds(SacctError("no slurmdbd"), StoreError("gone"), SacctError("x"), None)
     assert pauses == [30, 60, 100, 600]
     assert "no slurmdbd; next attempt in 30 s" in caplog.text
 
 
-def test_the_delay_starts_anew_after_a_success() -> None:
+def test_the_delay_starts_anew_after_a_success():
     assert rounds(SacctError("a"), SacctError("b"), None, SacctError("c")) == [30, 60, 600, 30]
 
 
-def test_mistakes_are_not_outlived() -> None:
+def test_mistakes_are_not_outlived():
     with pytest.raises(ConfigError):
         rounds(ConfigError("wrong"))

@@ -56,7 +56,7 @@ def runs_ending_at(*times: int) -> list[JobRun]:
     return [run(job_id=time, end_s=time) for time in times]
 
 
-def test_a_real_file_goes_in_twice_and_is_there_once(store: Store) -> None:
+def test_a_real_file_goes_in_twice_and_is_there_once(store):
     source = SavedSacct(DATA / "sacct-22.05-epoch.txt")
     first = ingest(store, source, now_s=SUBMIT_S)
     again = ingest(store, source, now_s=SUBMIT_S)
@@ -68,7 +68,7 @@ def test_a_real_file_goes_in_twice_and_is_there_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
-def test_files_may_be_compressed(sqlite_store: Store, tmp_path: Path, ending: str) -> None:
+def test_files_may_be_compressed(sqlite_store, tmp_path, ending):
     module = __import__({".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}[ending])
     path = tmp_path / f"sacct.txt{ending}"
     with module.open(path, "wb") as file:
@@ -79,12 +79,12 @@ def test_files_may_be_compressed(sqlite_store: Store, tmp_path: Path, ending: st
         ingest(sqlite_store, SavedSacct(path), now_s=SUBMIT_S)
 
 
-def test_a_file_that_is_not_there(sqlite_store: Store, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(sqlite_store, tmp_path):
     with pytest.raises(FormatError, match=r"none\.txt: No such file"):
         ingest(sqlite_store, SavedSacct(tmp_path / "none.txt"), now_s=SUBMIT_S)
 
 
-def test_rejected_rows_are_retained(sqlite_store: Store, tmp_path: Path) -> None:
+def test_rejected_rows_are_retained(sqlite_store, tmp_path):
     path = tmp_path / "sacct.txt"
     path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|x|\xff\xfe\n2|c|FAILED|5|b\n")
     for _ in range(2):
@@ -95,7 +95,7 @@ def test_rejected_rows_are_retained(sqlite_store: Store, tmp_path: Path) -> None
     assert reject.source == str(path)
 
 
-def test_what_has_not_ended_waits_for_a_later_ingest(sqlite_store: Store) -> None:
+def test_what_has_not_ended_waits_for_a_later_ingest(sqlite_store):
     running = run(state=JobState.RUNNING, end_s=None, elapsed_s=5)
     source = Accounting([replace(running, end_s=950)])
     summary = ingest(sqlite_store, source, now_s=1000, settings=SETTINGS)
@@ -104,13 +104,13 @@ def test_what_has_not_ended_waits_for_a_later_ingest(sqlite_store: Store) -> Non
     assert ingest(sqlite_store, source, now_s=1100, settings=SETTINGS).new == 1
 
 
-def test_the_first_ingest_goes_back_as_far_as_asked(sqlite_store: Store) -> None:
+def test_the_first_ingest_goes_back_as_far_as_asked(sqlite_store):
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     assert source.asked == windows(4000, 5000)
 
 
-def test_the_next_one_goes_on_with_some_overlap(sqlite_store: Store) -> None:
+def test_the_next_one_goes_on_with_some_overlap(sqlite_store):
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     source.asked.clear()
@@ -119,7 +119,7 @@ def test_the_next_one_goes_on_with_some_overlap(sqlite_store: Store) -> None:
     assert (summary.begin_s, summary.end_s, summary.windows) == (4970, 5010, 1)
 
 
-def test_only_whole_windows_move_the_watermark(sqlite_store: Store) -> None:
+def test_only_whole_windows_move_the_watermark(sqlite_store):
     source = Accounting(runs_ending_at(4050, 4150, 4250, 4350), breaks_at=4260)
     with pytest.raises(SacctError):
         ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
@@ -135,7 +135,7 @@ def test_only_whole_windows_move_the_watermark(sqlite_store: Store) -> None:
     }
 
 
-def test_a_span_asked_for_leaves_the_watermark(sqlite_store: Store) -> None:
+def test_a_span_asked_for_leaves_the_watermark(sqlite_store):
     source = Accounting(runs_ending_at(150))
     sqlite_store.watermarks.set(source.name, 4900)
     summary = ingest(sqlite_store, source, now_s=5000, since_s=100, until_s=300, settings=SETTINGS)
@@ -144,7 +144,7 @@ def test_a_span_asked_for_leaves_the_watermark(sqlite_store: Store) -> None:
     assert sqlite_store.watermarks.get(source.name) == 4900
 
 
-def test_a_first_load_that_was_stopped_goes_on_where_it_was(sqlite_store: Store) -> None:
+def test_a_first_load_that_was_stopped_goes_on_where_it_was(sqlite_store):
     source = Accounting(runs_ending_at(*range(1010, 5000, 50)), breaks_at=3150)
     load = partial(ingest, sqlite_store, source, since_s=1000, settings=SETTINGS)
     with pytest.raises(SacctError):
@@ -161,7 +161,7 @@ def test_a_first_load_that_was_stopped_goes_on_where_it_was(sqlite_store: Store)
     assert source.asked[0] == (1000, 1100)
 
 
-def test_what_is_new_goes_on_from_a_first_load_that_was_stopped(sqlite_store: Store) -> None:
+def test_what_is_new_goes_on_from_a_first_load_that_was_stopped(sqlite_store):
     source = Accounting([], breaks_at=1550)
     with pytest.raises(SacctError):
         ingest(sqlite_store, source, now_s=5000, since_s=1000, settings=SETTINGS)
@@ -170,23 +170,21 @@ def test_what_is_new_goes_on_from_a_first_load_that_was_stopped(sqlite_store: St
     assert source.asked == windows(1470, 5000)  # and nothing again: it was all new
 
 
-def test_a_span_with_a_gap_before_it_does_not_move_the_watermark(sqlite_store: Store) -> None:
+def test_a_span_with_a_gap_before_it_does_not_move_the_watermark(sqlite_store):
     source = Accounting([])
     sqlite_store.watermarks.set(source.name, 2000)
     ingest(sqlite_store, source, now_s=5000, since_s=3000, settings=SETTINGS)
     assert sqlite_store.watermarks.get(source.name) == 2000
 
 
-def test_the_watermark_is_never_in_the_future(sqlite_store: Store) -> None:
+def test_the_watermark_is_never_in_the_future(sqlite_store):
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, until_s=9000, settings=SETTINGS)
     assert source.asked[-1] == (4900, 5000)
     assert sqlite_store.watermarks.get(source.name) == 5000
 
 
-def test_what_came_very_late_is_detected_when_the_last_days_are_read_again(
-    sqlite_store: Store,
-) -> None:
+def test_what_came_very_late_is_detected_when_the_last_days_are_read_again(sqlite_store):
     source = Accounting(runs_ending_at(4100, 4800))
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     source.runs += runs_ending_at(4600)
@@ -199,7 +197,7 @@ def test_what_came_very_late_is_detected_when_the_last_days_are_read_again(
     assert (result.new, result.changed) == (1, 1)
 
 
-def test_reading_again_goes_on_where_it_was_stopped(sqlite_store: Store) -> None:
+def test_reading_again_goes_on_where_it_was_stopped(sqlite_store):
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     source.breaks_at = 4950
@@ -213,7 +211,7 @@ def test_reading_again_goes_on_where_it_was_stopped(sqlite_store: Store) -> None
     assert source.asked == windows(5570, 5700)
 
 
-def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store: Store) -> None:
+def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store):
     source = Accounting([])
     ingest(sqlite_store, source, now_s=8000, settings=SETTINGS)
     source.asked.clear()
@@ -228,7 +226,7 @@ def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store: Store
     assert sqlite_store.watermarks.get(source.name) == 5000
 
 
-def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_store: Store) -> None:
+def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_store):
     class Broken(Accounting):
         def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
             tally.refuse("odd", f"row of {begin_s}", 1)
@@ -239,7 +237,7 @@ def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_stor
     assert [row.text for row in sqlite_store.rejects.all()] == ["row of 4000"]
 
 
-def test_progress_adds_up_to_the_rows_read(sqlite_store: Store) -> None:
+def test_progress_adds_up_to_the_rows_read(sqlite_store):
     reported: list[int] = []
     source = Accounting(runs_ending_at(*range(4000, 5000, 7)))
     summary = ingest(
@@ -252,13 +250,13 @@ def test_progress_adds_up_to_the_rows_read(sqlite_store: Store) -> None:
     assert sum(reported) == summary.read > 0
 
 
-def test_decisions_find_their_runs(sqlite_store: Store) -> None:
+def test_decisions_find_their_runs(sqlite_store):
     sqlite_store.decisions.add([decision()])
     source = Accounting([run(end_s=4500)])
     assert ingest(sqlite_store, source, now_s=5000, settings=SETTINGS).joined == 1
 
 
-def test_all_databases_end_up_with_the_same(store: Store, tmp_path: Path) -> None:
+def test_all_databases_end_up_with_the_same(store, tmp_path):
     runs = make_runs(applications("ada"), end_s=SUBMIT_S, rng=Random(3), days=20)
     path = tmp_path / "sacct.txt"
     path.write_text("".join(sacct_text(runs)))

@@ -1,13 +1,10 @@
 """Jobs whose node count was changed: the time on their last nodes is no run time on them."""
 
-from pathlib import Path
-
 import pytest
 
 from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
-from sacct_ingest.store import Store
 from tests.sacct_ingest.records import runs_with
 
 HEADER = (
@@ -34,9 +31,7 @@ ORDERS = ((0, 1), (0, None, 1), (1, None, 0))
 
 @pytest.mark.parametrize("release", PARTS)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_the_rest_of_a_resized_job_is_recognised_as_its_own(
-    store: Store, tmp_path: Path, release: str, order: tuple[int | None, ...]
-) -> None:
+def test_the_rest_of_a_resized_job_is_recognised_as_its_own(store, tmp_path, release, order):
     texts = "".join("\0" if i is None else PARTS[release][i] for i in order).split("\0")
     for text in [*texts, OTHER, *texts]:
         (tmp_path / "sacct.txt").write_text(HEADER + text)
@@ -46,7 +41,7 @@ def test_the_rest_of_a_resized_job_is_recognised_as_its_own(
     assert (other.state, other.elapsed_s) == (JobState.COMPLETED, 10.0)
 
 
-def test_reading_it_again_changes_nothing(sqlite_store: Store, tmp_path: Path) -> None:
+def test_reading_it_again_changes_nothing(sqlite_store, tmp_path):
     file = tmp_path / "sacct.txt"
     file.write_text(HEADER + "".join(PARTS["24.11"]) + OTHER)
     first = ingest(sqlite_store, SavedSacct(file), now_s=3000)

@@ -59,7 +59,7 @@ def load(store: Store, source: SlowAccounting, days: int) -> None:
     ingest(store, source, now_s=400 * DAY_S, settings=IngestSettings(span=span), pace=pace)
 
 
-def test_slurmdbd_works_for_us_a_quarter_of_the_time_at_most(sqlite_store: Store) -> None:
+def test_slurmdbd_works_for_us_a_quarter_of_the_time_at_most(sqlite_store):
     source = SlowAccounting(Time(), seconds_a_day=4)
     load(sqlite_store, source, days=10)
     assert source.asked == [DAY_S] * 10
@@ -68,7 +68,7 @@ def test_slurmdbd_works_for_us_a_quarter_of_the_time_at_most(sqlite_store: Store
     assert isclose(source.time.now_s - 1000 + 12, worked_s / SETTINGS.share)
 
 
-def test_our_own_work_counts_as_a_pause() -> None:
+def test_our_own_work_counts_as_a_pause():
     time = Time()
     pace = Pace(SETTINGS, clock=time.clock, pause=time.pause)
     pace.ask()
@@ -77,7 +77,7 @@ def test_our_own_work_counts_as_a_pause() -> None:
     assert time.paused_s == 0
 
 
-def test_windows_narrow_while_answers_are_slow_and_widen_again(sqlite_store: Store) -> None:
+def test_windows_narrow_while_answers_are_slow_and_widen_again(sqlite_store):
     source = SlowAccounting(Time(), seconds_a_day=90)
     load(sqlite_store, source, days=3)
     assert source.asked[:4] == [DAY_S, DAY_S // 2, DAY_S // 4, DAY_S // 8]
@@ -88,7 +88,7 @@ def test_windows_narrow_while_answers_are_slow_and_widen_again(sqlite_store: Sto
         assert narrow.width_s == width_s
 
 
-def test_what_is_refused_is_asked_for_in_parts(sqlite_store: Store) -> None:
+def test_what_is_refused_is_asked_for_in_parts(sqlite_store):
     source = SlowAccounting(Time(), seconds_a_day=1, refuses_above_s=DAY_S // 3)
     load(sqlite_store, source, days=2)
     assert source.asked[:3] == [DAY_S, DAY_S // 2, DAY_S // 4]
@@ -96,7 +96,7 @@ def test_what_is_refused_is_asked_for_in_parts(sqlite_store: Store) -> None:
     assert sum(answered) == 2 * DAY_S
 
 
-def test_what_is_refused_however_little_is_an_error(sqlite_store: Store) -> None:
+def test_what_is_refused_however_little_is_an_error(sqlite_store):
     source = SlowAccounting(Time(), seconds_a_day=1, refuses_above_s=0)
     with pytest.raises(SacctOverload):
         load(sqlite_store, source, days=2)

@@ -22,7 +22,7 @@ def outliers(*speeds: float | None) -> list[str]:
     return [each.node for each in only(nodes(*speeds)).outliers]
 
 
-def test_a_type_is_what_its_nodes_agree_on() -> None:
+def test_a_type_is_what_its_nodes_agree_on():
     kind = only(nodes(100.0, 101.0, 99.0, 50.0))
     assert kind.nodes == ("n1", "n2", "n3", "n4")
     assert kind.values == {"cpu_events_per_s": 100.0}
@@ -31,31 +31,31 @@ def test_a_type_is_what_its_nodes_agree_on() -> None:
     assert slow.ratio == pytest.approx(50 / 99.5)
 
 
-def test_small_differences_are_tolerated_larger_ones_are_not() -> None:
+def test_small_differences_are_tolerated_larger_ones_are_not():
     assert outliers(100.0, 100.0, 100.0, 91.0) == []
     assert outliers(100.0, 100.0, 100.0, 89.0) == ["n4"]
     assert outliers(100.0, 100.0, 100.0, 111.0) == ["n4"]
 
 
-def test_where_all_differ_nobody_stands_out() -> None:
+def test_where_all_differ_nobody_stands_out():
     kind = only(nodes(60.0, 80.0, 100.0, 120.0, 140.0))
     assert kind.outliers == ()
     assert kind.spreads["cpu_events_per_s"] == pytest.approx(0.3308, abs=0.001)
 
 
-def test_of_two_that_differ_both_are_named() -> None:
+def test_of_two_that_differ_both_are_named():
     assert outliers(100.0, 80.0) == ["n1", "n2"]
     assert outliers(100.0, 95.0) == []
     assert only(nodes(100.0, 80.0)).values == {"cpu_events_per_s": 90.0}
 
 
-def test_one_node_and_none_measured() -> None:
+def test_one_node_and_none_measured():
     assert outliers(100.0) == []
     assert only(nodes(None, None)).values == {}
     assert outliers(None, 100.0, 100.0, 50.0) == ["n4"]
 
 
-def test_types_are_not_held_against_each_other() -> None:
+def test_types_are_not_held_against_each_other():
     kinds = type_profiles([*nodes(100.0, 100.0), *nodes(50.0, 50.0, kind="arm")])
     assert [(kind.node_type, kind.values["cpu_events_per_s"]) for kind in kinds] == [
         ("arm", 50.0),
@@ -64,7 +64,7 @@ def test_types_are_not_held_against_each_other() -> None:
     assert not any(kind.outliers for kind in kinds)
 
 
-def test_all_figures_of_a_profile_are_compared() -> None:
+def test_all_figures_of_a_profile_are_compared():
     figures = {
         name
         for name in NodeProfile.__dataclass_fields__

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -44,7 +43,7 @@ def named(text: str) -> Findings:
     return read(text, cluster="pine", node="n1", at_s=5.0)
 
 
-def test_the_best_of_all_repeats_is_retained() -> None:
+def test_the_best_of_all_repeats_is_retained():
     profile = named(
         output(
             ("cpu", CPU.format(900), 0),
@@ -70,11 +69,11 @@ def test_the_best_of_all_repeats_is_retained() -> None:
     assert profile.net_latency_s == pytest.approx(250e-6)
 
 
-def test_the_cpu_is_named() -> None:
+def test_the_cpu_is_named():
     assert named(output()).cpu_model == "AMD EPYC 7763"
 
 
-def test_what_failed_says_why_and_the_rest_counts() -> None:
+def test_what_failed_says_why_and_the_rest_counts():
     profile = named(
         output(
             ("disk", "fio: looks like your file system does not support direct=1\nerr=22", 1),
@@ -89,21 +88,21 @@ def test_what_failed_says_why_and_the_rest_counts() -> None:
     assert "Connection refused" in profile.error
 
 
-def test_a_job_that_did_not_run_is_reported_with_what_srun_said() -> None:
+def test_a_job_that_did_not_run_is_reported_with_what_srun_said():
     profile = named("srun: error: Unable to allocate resources: Invalid account\n").profile
     assert profile.error == (
         "nothing came back: srun: error: Unable to allocate resources: Invalid account"
     )
 
 
-def test_a_job_that_was_stopped_keeps_what_it_had() -> None:
+def test_a_job_that_was_stopped_keeps_what_it_had():
     cut = output(("cpu", CPU.format(7), 0)) + "@@nimo begin disk\nslurmstepd: error: TIME LIMIT\n"
     profile = named(cut).profile
     assert profile.cpu_events_per_s == 7
     assert profile.error == "broke off: slurmstepd: error: TIME LIMIT"
 
 
-def test_tools_that_a_node_lacks_are_named_with_the_fix(tmp_path: Path) -> None:
+def test_tools_that_a_node_lacks_are_named_with_the_fix(tmp_path):
     for name in ("sed", "head", "nproc", "sh", "rm"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     done = subprocess.run(
@@ -119,7 +118,7 @@ def test_tools_that_a_node_lacks_are_named_with_the_fix(tmp_path: Path) -> None:
     assert error.count("sysbench is missing") == 1
 
 
-def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None:
+def test_a_server_that_serves_another_node_is_waited_for(tmp_path):
     busy = tmp_path / "iperf3"
     busy.write_text(
         "#!/bin/sh\n"
@@ -139,7 +138,7 @@ def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None
     assert (profile.net_bandwidth_bytes_per_s, profile.error) == (1e8, "")
 
 
-def test_what_is_not_asked_for_is_not_run() -> None:
+def test_what_is_not_asked_for_is_not_run():
     text = script(BenchmarkPlan(parts=("memory",)))
     assert "sysbench memory" in text
     assert "sysbench cpu" not in text

@@ -1,7 +1,6 @@
 """CPU availability: the NWS's estimates, and the process that corrects them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,27 +11,27 @@ IDLE = Activity(cpus=1, load=0.0, running=0.0, user=0.0, system=0.0, idle=1.0)
 BUSY = Activity(cpus=1, load=1.0, running=1.0, user=1.0, system=0.0, idle=0.0)
 
 
-def test_an_idle_cpu_is_all_there() -> None:
+def test_an_idle_cpu_is_all_there():
     assert from_load(IDLE) == from_times(IDLE) == 1.0
 
 
-def test_one_other_process_leaves_half() -> None:
+def test_one_other_process_leaves_half():
     assert from_load(BUSY) == from_times(BUSY) == 0.5
 
 
-def test_system_time_is_shared_as_far_as_there_is_user_time() -> None:
+def test_system_time_is_shared_as_far_as_there_is_user_time():
     router = replace(BUSY, user=0.0, system=1.0)
     assert from_times(router) == 0.0
     assert from_times(replace(BUSY, user=0.5, system=0.5)) == pytest.approx(0.25 + 0.125)
 
 
-def test_other_cpus_are_free_for_a_new_process() -> None:
+def test_other_cpus_are_free_for_a_new_process():
     half = replace(BUSY, cpus=2, user=0.5, idle=0.5)
     assert from_load(half) == from_times(half) == 1.0
     assert from_load(replace(half, load=3.0)) == 0.5
 
 
-def test_the_estimate_nearest_to_the_spinning_process_is_taken_and_moved() -> None:
+def test_the_estimate_nearest_to_the_spinning_process_is_taken_and_moved():
     # A process of low priority: the load average counts it, but it gives way.
     polite = replace(BUSY, load=1.0, user=0.0, idle=1.0)
     hybrid = Hybrid()
@@ -43,22 +42,20 @@ def test_the_estimate_nearest_to_the_spinning_process_is_taken_and_moved() -> No
     assert hybrid.estimate(replace(BUSY, load=4.0, running=0.0)) == pytest.approx(0.25)
 
 
-def test_estimates_stay_shares() -> None:
+def test_estimates_stay_shares():
     hybrid = Hybrid()
     hybrid.calibrate(BUSY, 1.0)
     assert hybrid.estimate(IDLE) == 1.0
 
 
-def test_this_machine_is_measured() -> None:
+def test_this_machine_is_measured():
     observed = observe(0.3)
     assert observed.cpus >= 1
     assert observed.user + observed.system + observed.idle == pytest.approx(1.0)
     assert 0.0 < spin(0.2) <= 1.0
 
 
-def test_cpus_are_those_of_the_host_as_load_and_times_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpus_are_those_of_the_host_as_load_and_times_are(tmp_path, monkeypatch):
     rows = ["cpu  1 0 1 70 0 0 0 0 0 0", *(f"cpu{n} 0 0 0 17 0 0 0 0 0 0" for n in range(4))]
     (tmp_path / "stat").write_text("\n".join([*rows, "intr 5 1", "procs_running 3", ""]))
     (tmp_path / "loadavg").write_text("2.00 1.00 1.00 3/200 77\n")
@@ -68,12 +65,12 @@ def test_cpus_are_those_of_the_host_as_load_and_times_are(
     assert from_load(observed) == 1.0
 
 
-def test_a_stat_file_without_processes_says_so(tmp_path: Path) -> None:
+def test_a_stat_file_without_processes_says_so(tmp_path):
     (tmp_path / "stat").write_text("cpu 1 0 1 70 0 0 0 0\n")
     with pytest.raises(ProbeError, match="cannot be read"):
         observe(0.0, proc=tmp_path)
 
 
-def test_a_machine_without_proc_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_proc_says_so(tmp_path):
     with pytest.raises(ProbeError, match="cannot be read"):
         observe(0.01, proc=tmp_path)

@@ -20,9 +20,7 @@ def knows_o_direct(folder: Path) -> bool:
     return True
 
 
-def test_a_bounded_file_is_written_read_and_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bounded_file_is_written_read_and_removed(tmp_path, monkeypatch):
     if not knows_o_direct(tmp_path):
         unavailable(f"the file system of {tmp_path} knows no O_DIRECT")
     written, flags = [], []
@@ -47,12 +45,12 @@ def test_a_bounded_file_is_written_read_and_removed(
     assert [path.name for path in tmp_path.iterdir()] == ["direct"]
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ProbeError, match="No such file"):
         disk.measure(tmp_path / "none", size_bytes=MIB, reads=1)
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     if not knows_o_direct(tmp_path):
         unavailable(f"the file system of {tmp_path} knows no O_DIRECT")
     monkeypatch.setattr(os, "write", lambda file, data: 4096)
@@ -61,9 +59,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in tmp_path.iterdir()] == ["direct"]
 
 
-def test_a_file_system_that_only_answers_from_its_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_only_answers_from_its_cache(tmp_path, monkeypatch):
     def refuse(*_: object) -> int:
         raise OSError(22, "Invalid argument")
 

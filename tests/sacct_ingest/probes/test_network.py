@@ -48,7 +48,6 @@ def sensor_on(hosts: Hosts) -> Iterator[None]:
     argv = hosts.command(hosts.far, sys.executable, "-c", FAR, ADDRESSES[1], KEY)
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as far:
         try:
-            assert far.stdout is not None
             assert far.stdout.readline() == "ready\n"
             yield
         finally:
@@ -71,7 +70,7 @@ def namespaces() -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_bandwidth_is_what_the_link_was_limited_to() -> None:
+def test_bandwidth_is_what_the_link_was_limited_to():
     # 20 Mbit/s are 2.5 MB/s on the wire; TCP and IP take 4 % of it.
     with slow_link.limited(20) as hosts, sensor_on(hosts):
         # The better of two: a busy machine makes a link slower, never faster.
@@ -83,7 +82,7 @@ def test_bandwidth_is_what_the_link_was_limited_to() -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_latency_is_what_the_link_was_delayed_by() -> None:
+def test_latency_is_what_the_link_was_delayed_by():
     try:
         with slow_link.delayed(0.02) as hosts, sensor_on(hosts):
             observed = [measure(hosts, 64 << 10) for _ in range(3)]
@@ -94,7 +93,7 @@ def test_latency_is_what_the_link_was_delayed_by() -> None:
     assert max(each["bandwidth"] for each in observed) < (64 << 10) / 0.04
 
 
-def test_hosts_that_cannot_be_measured_are_measurements_that_failed() -> None:
+def test_hosts_that_cannot_be_measured_are_measurements_that_failed():
     (port,) = free_ports(1)
     began = time.time()
     result = measure_pair("a", Member("b", "127.0.0.1", port), ProbeSettings(), key=b"")
@@ -105,7 +104,7 @@ def test_hosts_that_cannot_be_measured_are_measurements_that_failed() -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_host_that_never_answers_costs_no_more_than_the_time_out() -> None:
+def test_a_host_that_never_answers_costs_no_more_than_the_time_out():
     with slow_link.limited(20) as hosts:
         _drop_all(hosts)
         argv = hosts.command(hosts.near, sys.executable, "-c",
@@ -125,14 +124,14 @@ def _drop_all(hosts: Hosts) -> None:
         subprocess.run(hosts.command(hosts.near, *argv), check=True, capture_output=True)
 
 
-def test_the_acknowledgement_is_not_part_of_the_message() -> None:
+def test_the_acknowledgement_is_not_part_of_the_message():
     assert bandwidth(1000, 1.5, 0.5) == 1000
     assert bandwidth(1000, 1.0, 0.95) == 1000
     with pytest.raises(ProbeError, match="no speed"):
         bandwidth(1000, 0.0, 0.0)
 
 
-def test_without_a_key_a_sensor_is_for_this_machine_only() -> None:
+def test_without_a_key_a_sensor_is_for_this_machine_only():
     with pytest.raises(ProbeError, match="key_file"):
         Sensor([Member("a", "0.0.0.0")], "a", ProbeSettings(), bind=("0.0.0.0", 0))
 
@@ -154,9 +153,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
-def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(
-    connection: tuple[socket.socket, socket.socket],
-) -> None:
+def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(connection):
     near, far = connection
     try:
         near.setsockopt(socket.SOL_SOCKET, kernel_clock.SO_TIMESTAMPING, kernel_clock.TX_ACK)
@@ -171,9 +168,7 @@ def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(
 
 
 @pytest.mark.parametrize("size", [64 << 10, 4 * MIB])
-def test_where_the_kernel_does_not_say_it_is_timed_here(
-    connection: tuple[socket.socket, socket.socket], size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_kernel_does_not_say_it_is_timed_here(connection, size, monkeypatch):
     near, far = connection
     if size <= kernel_clock.AT_ONCE_BYTES:
         monkeypatch.setattr(kernel_clock, "SO_TIMESTAMPING", 0xFFFF)

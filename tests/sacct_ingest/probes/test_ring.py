@@ -57,7 +57,7 @@ def accept(name: str, request: Message) -> Message:
     return {"ok": True, "holds": True}
 
 
-def test_the_first_token_is_made_used_and_passed_on() -> None:
+def test_the_first_token_is_made_used_and_passed_on():
     others = Others(accept)
     with running(others) as (_, held):
         wait_until(lambda: others.asked, timeout_s=20, what="a token to be passed on")
@@ -65,7 +65,7 @@ def test_the_first_token_is_made_used_and_passed_on() -> None:
     assert others.asked[0] == ("b", "token", (1, 0))
 
 
-def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation() -> None:
+def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation():
     def dead_b(name: str, request: Message) -> Message:
         if name == "b":
             raise ProbeError("b: timed out")
@@ -77,7 +77,7 @@ def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation() -> Non
         assert ring.offer((1, 0)) == (2, 0)
 
 
-def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by() -> None:
+def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by():
     def b_takes_it_and_dies(name: str, request: Message) -> Message:
         if name == "b" and request["op"] == "holds":
             raise ProbeError("b: Connection refused")
@@ -89,7 +89,7 @@ def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by() -> Non
     assert [each[1] for each in others.asked[:3]] == ["token", "holds", "holds"]
 
 
-def test_a_token_that_never_comes_back_is_made_again() -> None:
+def test_a_token_that_never_comes_back_is_made_again():
     def b_passes_it_on(name: str, request: Message) -> Message:
         return {"ok": True, "holds": False}
 
@@ -99,7 +99,7 @@ def test_a_token_that_never_comes_back_is_made_again() -> None:
     assert held[:2] == [(1, 0), (2, 0)]
 
 
-def test_an_old_token_is_refused_and_its_holder_may_not_probe() -> None:
+def test_an_old_token_is_refused_and_its_holder_may_not_probe():
     ring = Ring(Clique(CLIQUE, 0, Others(accept)), FAST, lambda *_: None)
     assert ring.offer((5, 1)) is None
     assert ring.offer((4, 2)) == (5, 1)
@@ -108,7 +108,7 @@ def test_an_old_token_is_refused_and_its_holder_may_not_probe() -> None:
     assert ring.superseded((5, 1))
 
 
-def test_who_meets_a_newer_token_gives_up_its_own() -> None:
+def test_who_meets_a_newer_token_gives_up_its_own():
     def newer(name: str, request: Message) -> Message:
         raise Superseded(name, (9, 2))
 
@@ -117,7 +117,7 @@ def test_who_meets_a_newer_token_gives_up_its_own() -> None:
         assert not ring.holds((1, 0))
 
 
-def test_alone_it_goes_on_measuring() -> None:
+def test_alone_it_goes_on_measuring():
     def nobody(name: str, request: Message) -> Message:
         raise ProbeError(f"{name}: no route to host")
 
@@ -191,7 +191,7 @@ def sensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sensors]:
         made.stop()
 
 
-def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
+def test_the_token_survives_a_kill_of_its_holder(sensors):
     collector = Collector(
         sensors.members, ProbeSettings(timeout_s=2.0, hold_s=8.0, period_s=600.0), key=KEY
     )
@@ -199,7 +199,6 @@ def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
     assert measured(result) == {*itertools.permutations("abc", 2)}
     wait_until(lambda: sensors.holder() is not None, timeout_s=60, what="the token to rest")
     dead = sensors.holder()
-    assert dead is not None
     sensors.processes[dead.name].send_signal(signal.SIGKILL)
     sensors.processes[dead.name].wait()
 
@@ -254,7 +253,7 @@ def assert_one_at_a_time(probes: list[Probe]) -> None:
         assert end <= begin
 
 
-def test_sensors_answer_only_who_has_the_key(sensors: Sensors) -> None:
+def test_sensors_answer_only_who_has_the_key(sensors):
     with pytest.raises(ProbeError, match="signed with another key"):
         wire.ask(sensors.members[0], {"op": "series"}, key=b"another", timeout_s=10)
     with pytest.raises(ProbeError, match="no such request"):

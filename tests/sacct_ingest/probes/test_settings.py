@@ -17,17 +17,17 @@ from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, find
         ("a=[fe80::1]:99", Member("a", "fe80::1", 99)),
     ],
 )
-def test_hosts(text: str, read: Member) -> None:
+def test_hosts(text, read):
     assert member(text) == read
 
 
 @pytest.mark.parametrize("text", ["", "a=", "n1:", "n1:x", "n1:99999", "a b", "a=b=c"])
-def test_what_is_no_host(text: str) -> None:
+def test_what_is_no_host(text):
     with pytest.raises(ProbeError):
         member(text)
 
 
-def test_a_host_must_be_in_its_clique_once() -> None:
+def test_a_host_must_be_in_its_clique_once():
     clique = [member("a"), member("b")]
     assert find(clique, "b") == 1
     with pytest.raises(ProbeError, match=r"'c' is no host.*a, b.*--name"):
@@ -36,7 +36,7 @@ def test_a_host_must_be_in_its_clique_once() -> None:
         find([*clique, member("a=x")], "b")
 
 
-def test_the_cost_is_that_of_all_pairs() -> None:
+def test_the_cost_is_that_of_all_pairs():
     settings = ProbeSettings(period_s=360.0, message_bytes=10_000, spin_s=1.8, spin_every=10)
     result = cost(settings, 3)
     assert result.pairs == 6

@@ -40,8 +40,6 @@ class Sender:
         )
 
     def send(self) -> list[Probe]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         result = json.loads(self._process.stdout.readline())
@@ -52,7 +50,7 @@ class Sender:
         self._process.communicate()
 
 
-def test_transfers_of_a_changing_link_are_learnt(tmp_path: Path) -> None:
+def test_transfers_of_a_changing_link_are_learnt(tmp_path):
     if reason := slow_link.missing():
         pytest.skip(reason)
     file = tmp_path / "file"
@@ -62,7 +60,6 @@ def test_transfers_of_a_changing_link_are_learnt(tmp_path: Path) -> None:
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as far:
             sender = Sender(hosts, file)
             try:
-                assert far.stdout is not None
                 assert far.stdout.readline() == "ready\n"
                 series = learnt(hosts, sender)
             finally:

@@ -28,7 +28,7 @@ def seals(ours: bytes = KEY, theirs: bytes = KEY) -> tuple[Seal, Seal]:
     return Seal.new(ours, theirs=server.greeting.decode()), server
 
 
-def test_messages_come_back(ends: tuple[socket.socket, Channel]) -> None:
+def test_messages_come_back(ends):
     near, far = ends
     client, server = seals()
     near.sendall(client.sealed({"op": "wäke", "list": [1, None]}, "request"))
@@ -37,7 +37,7 @@ def test_messages_come_back(ends: tuple[socket.socket, Channel]) -> None:
     assert client.opened(Channel(near, 10), "answer", longest=100) == {"ok": True}
 
 
-def test_nothing_is_read_of_a_message_without_the_key(ends: tuple[socket.socket, Channel]) -> None:
+def test_nothing_is_read_of_a_message_without_the_key(ends):
     near, far = ends
     client, server = seals(ours=b"another")
     data = client.sealed({"op": "series", "pad": "x" * 50_000}, "request")
@@ -49,14 +49,14 @@ def test_nothing_is_read_of_a_message_without_the_key(ends: tuple[socket.socket,
 
 
 @pytest.mark.parametrize("junk", [b"x", b"\xff", b" ", b"9", b"\n"])
-def test_junk_is_no_message(ends: tuple[socket.socket, Channel], junk: bytes) -> None:
+def test_junk_is_no_message(ends, junk):
     near, far = ends
     near.sendall(junk * 10_000)
     with pytest.raises(Unsigned):
         seals()[1].opened(far, "request", longest=100)
 
 
-def test_a_message_cannot_be_sent_again(ends: tuple[socket.socket, Channel]) -> None:
+def test_a_message_cannot_be_sent_again(ends):
     near, far = ends
     client, _ = seals()
     near.sendall(client.sealed({"op": "wake"}, "request"))
@@ -64,7 +64,7 @@ def test_a_message_cannot_be_sent_again(ends: tuple[socket.socket, Channel]) -> 
         Seal.new(KEY).opened(far, "request", longest=100)
 
 
-def test_a_request_is_no_answer(ends: tuple[socket.socket, Channel]) -> None:
+def test_a_request_is_no_answer(ends):
     near, far = ends
     client, server = seals()
     near.sendall(client.sealed({"op": "wake"}, "request"))
@@ -72,7 +72,7 @@ def test_a_request_is_no_answer(ends: tuple[socket.socket, Channel]) -> None:
         server.opened(far, "answer", longest=100)
 
 
-def test_a_message_that_was_changed_is_refused(ends: tuple[socket.socket, Channel]) -> None:
+def test_a_message_that_was_changed_is_refused(ends):
     near, far = ends
     client, server = seals()
     near.sendall(client.sealed({"bytes": 1}, "request").replace(b": 1", b": 9"))
@@ -80,7 +80,7 @@ def test_a_message_that_was_changed_is_refused(ends: tuple[socket.socket, Channe
         server.opened(far, "request", longest=100)
 
 
-def test_a_long_message_is_refused_with_the_key_too(ends: tuple[socket.socket, Channel]) -> None:
+def test_a_long_message_is_refused_with_the_key_too(ends):
     near, far = ends
     client, server = seals()
     near.sendall(client.sealed({"pad": "x" * 200}, "request"))
@@ -88,7 +88,7 @@ def test_a_long_message_is_refused_with_the_key_too(ends: tuple[socket.socket, C
         server.opened(far, "request", longest=100)
 
 
-def test_an_answer_without_the_key_is_refused() -> None:
+def test_an_answer_without_the_key_is_refused():
     """Somebody else has taken the sensor's port."""
     with socket.create_server(("127.0.0.1", 0)) as false:
         port = false.getsockname()[1]
@@ -110,7 +110,7 @@ def test_an_answer_without_the_key_is_refused() -> None:
         thread.join()
 
 
-def test_one_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_connection_too_many_is_closed(monkeypatch):
     monkeypatch.setattr(sensor, "MOST_CONNECTIONS", 3)
     made = Sensor([Member("a", "127.0.0.1")], "a", ProbeSettings(), bind=("127.0.0.1", 0), key=KEY)
     thread = threading.Thread(target=made.run)

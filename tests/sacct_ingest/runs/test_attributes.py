@@ -34,7 +34,7 @@ JOB = Job(
 )
 
 
-def test_a_request_has_the_attributes_of_its_run() -> None:
+def test_a_request_has_the_attributes_of_its_run():
     script = identity_of_request(
         user="ann", name="solve", tag=parse_tag(""), script=JOB.script, argv=JOB.argv, work_dir=DIR
     ).script
@@ -55,20 +55,20 @@ def test_a_request_has_the_attributes_of_its_run() -> None:
         ("script", {"script": "other"}),
     ],
 )
-def test_what_differs_shows(name: str, change: dict[str, object]) -> None:
+def test_what_differs_shows(name, change):
     other = replace(RUN, **change)  # type: ignore[arg-type]
     assert attributes_of_run(other).get(name) != attributes_of_run(RUN).get(name)
 
 
-def test_no_number_of_nodes_is_an_attribute() -> None:
+def test_no_number_of_nodes_is_an_attribute():
     more = replace(RUN, nodes=4, req_mem_bytes=4 * 4096 * 2**20, submit_line=RUN.submit_line)
     assert attributes_of_run(more) == attributes_of_run(RUN)
 
 
-def test_nothing_has_no_attributes() -> None:
+def test_nothing_has_no_attributes():
     assert attributes(()) == {}
 
 
-def test_long_names_and_values_are_cut_in_words() -> None:
+def test_long_names_and_values_are_cut_in_words():
     assert len(describe({"in": "x" * 500})) < 60
     assert len(describe({"x" * 500: "in"})) < 60

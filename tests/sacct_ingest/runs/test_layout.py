@@ -24,40 +24,40 @@ class Sized:
     gpu_type: str = ""
 
 
-def test_full_nodes_are_one_layout_on_any_count() -> None:
+def test_full_nodes_are_one_layout_on_any_count():
     runs = [Sized(n, 4 * n, 8 * n) for n in (1, 2, 4)]
     assert layouts(runs) == {Layout(4, 8): runs}
 
 
-def test_a_fixed_number_of_tasks_on_several_counts_is_one_layout() -> None:
+def test_a_fixed_number_of_tasks_on_several_counts_is_one_layout():
     runs = [Sized(n, 16, 16) for n in (1, 2, 4)]
     assert layouts(runs) == {Layout(16, 16, in_all=True): runs}
 
 
-def test_other_tasks_on_the_same_nodes_are_another_layout() -> None:
+def test_other_tasks_on_the_same_nodes_are_another_layout():
     full = [Sized(n, 4 * n, 4 * n) for n in (1, 2, 4)]
     half = [Sized(n, 2 * n, 4 * n) for n in (1, 2)]
     assert layouts([*half, *full]) == {Layout(4, 4): full, Layout(2, 4): half}
 
 
-def test_runs_without_a_number_of_tasks_join_those_with_as_many_cpus() -> None:
+def test_runs_without_a_number_of_tasks_join_those_with_as_many_cpus():
     runs = [Sized(1, 4, 4), Sized(2, None, 8), Sized(1, None, 2)]
     assert layouts(runs) == {Layout(4, 4): runs[:2], Layout(0, 2): runs[2:]}
 
 
-def test_node_types_with_other_numbers_of_cpus_are_no_layouts() -> None:
+def test_node_types_with_other_numbers_of_cpus_are_no_layouts():
     runs = [Sized(n, 8 * n, 36 * n, "old") for n in (1, 2)]
     runs += [Sized(n, 8 * n, 40 * n, "new") for n in (1, 2)]
     assert list(layouts(runs)) == [Layout(8)]
     assert len(layouts([*runs, Sized(1, 8, 12, "new")])) > 1
 
 
-def test_layouts_in_words() -> None:
+def test_layouts_in_words():
     assert str(Layout(1, 4)) == "1 task and 4 CPUs on each node"
     assert str(Layout(16, in_all=True)) == "16 tasks in all"
 
 
-def test_other_gpus_on_the_same_nodes_are_another_layout() -> None:
+def test_other_gpus_on_the_same_nodes_are_another_layout():
     four = [Sized(n, 4 * n, 4 * n, gpus=4 * n) for n in (1, 2, 4)]
     one = [Sized(n, 4 * n, 4 * n, gpus=n) for n in (1, 2)]
     none = [Sized(1, 4, 4)]
@@ -65,17 +65,17 @@ def test_other_gpus_on_the_same_nodes_are_another_layout() -> None:
     assert result == {Layout(4, 4, gpus=4): four, Layout(4, 4, gpus=1): one, Layout(4, 4): none}
 
 
-def test_a_fixed_number_of_gpus_on_several_counts_is_one_layout() -> None:
+def test_a_fixed_number_of_gpus_on_several_counts_is_one_layout():
     runs = [Sized(n, 16, 16, gpus=8) for n in (1, 2, 4)]
     assert layouts(runs) == {Layout(16, 16, in_all=True, gpus=8): runs}
 
 
-def test_runs_without_a_number_of_tasks_do_not_join_those_with_other_gpus() -> None:
+def test_runs_without_a_number_of_tasks_do_not_join_those_with_other_gpus():
     runs = [Sized(1, 4, 4, gpus=2), Sized(1, None, 4)]
     assert list(layouts(runs)) == [Layout(0, 4), Layout(4, 4, gpus=2)]
 
 
-def test_gpus_match_their_number_and_what_is_left_open() -> None:
+def test_gpus_match_their_number_and_what_is_left_open():
     had = Layout(4, 4, gpus=2)
     assert [Layout(4, 4, gpus=n).matches(had) for n in (2, None, 1, 0, UNKNOWN_GPUS)] == [
         *(True, True),
@@ -84,7 +84,7 @@ def test_gpus_match_their_number_and_what_is_left_open() -> None:
     assert not Layout(gpus=UNKNOWN_GPUS).matches(Layout())
 
 
-def test_gpus_in_words() -> None:
+def test_gpus_in_words():
     assert str(Layout(1, 4, gpus=2)) == "1 task, 4 CPUs and 2 GPUs on each node"
     assert str(Layout(gpus=1)) == "1 GPU on each node"
     assert str(Layout(0, 4, gpus=UNKNOWN_GPUS)) == (
@@ -92,7 +92,7 @@ def test_gpus_in_words() -> None:
     )
 
 
-def test_gpus_of_another_type_are_another_layout() -> None:
+def test_gpus_of_another_type_are_another_layout():
     new = [Sized(n, 4 * n, 4 * n, gpus=n, gpu_type="a100") for n in (1, 2)]
     old = [Sized(n, 4 * n, 4 * n, gpus=n, gpu_type="v100") for n in (1, 2, 4)]
     one, other = (Layout(4, 4, gpus=1, gpu_type=name) for name in ("v100", "a100"))
@@ -106,19 +106,19 @@ def test_gpus_of_another_type_are_another_layout() -> None:
 
 
 @pytest.mark.parametrize("unit", [Unit.CPUS, Unit.GPUS])
-def test_types_differ_in_layouts_of_all_units(unit: Unit) -> None:
+def test_types_differ_in_layouts_of_all_units(unit):
     runs = [Sized(1, 1, 4, gpus=2, gpu_type=name) for name in ("a100", "v100")]
     assert len(size_layouts(runs, unit)) == len(any_layout(runs, unit)) == 2
     kinds = [{one.gpu_type for one in layouts_of_run(run)} for run in runs]
     assert kinds == [{"a100"}, {"v100"}]
 
 
-def test_gpus_of_an_unknown_type_are_the_only_type_that_there_is() -> None:
+def test_gpus_of_an_unknown_type_are_the_only_type_that_there_is():
     runs = [Sized(1, 4, 4, gpus=1, gpu_type=name) for name in ("a100", "")]
     assert layouts(runs) == {Layout(4, 4, gpus=1, gpu_type="a100"): runs}
     assert len(layouts([*runs, Sized(1, 4, 4, gpus=1, gpu_type="v100")])) == 3
     assert len(layouts([*runs, Sized(1, 4, 4)])) == 2
 
 
-def test_a_type_without_a_number_in_words() -> None:
+def test_a_type_without_a_number_in_words():
     assert str(Layout(gpus=None, each=Each.ANY, gpu_type="a100")) == "a100 GPUs"

@@ -31,7 +31,7 @@ def step(name: str = "0", **given: object) -> StepRun:
     return StepRun(**fields | given)  # type: ignore[arg-type]
 
 
-def test_time_utilisation_and_data_flow_give_the_occupancies_of_the_paper() -> None:
+def test_time_utilisation_and_data_flow_give_the_occupancies_of_the_paper():
     used = usage(run(elapsed_s=100.0, cpus=8), [step()])
     assert (used.elapsed_s, used.utilisation, used.data_bytes) == (100.0, 0.5, 1000)
     compute = used.utilisation * used.elapsed_s / used.data_bytes
@@ -40,7 +40,7 @@ def test_time_utilisation_and_data_flow_give_the_occupancies_of_the_paper() -> N
     assert set(used.sources) == {"elapsed_s", "utilisation", "data_bytes"}
 
 
-def test_what_is_not_gathered_is_unknown_not_zero() -> None:
+def test_what_is_not_gathered_is_unknown_not_zero():
     bare = step(cpu_s=0.0, disk_read_bytes=None, disk_write_bytes=None)
     for steps in ([], [bare], [replace(bare, cpu_s=None)]):
         used = usage(run(), steps)
@@ -48,35 +48,35 @@ def test_what_is_not_gathered_is_unknown_not_zero() -> None:
         assert set(used.sources) == {"elapsed_s"}
 
 
-def test_no_time_no_utilisation() -> None:
+def test_no_time_no_utilisation():
     assert usage(run(elapsed_s=0.0), [step()]).utilisation is None
     assert usage(run(cpus=0), [step()]).utilisation is None
 
 
-def test_utilisation_is_at_most_all() -> None:
+def test_utilisation_is_at_most_all():
     assert usage(run(elapsed_s=49.9, cpus=8), [step()]).utilisation == 1.0
 
 
-def test_what_srun_relays_is_not_counted_twice() -> None:
+def test_what_srun_relays_is_not_counted_twice():
     relaying = step("batch", nodes=1, tasks=1, disk_read_bytes=400, disk_write_bytes=400)
     used = usage(run(), [relaying, step()])
     assert (used.data_bytes, used.relayed_bytes) == (1000, 800)
 
 
-def test_what_the_script_itself_read_is_counted() -> None:
+def test_what_the_script_itself_read_is_counted():
     busy = step("batch", nodes=1, tasks=1, disk_read_bytes=5400, disk_write_bytes=100)
     assert usage(run(), [busy, step()]).data_bytes == 1000 + 5000
     assert usage(run(), [busy]).data_bytes == 5500
 
 
-def test_counters_of_nodes_are_not_multiplied_by_their_tasks() -> None:
+def test_counters_of_nodes_are_not_multiplied_by_their_tasks():
     counted = step(net_in_bytes=800, net_out_bytes=1600)
     batch = step("batch", nodes=1, tasks=1, net_in_bytes=100, net_out_bytes=200)
     assert usage(run(), [batch, counted]).network_bytes == 600
     assert usage(run(), [batch]).network_bytes == 300
 
 
-def test_lustre_speaks_where_no_process_was_watched() -> None:
+def test_lustre_speaks_where_no_process_was_watched():
     lustre = step(
         disk_read_bytes=None, disk_write_bytes=None, lustre_read_bytes=4 * MIB, lustre_write_bytes=0
     )
@@ -103,9 +103,7 @@ time.sleep(max(3.0, 7.0 - (time.monotonic() - began)))
 """
 
 
-def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
+def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(slurm, tmp_path):
     need_in_jobs(slurm, "python3")
     program = slurm.layout.work / "flow.py"
     program.write_text(PROGRAM)

@@ -3,7 +3,7 @@
 from sacct_ingest.scripts.bounded_cache import bounded_cache
 
 
-def test_short_texts_are_worked_out_once_and_of_long_ones_the_last() -> None:
+def test_short_texts_are_worked_out_once_and_of_long_ones_the_last():
     calls = []
 
     @bounded_cache(entries=2, characters=4)

@@ -25,7 +25,7 @@ srun ./wrf.exe  # run it
 """
 
 
-def test_options_up_to_the_first_command() -> None:
+def test_options_up_to_the_first_command():
     assert dict(parse_script(SCRIPT).options) == {
         "nodes": "4",
         "ntasks": "16",
@@ -37,25 +37,25 @@ def test_options_up_to_the_first_command() -> None:
     }
 
 
-def test_the_body_is_what_the_script_does() -> None:
+def test_the_body_is_what_the_script_does():
     script = parse_script(SCRIPT)
     assert script.body == "module load wrf\nsrun ./wrf.exe  # run it"
     assert script.interpreter == "/bin/bash -l"
     assert not script.het
 
 
-def test_later_options_go_before_earlier_ones() -> None:
+def test_later_options_go_before_earlier_ones():
     assert parse_script("#SBATCH -N 1\n#SBATCH --nodes=2\n").options == {"nodes": "2"}
 
 
 @pytest.mark.parametrize("word", ["hetjob", "packjob"])
-def test_of_a_heterogeneous_job_the_first_component_counts(word: str) -> None:
+def test_of_a_heterogeneous_job_the_first_component_counts(word):
     script = parse_script(f"#!/bin/sh\n#SBATCH -N 1\n#SBATCH {word}\n#SBATCH -N 8\nsrun x\n")
     assert script.het
     assert script.options == {"nodes": "1"}
 
 
-def test_windows_line_ends_do_not_stay_in_values() -> None:
+def test_windows_line_ends_do_not_stay_in_values():
     script = parse_script("#!/bin/sh\r\n#SBATCH -N 4\r\nsrun x\r\n")
     assert script.options == {"nodes": "4"}
     assert script.body == "srun x"
@@ -80,14 +80,12 @@ def test_windows_line_ends_do_not_stay_in_values() -> None:
         ("", {}, "", ()),
     ],
 )
-def test_command_lines(
-    words: str, options: dict[str, str | None], script: str, arguments: tuple[str, ...]
-) -> None:
+def test_command_lines(words, options, script, arguments):
     line = parse_command_line(words.split())
     assert (line.options, line.script, line.arguments) == (options, script, arguments)
 
 
-def test_components_of_a_heterogeneous_job_are_skipped() -> None:
+def test_components_of_a_heterogeneous_job_are_skipped():
     line = parse_command_line(["sbatch", "-N", "1", ":", "-N", "2", "-n", "8", "run.sh", "x"])
     assert line.het
     assert line.options == {"nodes": "1"}
@@ -95,7 +93,7 @@ def test_components_of_a_heterogeneous_job_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("line", ["sbatch -N2 --wrap srun ./x -N 1", "sbatch --wrap=srun ./x -N 1"])
-def test_all_that_follows_wrap_is_one_word(line: str) -> None:
+def test_all_that_follows_wrap_is_one_word(line):
     assert parse_command_line(split_submit_line(line)).options["wrap"] == "srun ./x -N 1"
 
 
@@ -106,7 +104,7 @@ def test_all_that_follows_wrap_is_one_word(line: str) -> None:
         max_size=5,
     )
 )
-def test_quoted_values_come_back(options: dict[str, str]) -> None:
+def test_quoted_values_come_back(options):
     def quoted(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -122,13 +120,13 @@ def test_quoted_values_come_back(options: dict[str, str]) -> None:
 
 
 @given(st.text())
-def test_no_text_is_too_odd(text: str) -> None:
+def test_no_text_is_too_odd(text):
     assert "\n" not in "".join(parse_script(text).options)
     command = parse_command_line(split_submit_line(text))
     assert not set(command.options) - {name for name, _ in OPTIONS["sbatch"].values()}
 
 
 @pytest.mark.parametrize("program", sorted(OPTIONS))
-def test_letters_stand_for_long_names(program: str) -> None:
+def test_letters_stand_for_long_names(program):
     for name, (long_name, kind) in OPTIONS[program].items():
         assert lookup(program, long_name) == (long_name, kind), name

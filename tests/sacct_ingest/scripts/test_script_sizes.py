@@ -36,7 +36,7 @@ from sacct_ingest.scripts.script_sizes import fixed_sizes, task_multiple
         ("foamDictionary -entry numberOfSubdomains -set $SLURM_NTASKS d", {}),
     ],
 )
-def test_what_a_script_fixes(line: str, result: dict[str, str]) -> None:
+def test_what_a_script_fixes(line, result):
     assert fixed_sizes(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n") == result
 
 
@@ -55,7 +55,5 @@ def test_what_a_script_fixes(line: str, result: dict[str, str]) -> None:
         ("KPAR=99999", "", 1),
     ],
 )
-def test_what_the_number_of_tasks_is_a_multiple_of(
-    line: str, arguments: str, multiple: int
-) -> None:
+def test_what_the_number_of_tasks_is_a_multiple_of(line, arguments, multiple):
     assert task_multiple(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n", arguments) == multiple

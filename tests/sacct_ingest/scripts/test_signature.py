@@ -38,68 +38,68 @@ def line(submit_line: str, **given: str) -> str:
         "sbatch --parsable -J wrf /home/ada/wrf.sh d01",
     ],
 )
-def test_what_a_job_asks_for_takes_no_part(submit_line: str) -> None:
+def test_what_a_job_asks_for_takes_no_part(submit_line):
     assert line(submit_line) == request("/home/ada/wrf.sh", "d01").line != ""
 
 
-def test_other_arguments_are_another_problem() -> None:
+def test_other_arguments_are_another_problem():
     keys = {line(f"sbatch wrf.sh {rest}") for rest in ("d01", "d02", "d01 -x", "")}
     assert len(keys) == 4
 
 
-def test_other_users_and_names_are_other_lines() -> None:
+def test_other_users_and_names_are_other_lines():
     lines = {line("sbatch a.sh"), line("sbatch a.sh", user="bob"), line("sbatch a.sh", name="b")}
     assert len(lines) == 3
 
 
-def test_wrapped_commands_agree() -> None:
+def test_wrapped_commands_agree():
     observed = line("sbatch -N2 --wrap srun ./x -a 'b c'", name="wrap")
     assert observed == request(name="wrap", script=WRAPPED).line != ""
     assert request(name="wrap", script=WRAPPED).script != ""
 
 
-def test_quotes_that_sacct_lost_do_not_matter() -> None:
+def test_quotes_that_sacct_lost_do_not_matter():
     assert line("sbatch wrf.sh in put.dat") == request("wrf.sh", "in put.dat").line
 
 
-def test_a_comment_with_spaces_is_not_taken_for_the_script() -> None:
+def test_a_comment_with_spaces_is_not_taken_for_the_script():
     tagged = "for the paper nimo:app=wrf"
     observed = line(f"sbatch --comment={tagged} -N 2 wrf.sh d01", comment=tagged)
     assert observed == request("wrf.sh", "d01").line
 
 
-def test_nameless_scripts_from_standard_input_are_not_recognised_by_line() -> None:
+def test_nameless_scripts_from_standard_input_are_not_recognised_by_line():
     assert line("sbatch -N 2", name="sbatch") == ""
     assert line("sbatch -N 2", name="solver") != ""
 
 
-def test_the_script_counts_without_comments_and_directives() -> None:
+def test_the_script_counts_without_comments_and_directives():
     other = "#!/bin/sh\n\n#SBATCH -N 64\n#SBATCH -t 5\n  srun ./wrf.exe $1\n# end\n"
     assert request("a.sh", "d01").script == request("b.sh", "d01", script=other).script != ""
     assert request("a.sh", "d01").script != request("a.sh", "d02").script
     assert request("a.sh").script != request("a.sh", script=SCRIPT + "sleep 1\n").script
 
 
-def test_without_a_script_there_is_no_script_key() -> None:
+def test_without_a_script_there_is_no_script_key():
     assert request("./a.out", "x", script="").script == ""
     assert request("./a.out", "x", script="").line == line("srun -n 8 ./a.out x")
 
 
-def test_tags_are_read_on_both_sides() -> None:
+def test_tags_are_read_on_both_sides():
     comment = "mine nimo:app=wrf,problem=d02"
     assert identity_of_run(run(comment=comment)).tag == "ada/wrf/d02"
     assert request(comment=comment).key(KeyLevel.TAG) == "ada/wrf/d02"
     assert request(comment=comment).application == "wrf/d02"
 
 
-def test_every_key_is_its_users_own() -> None:
+def test_every_key_is_its_users_own():
     ada, bob = (request("a.sh", user=user, comment="nimo:app=wrf") for user in ("ada", "bob"))
     assert all(ada.key(level) not in ("", bob.key(level)) for level in KeyLevel)
     nobody = request("a.sh", user="", comment="nimo:app=wrf")
     assert not any(nobody.key(level) for level in KeyLevel)
 
 
-def test_keys_by_level() -> None:
+def test_keys_by_level():
     identity = identity_of_run(run(user="ada", name="wrf"))
     assert identity.key(KeyLevel.NAME) == "ada/wrf"
     assert identity.key(KeyLevel.USER) == "ada"
@@ -108,9 +108,7 @@ def test_keys_by_level() -> None:
 
 
 @given(st.text(), st.text(), st.text(), st.text(), st.lists(st.text()))
-def test_no_request_is_too_odd(
-    user: str, name: str, comment: str, script: str, argv: list[str]
-) -> None:
+def test_no_request_is_too_odd(user, name, comment, script, argv):
     identity = identity_of_request(
         user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
     )
@@ -123,7 +121,7 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min
 
 
 @given(WORDS.filter(lambda w: w[0] != "-" and "/" not in w and w != ":"), st.lists(WORDS))
-def test_both_sides_agree_on_any_words(script: str, arguments: list[str]) -> None:
+def test_both_sides_agree_on_any_words(script, arguments):
     words = " ".join([script, *arguments])
     assert line(f"sbatch -N 4 {words}") == request(f"/home/ada/{script}", *arguments).line
 
@@ -132,7 +130,7 @@ def test_both_sides_agree_on_any_words(script: str, arguments: list[str]) -> Non
     "typed", ["in.dat", "./in.dat", ".//in.dat", "/home/ada/run/in.dat", "/home/ada/run/./in.dat"]
 )
 @pytest.mark.parametrize("option", ["", "--input="])
-def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None:
+def test_a_path_is_the_same_however_it_is_typed(typed, option):
     folder = "/home/ada/run"
     asked = identity_of_request(
         user="ada",
@@ -156,7 +154,7 @@ def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None
 
 
 @pytest.mark.parametrize("typed", ["./", "/home/ada/run", "/home/ada/run/"])
-def test_so_is_the_working_directory_itself(typed: str) -> None:
+def test_so_is_the_working_directory_itself(typed):
     lines = {
         identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {path}", "/home/ada/run").line
         for path in (".", typed)
@@ -164,7 +162,7 @@ def test_so_is_the_working_directory_itself(typed: str) -> None:
     assert len(lines) == 1
 
 
-def test_a_path_elsewhere_is_another_problem() -> None:
+def test_a_path_elsewhere_is_another_problem():
     given = [
         identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {path}", "/home/ada/run").line
         for path in (

@@ -25,13 +25,13 @@ JOB_FIELDS = {field.name for field in fields(JobRun)}
 STEP_FIELDS = {field.name for field in fields(StepRun)}
 
 
-def test_columns_fill_fields_that_there_are() -> None:
+def test_columns_fill_fields_that_there_are():
     for column in COLUMNS:
         assert column.job in JOB_FIELDS | {""} or column.job.startswith("_"), column
         assert column.step in STEP_FIELDS | {""} or column.step.startswith("_"), column
 
 
-def test_every_field_is_filled_by_some_column() -> None:
+def test_every_field_is_filled_by_some_column():
     from_id = {"job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset"}
     from_steps = {*("steps", "disk_read_bytes", "disk_write_bytes", "gpu_percent", "gpu_mem_bytes")}
     filled = {column.job for column in COLUMNS} | from_id | from_steps | {"req_mem_bytes"}
@@ -39,11 +39,11 @@ def test_every_field_is_filled_by_some_column() -> None:
     assert {column.step for column in COLUMNS} | {"step"} >= STEP_FIELDS
 
 
-def test_required_columns_are_in_the_table() -> None:
+def test_required_columns_are_in_the_table():
     assert set(REQUIRED) <= set(names())
 
 
-def test_the_last_column_cannot_hold_a_newline() -> None:
+def test_the_last_column_cannot_hold_a_newline():
     assert names()[-2:] == ["ElapsedRaw", "Elapsed"]
 
 
@@ -59,36 +59,36 @@ def test_the_last_column_cannot_hold_a_newline() -> None:
         ("COMPLETING", JobState.UNKNOWN),
     ],
 )
-def test_states(text: str, expected: JobState) -> None:
+def test_states(text, expected):
     assert state(text) is expected
 
 
 @pytest.mark.parametrize("text", ["", "SLEEPING", "C+", "+", "completed?"])
-def test_what_is_no_state_is_refused_rather_than_waited_for(text: str) -> None:
+def test_what_is_no_state_is_refused_rather_than_waited_for(text):
     with pytest.raises(ValueError, match="not a state"):
         state(text)
 
 
-def test_the_exact_column_goes_before_the_rounded_one() -> None:
+def test_the_exact_column_goes_before_the_rounded_one():
     job, _ = plans(["Elapsed", "ElapsedRaw", "Timelimit", "TimelimitRaw"])
     fields = job.read([["00:00:09", "10", "00:01:00", "2"]])
     assert fields == {"elapsed_s": [10], "limit_s": [120]}
 
 
-def test_names_of_columns_may_be_spelled_in_any_case() -> None:
+def test_names_of_columns_may_be_spelled_in_any_case():
     job, _ = plans(["jobidraw", "STATE"])
     fields = job.read([["7", "FAILED"]])
     assert fields == {"_raw_id": ("7",), "state": ["FAILED"], "cancelled_by": [""]}
 
 
-def test_what_a_column_cannot_hold_is_named() -> None:
+def test_what_a_column_cannot_hold_is_named():
     job, _ = plans(["JobIDRaw", "Submit"])
     with pytest.raises(ValueError, match="Invalid isoformat"):
         job.read([["8", "1"], ["7", "yesterday"]])
     assert job.culprit(["7", "yesterday"]) == "Submit"
 
 
-def test_times_stand_between_words() -> None:
+def test_times_stand_between_words():
     job, _ = plans(["Start", "ElapsedRaw"])
     read = job.read([["Unknown", "10"], ["1700000000", ""], ["", "7"]])
     assert read == {"start_s": [None, 1_700_000_000, None], "elapsed_s": [10.0, 0.0, 7.0]}
@@ -96,24 +96,24 @@ def test_times_stand_between_words() -> None:
 
 
 @pytest.mark.parametrize("other", ["1", "Unknown"])
-def test_times_that_no_store_can_hold_are_refused(other: str) -> None:
+def test_times_that_no_store_can_hold_are_refused(other):
     job, _ = plans(["JobIDRaw", "Submit"])
     with pytest.raises(ValueError, match="too large"):
         job.read([["8", other], ["7", str(2**63)]])
 
 
-def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_values_is_bounded(monkeypatch):
     monkeypatch.setattr(column_plan, "MOST_CACHED", 3)
     job, _ = plans(["UID", "NNodes"])
     assert job.read([[str(i), "0"] for i in range(10)])["uid"] == list(range(10))
 
 
-def test_only_useful_columns_are_asked_for() -> None:
+def test_only_useful_columns_are_asked_for():
     offered = {"JobID", "Elapsed", "ElapsedRaw", "Timelimit", "AveDiskRead", "AllocNodes"}
     assert useful(offered) == ["JobID", "Timelimit", "AllocNodes", "AveDiskRead", "ElapsedRaw"]
 
 
-def test_what_steps_used_is_distinguished_by_resource() -> None:
+def test_what_steps_used_is_distinguished_by_resource():
     header = ["TRESUsageInTot", "TRESUsageOutTot", "UserCPU", "SystemCPU", "ConsumedEnergyRaw"]
     _, step = plans(header)
     used = read_one(
@@ -148,20 +148,20 @@ def read_one(plan: ColumnPlan, record: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("column", [["1", "2"], ["1", "", "2"], ["1", "Unknown"], ["1", "0"]])
-def test_a_column_of_numbers_reads_as_its_values_one_by_one(column: list[str]) -> None:
+def test_a_column_of_numbers_reads_as_its_values_one_by_one(column):
     job, _ = plans(["Submit"])
     whole = job.read([[value] for value in column])["submit_s"]
     assert list(whole) == [read_one(job, [value])["submit_s"] for value in column]
 
 
 @pytest.mark.parametrize("column", [["1", "9" * 19], ["9" * 19, "Unknown"]])
-def test_times_that_no_database_takes_are_refused(column: list[str]) -> None:
+def test_times_that_no_database_takes_are_refused(column):
     job, _ = plans(["Submit"])
     with pytest.raises(ValueError, match="too large"):
         job.read([[value] for value in column])
 
 
-def test_resources_whose_names_end_like_others() -> None:
+def test_resources_whose_names_end_like_others():
     """Found by fuzzing: ``fs/disk=`` may stand inside another name."""
     assert disk_total("cpu=1,xfs/disk=5") is None
     assert lustre_total("cpu=1,xfs/lustre=5") is None
@@ -181,7 +181,7 @@ def test_resources_whose_names_end_like_others() -> None:
         ("", None),
     ],
 )
-def test_gpus_of_all_types(value: str, expected: int | None) -> None:
+def test_gpus_of_all_types(value, expected):
     assert gpus(value) == expected
 
 
@@ -195,15 +195,15 @@ def test_gpus_of_all_types(value: str, expected: int | None) -> None:
         ("", ""),
     ],
 )
-def test_gpus_of_each_type(value: str, expected: str) -> None:
+def test_gpus_of_each_type(value, expected):
     assert gpu_types(value) == expected
 
 
-def test_cpus_that_were_asked_for() -> None:
+def test_cpus_that_were_asked_for():
     assert [requested_cpus(one) for one in ("cpu=8,mem=4G", "mem=4G", "")] == [8, None, None]
 
 
-def test_gpus_asked_for_stand_in_where_those_allocated_are_not_offered() -> None:
+def test_gpus_asked_for_stand_in_where_those_allocated_are_not_offered():
     job, _ = plans(["AllocTRES", "ReqTRES"])
     both = read_one(job, ["gres/gpu:a100=2,gres/gpu=2", "cpu=4,gres/gpu=1"])
     assert (both["gpus"], both["gpu_types"]) == (2, "a100=2")

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -81,7 +80,7 @@ GIB = 2**30
         ({"End": "99999", "Elapsed": "00:00:50"}, {"elapsed_s": 50, "end_s": 99999}),
     ],
 )
-def test_one_row(row: dict[str, str], expected: dict[str, Any]) -> None:
+def test_one_row(row, expected):
     (run,) = read(row)
     assert {name: getattr(run, name) for name in expected} == expected
 
@@ -111,7 +110,7 @@ HUGE = "99999999999999999999"
         ({"Cluster": ""}, "-M"),
     ],
 )
-def test_what_no_job_can_be_costs_only_itself(row: dict[str, str], column: str) -> None:
+def test_what_no_job_can_be_costs_only_itself(row, column):
     tally = Tally()
     runs = read({"JobName": "before"}, row, {"JobName": "after"}, tally=tally)
     assert [run.name for run in runs] == ["before", "after"]
@@ -123,7 +122,7 @@ def test_what_no_job_can_be_costs_only_itself(row: dict[str, str], column: str) 
 @pytest.mark.parametrize(
     "usage", [f"fs/disk={2**63 - 1}", f"fs/lustre={2**60}", f"ic/ofed={2**63 - 1},ic/sysfs=1"]
 )
-def test_sums_that_no_database_holds_cost_only_themselves(usage: str) -> None:
+def test_sums_that_no_database_holds_cost_only_themselves(usage):
     header = "JobID|Cluster|State|Submit|TRESUsageInTot"
     rows = ["1|c|FAILED|5|", f"1.0|c|FAILED|5|{usage}", f"1.1|c|FAILED|5|{usage}", "2|c|FAILED|5|"]
     tally = Tally()
@@ -133,36 +132,36 @@ def test_sums_that_no_database_holds_cost_only_themselves(usage: str) -> None:
     assert sum(map(len, pack_runs(runs))) == len(runs)
 
 
-def test_a_clock_that_went_back_makes_no_time_below_zero() -> None:
+def test_a_clock_that_went_back_makes_no_time_below_zero():
     text = ["JobID|Cluster|State|Submit|Start|End\n", "7|oak|COMPLETED|50|100|90\n"]
     (run,) = read_text(text, Tally())
     assert run.elapsed_s == 0
 
 
-def test_requeues_and_reused_ids_are_runs_of_their_own() -> None:
+def test_requeues_and_reused_ids_are_runs_of_their_own():
     runs = read({"State": "REQUEUED"}, {"Submit": "1080"}, {"Submit": "2000000", "User": "bob"})
     assert len({(run.cluster, run.job_id, run.submit_s) for run in runs}) == 3
     assert runs[0].state.ended
 
 
-def test_duplicate_rows_are_the_same_run() -> None:
+def test_duplicate_rows_are_the_same_run():
     one, two = read({}, {})
     assert one == two
 
 
-def test_steps_without_their_job_are_refused_and_cost_nothing_else() -> None:
+def test_steps_without_their_job_are_refused_and_cost_nothing_else():
     tally = Tally()
     (run,) = read({"JobID": "5.0", "JobIDRaw": "5.0"}, {}, tally=tally)
     assert run.job_id == 7
     assert [reject.reason for reject in tally.rejects] == ["step without its job"]
 
 
-def test_runaways_and_running_jobs_are_left_for_later() -> None:
+def test_runaways_and_running_jobs_are_left_for_later():
     (run,) = read({"State": "RUNNING", "End": "Unknown"})
     assert not run.state.ended
 
 
-def test_a_resized_jobs_earlier_part_is_no_run() -> None:
+def test_a_resized_jobs_earlier_part_is_no_run():
     earlier, rest = read({"State": "RESIZING"}, {"Submit": "1070", "Start": "1070"})
     assert not earlier.state.ended
     assert rest.state.ended
@@ -185,9 +184,7 @@ SAMPLES = os.environ.get("NIMO_SACCT_SAMPLES", "")
 
 
 @pytest.mark.skipif(not SAMPLES, reason="NIMO_SACCT_SAMPLES names no folder of samples")
-def test_samples_of_other_releases_say_the_same_in_text_and_json(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_samples_of_other_releases_say_the_same_in_text_and_json(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     pairs = [
         (file, file.with_name("sacct-P-delim-0x1f.txt"))

@@ -105,7 +105,7 @@ def read(tally: Tally | None = None) -> list[JobRun]:
     return list(PySlurmJobs().read(1, 2, tally or Tally()))
 
 
-def test_a_record_becomes_a_run(install: Any) -> None:
+def test_a_record_becomes_a_run(install):
     install(JOB)
     (run,) = read()
     assert (run.job_id, run.cluster, run.user, run.uid) == (7, "oak", "ann", 1001)
@@ -138,28 +138,26 @@ def test_a_record_becomes_a_run(install: Any) -> None:
         ({"state": "OUT_OF_MEMORY"}, "state", JobState.OUT_OF_MEMORY),
     ],
 )
-def test_what_is_unknown_is_none(
-    install: Any, changes: dict[str, Any], field: str, expected: Any
-) -> None:
+def test_what_is_unknown_is_none(install, changes, field, expected):
     install(JOB | changes)
     (run,) = read()
     assert getattr(run, field) == expected
 
 
-def test_a_record_that_cannot_be_read_costs_only_itself(install: Any) -> None:
+def test_a_record_that_cannot_be_read_costs_only_itself(install):
     install(JOB, JOB | {"id": 8, "submit_time": "soon"}, JOB | {"id": 9, "steps": 5})
     tally = Tally()
     assert [run.job_id for run in read(tally)] == [7]
     assert tally.refused == tally.rows - 2 == 3  # with the step of the second job
 
 
-def test_is_asked_for_a_window_of_a_cluster(install: Any) -> None:
+def test_is_asked_for_a_window_of_a_cluster(install):
     module = install(JOB)
     list(PySlurmJobs(cluster="oak").read(5, 9, Tally()))
     assert module.asked == {"start_time": 5, "end_time": 9, "clusters": ["oak"]}
 
 
-def test_errors_name_the_fix(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_fix(install, monkeypatch):
     install(error=RuntimeError("Failed to get Jobs from slurmdbd"))
     with pytest.raises(SacctError, match="could not read the jobs: Failed"):
         read()
@@ -169,7 +167,7 @@ def test_errors_name_the_fix(install: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyslurm") is None, reason="no PySlurm here")
-def test_the_real_one_reads_the_last_day() -> None:
+def test_the_real_one_reads_the_last_day():
     """Run it on a machine with PySlurm and a cluster: whatever is there must be readable."""
     tally = Tally()
     now = int(time.time())

@@ -49,11 +49,11 @@ def read(source: LiveSacct) -> list[JobRun]:
 ROW = 'printf "%s$D" 1 c FAILED 50$W; echo 7'
 
 
-def test_rows_are_read_as_they_are_printed(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_are_printed(tmp_path):
     assert read(fake(tmp_path, ROW))[0].elapsed_s == 7
 
 
-def test_asks_for_what_both_sides_know(tmp_path: Path) -> None:
+def test_asks_for_what_both_sides_know(tmp_path):
     body = f'echo "$@" >{tmp_path}/argv; env >{tmp_path}/environment\n{ROW}'
     read(fake(tmp_path, body))
     argv = (tmp_path / "argv").read_text()
@@ -62,14 +62,14 @@ def test_asks_for_what_both_sides_know(tmp_path: Path) -> None:
     assert "SLURM_TIME_FORMAT=%s" in (tmp_path / "environment").read_text()
 
 
-def test_the_delimiter_is_another_each_time(tmp_path: Path) -> None:
+def test_the_delimiter_is_another_each_time(tmp_path):
     source = fake(tmp_path, f'echo "$D" >>{tmp_path}/delimiters\n{ROW}')
     read(source)
     read(source)
     assert len(set((tmp_path / "delimiters").read_text().split("\n")[:2])) == 2
 
 
-def test_what_users_write_makes_no_other_jobs(tmp_path: Path) -> None:
+def test_what_users_write_makes_no_other_jobs(tmp_path):
     genuine, forged = "1${D}c${D}FAILED${D}50$W${D}", "9${D}c${D}COMPLETED${D}50${D}"
     lines = (f"{genuine}x${{D}}7", f"{forged}y${{D}}8", f"{forged}z${{D}}9")
     body = "\n".join(f'echo "{line}"' for line in lines)
@@ -89,9 +89,7 @@ def test_what_users_write_makes_no_other_jobs(tmp_path: Path) -> None:
         (f'{ROW}\nprintf "2${{D}}c${{D}}FAILED${{D}}60${{D}}12"', "middle of a line"),
     ],
 )
-def test_a_sacct_that_fails_is_an_error_after_its_rows(
-    tmp_path: Path, body: str, message: str
-) -> None:
+def test_a_sacct_that_fails_is_an_error_after_its_rows(tmp_path, body, message):
     with pytest.raises(SacctError, match=message):
         read(fake(tmp_path, body))
 
@@ -100,27 +98,25 @@ def test_a_sacct_that_fails_is_an_error_after_its_rows(
     "reason",
     ["Too wide of a date range in query", "Query result exceeds size limit"],
 )
-def test_too_large_a_question_is_distinguished_from_other_failures(
-    tmp_path: Path, reason: str
-) -> None:
+def test_too_large_a_question_is_distinguished_from_other_failures(tmp_path, reason):
     with pytest.raises(SacctOverload, match=reason):
         read(fake(tmp_path, f"echo 'sacct: error: slurmdbd: {reason}' >&2; exit 1"))
 
 
-def test_a_sacct_that_says_nothing_is_ended(tmp_path: Path) -> None:
+def test_a_sacct_that_says_nothing_is_ended(tmp_path):
     source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\nexec sleep 300")
     with pytest.raises(SacctOverload, match=r"said nothing for 0\.3 s"):
         read(replace(source, timeout_s=0.3))
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
-def test_the_time_that_sacct_takes_is_counted(tmp_path: Path) -> None:
+def test_the_time_that_sacct_takes_is_counted(tmp_path):
     tally = Tally()
     list(fake(tmp_path, f"sleep 0.3\n{ROW}").read(0, 10, tally))
     assert tally.waited_s >= 0.3
 
 
-def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path: Path) -> None:
+def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path):
     body = (
         f'echo "$@" >>{tmp_path}/argv\n'
         'case "$*" in *--jobs=*) N=2;; *) N=1;; esac\n'
@@ -137,12 +133,12 @@ def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path: 
     assert "--starttime=uts1000000 --endtime=uts200" in asked[1]
 
 
-def test_a_sacct_that_is_not_there(tmp_path: Path) -> None:
+def test_a_sacct_that_is_not_there(tmp_path):
     with pytest.raises(SacctError, match=r"cannot run .*no-sacct: No such file"):
         read(LiveSacct(command=[str(tmp_path / "no-sacct")]))
 
 
-def test_nobody_is_left_behind_by_a_reader_that_stops_early(tmp_path: Path) -> None:
+def test_nobody_is_left_behind_by_a_reader_that_stops_early(tmp_path):
     many = f"for i in $(seq 1000); do {ROW}; done"
     source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\n{many}\nexec sleep 300")
     runs = source.read(0, 10, Tally())
@@ -204,12 +200,7 @@ def ingest_now(
     return summary.new, summary.changed, summary.same
 
 
-def test_a_real_sacct_tells_all_that_has_ended(
-    slurm: SlurmCluster,
-    history: dict[str, int],
-    sqlite_store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_real_sacct_tells_all_that_has_ended(slurm, history, sqlite_store, monkeypatch):
     new, _, _ = ingest_now(slurm, sqlite_store, monkeypatch)
     assert new >= 10
     states: dict[int, set[JobState]] = {}
@@ -228,12 +219,7 @@ def test_a_real_sacct_tells_all_that_has_ended(
     assert again[2] >= new
 
 
-def test_runs_on_all_node_counts_share_their_keys(
-    slurm: SlurmCluster,
-    history: dict[str, int],
-    sqlite_store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_on_all_node_counts_share_their_keys(slurm, history, sqlite_store, monkeypatch):
     ingest_now(slurm, sqlite_store, monkeypatch)
     rows = runs_with(sqlite_store, KeyLevel.TAG, "root/solve")
     assert sorted(row.nodes for row in rows) == [1, 2, 4]
@@ -241,9 +227,7 @@ def test_runs_on_all_node_counts_share_their_keys(
     assert rows[0].line
 
 
-def test_steps_from_before_the_window_are_there(
-    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_from_before_the_window_are_there(slurm, monkeypatch):
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
     script = slurm.layout.work / "stages.sh"
@@ -261,9 +245,7 @@ def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
     return result
 
 
-def test_an_ingest_without_a_cluster_says_so(
-    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_ingest_without_a_cluster_says_so(sqlite_store, monkeypatch, tmp_path):
     with pytest.raises(SacctError):
         ingest(sqlite_store, LiveSacct(command=[str(tmp_path / "sacct")]), now_s=1000)
     assert sqlite_store.watermarks.get("sacct:") is None
@@ -301,12 +283,7 @@ def same(text: dict[Key, dict[str, Any]], from_json: dict[Key, dict[str, Any]]) 
         assert reported == {name: run[name] for name in reported}
 
 
-def test_what_a_real_slurmrestd_answers_is_what_sacct_says(
-    slurm: SlurmCluster,
-    history: dict[str, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_real_slurmrestd_answers_is_what_sacct_says(slurm, history, tmp_path, monkeypatch):
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
     tally, until = Tally(), int(time.time()) + 1
@@ -336,9 +313,7 @@ def test_what_a_real_slurmrestd_answers_is_what_sacct_says(
             assert live[name] == text[key][name], (key, name)
 
 
-def test_json_and_text_of_a_real_sacct_say_the_same(
-    slurm: SlurmCluster, history: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_and_text_of_a_real_sacct_say_the_same(slurm, history, monkeypatch):
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
     # Up to the second in which all of `history` had ended: the long job goes on.
@@ -357,9 +332,7 @@ def test_json_and_text_of_a_real_sacct_say_the_same(
 
 
 # Last: the tests above compare all jobs since their first.
-def test_a_name_with_the_delimiter_of_sacct_makes_no_job(
-    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_with_the_delimiter_of_sacct_makes_no_job(slurm, monkeypatch):
     monkeypatch.setattr(secrets, "token_hex", lambda _: "d")
     delimiter, now_s, other = "\x1fd\x1f", int(time.time()), 999_999
     offered = map(canonical_name, slurm.run("sacct", "--helpformat").stdout.split())

@@ -1,7 +1,6 @@
 """sacct's text: what a real 22.05 printed, and what names may do to it."""
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def real() -> dict[str, JobRun]:
     return {f"{run.job_id}": run for run in runs}
 
 
-def test_states_of_a_real_cluster(real: dict[str, JobRun]) -> None:
+def test_states_of_a_real_cluster(real):
     assert Counter(run.state for run in real.values()) == {
         JobState.COMPLETED: 14,
         JobState.FAILED: 3,
@@ -45,7 +44,7 @@ def test_states_of_a_real_cluster(real: dict[str, JobRun]) -> None:
     }
 
 
-def test_a_job_takes_from_its_steps_what_it_lacks(real: dict[str, JobRun]) -> None:
+def test_a_job_takes_from_its_steps_what_it_lacks(real):
     job = real["45"]
     assert [step.step for step in job.steps] == ["batch", "0", "1"]
     assert (job.nodes, job.tasks, job.cpus) == (4, 4, 4)
@@ -57,14 +56,14 @@ def test_a_job_takes_from_its_steps_what_it_lacks(real: dict[str, JobRun]) -> No
     assert job.elapsed_s == 3
 
 
-def test_array_tasks_and_components_have_ids_of_their_own(real: dict[str, JobRun]) -> None:
+def test_array_tasks_and_components_have_ids_of_their_own(real):
     assert (real["58"].array_job_id, real["58"].array_task_id) == (42, 2)
     assert (real["42"].array_job_id, real["42"].array_task_id) == (42, 3)
     assert (real["52"].het_job_id, real["52"].het_offset) == (51, 1)
     assert real["43"].array_job_id is None
 
 
-def test_both_runs_of_a_requeued_job_are_there() -> None:
+def test_both_runs_of_a_requeued_job_are_there():
     runs = SavedSacct(DATA / "sacct-22.05-epoch.txt").read(0, 0, Tally())
     assert [run.state for run in runs if run.name == "rq"] == [
         JobState.REQUEUED,
@@ -72,25 +71,25 @@ def test_both_runs_of_a_requeued_job_are_there() -> None:
     ]
 
 
-def test_odd_names_come_through(real: dict[str, JobRun]) -> None:
+def test_odd_names_come_through(real):
     assert real["46"].name == "two\nlines|x\x1fy"
     assert real["46"].comment == "a|b\nc"
     assert real["47"].name == "quo`te's,;"
 
 
-def test_exit_codes_signals_and_who_cancelled(real: dict[str, JobRun]) -> None:
+def test_exit_codes_signals_and_who_cancelled(real):
     assert (real["49"].exit_code, real["50"].exit_signal) == (3, 11)
     assert real["63"].cancelled_by == "65534"
 
 
-def test_a_job_that_never_started(real: dict[str, JobRun]) -> None:
+def test_a_job_that_never_started(real):
     held = real["53"]
     assert held.eligible_s is None
     assert held.elapsed_s == 0
     assert held.node_list == ""
 
 
-def test_default_formats_say_the_same(real: dict[str, JobRun]) -> None:
+def test_default_formats_say_the_same(real):
     """Local times, rounded sizes, '|' between fields: the job whose name holds one is lost.
 
     So is the one that was held until it was cancelled: sacct shows it with --state only.
@@ -116,7 +115,7 @@ def test_default_formats_say_the_same(real: dict[str, JobRun]) -> None:
 NAMES = "JobID|Cluster|JobName|State|Submit|ElapsedRaw"
 
 
-def test_a_bad_row_is_retained_and_the_rest_goes_on() -> None:
+def test_a_bad_row_is_retained_and_the_rest_goes_on():
     tally = Tally()
     rows = f"{NAMES}\n1|c|a|FAILED|soon|5\n2|c|b|FAILED|50|x\n3|c|c|FAILED|50|5\n"
     assert [run.job_id for run in read(rows, tally)] == [3]
@@ -126,7 +125,7 @@ def test_a_bad_row_is_retained_and_the_rest_goes_on() -> None:
     assert tally.rejects[1].reason.startswith("ElapsedRaw: ")
 
 
-def test_what_is_refused_is_reported_with_its_line() -> None:
+def test_what_is_refused_is_reported_with_its_line():
     """Also below records of several lines, empty lines and a second header."""
     tally = Tally(unit="line")
     rows = [
@@ -149,7 +148,7 @@ def test_what_is_refused_is_reported_with_its_line() -> None:
     ]
 
 
-def test_every_row_is_a_run_a_step_or_refused() -> None:
+def test_every_row_is_a_run_a_step_or_refused():
     text = f"{NAMES}\n0.0|c|a|FAILED|50|5\n1|c|a|FAILED|soon|5\n1.0|c|a|FAILED|50|5\n"
     text += f"1.1|c|a|FAILED|50|x\n2|c|a|b\n{NAMES}\n3|c|a|FAILED|50|5\n3.0|c|a|FAILED|50|5\n"
     tally = Tally()
@@ -158,20 +157,20 @@ def test_every_row_is_a_run_a_step_or_refused() -> None:
     assert "its job could not be read" in {reject.reason for reject in tally.rejects}
 
 
-def test_a_job_without_a_submit_time_is_refused() -> None:
+def test_a_job_without_a_submit_time_is_refused():
     tally = Tally()
     assert read(f"{NAMES}\n1|c|a|FAILED|Unknown|5\n", tally) == []
     assert "no submit time" in tally.rejects[0].reason
 
 
-def test_a_record_that_lost_its_end_does_not_take_the_next_one_along() -> None:
+def test_a_record_that_lost_its_end_does_not_take_the_next_one_along():
     tally = Tally()
     rows = f"{NAMES}\n1|c|a|FAILED\n2|c|b|FAILED|50|5\n"
     assert [run.job_id for run in read(rows, tally)] == [2]
     assert [reject.reason for reject in tally.rejects] == ["too few fields"]
 
 
-def test_a_text_that_breaks_off_is_an_error_after_what_was_whole() -> None:
+def test_a_text_that_breaks_off_is_an_error_after_what_was_whole():
     rows = f"{NAMES}\n1|c|a|FAILED|50|5\n2|c|a|FAILED|50|5\n3|c|b|FAI"
     runs = read_text(rows.splitlines(keepends=True), Tally())
     assert next(runs).job_id == 1
@@ -180,7 +179,7 @@ def test_a_text_that_breaks_off_is_an_error_after_what_was_whole() -> None:
 
 
 @pytest.mark.parametrize("last", ["2|c|a|FAILED|50|02:3", "2|c|two\nlines|FAILED|50|02:3"])
-def test_a_last_line_without_its_end_is_refused(last: str) -> None:
+def test_a_last_line_without_its_end_is_refused(last):
     tally = Tally()
     assert [run.job_id for run in read(f"{NAMES}\n1|c|a|FAILED|50|5\n{last}", tally)] == [1]
     assert (tally.rows, [reject.reason for reject in tally.rejects]) == (
@@ -189,7 +188,7 @@ def test_a_last_line_without_its_end_is_refused(last: str) -> None:
     )
 
 
-def test_a_column_that_stands_twice_is_refused() -> None:
+def test_a_column_that_stands_twice_is_refused():
     with pytest.raises(FormatError, match="column State stands there twice"):
         read(f"{NAMES}|State\n1|c|a|FAILED|50|5|FAILED\n")
 
@@ -197,35 +196,35 @@ def test_a_column_that_stands_twice_is_refused() -> None:
 @pytest.mark.parametrize(
     ("end", "expected"), [(3000 - 3600 + 1200, 4200), (2000, 2000), (4200, 4200)]
 )
-def test_an_end_in_the_hour_that_comes_twice_is_behind_the_start(end: int, expected: int) -> None:
+def test_an_end_in_the_hour_that_comes_twice_is_behind_the_start(end, expected):
     text = f"{NAMES}|Start|End\n1|c|a|FAILED|50|1200|3000|{end}\n"
     assert [run.end_s for run in read(text)] == [expected]
 
 
-def test_headers_of_joined_files_are_skipped() -> None:
+def test_headers_of_joined_files_are_skipped():
     part = f"{NAMES}\n1|c|a|FAILED|50|5\n"
     assert len(read(part + part)) == 2
 
 
-def test_a_file_without_job_ids_is_refused_with_what_to_ask_for() -> None:
+def test_a_file_without_job_ids_is_refused_with_what_to_ask_for():
     with pytest.raises(FormatError, match=r"no column State, Submit.*'JobID.JobName'.*sacct -P"):
         read("JobID|JobName\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "JobID        State\n----- -----\n", "a,b,c\n", "null"])
-def test_what_is_no_output_of_sacct_is_refused(text: str) -> None:
+def test_what_is_no_output_of_sacct_is_refused(text):
     with pytest.raises(FormatError, match="sacct -P"):
         read(text)
 
 
-def test_the_cluster_is_given_where_the_text_lacks_it() -> None:
+def test_the_cluster_is_given_where_the_text_lacks_it():
     text = "JobID|State|Submit\n1|FAILED|50\n"
     assert read(text, cluster="pine")[0].cluster == "pine"
     with pytest.raises(FormatError, match="-M"):
         read(text)
 
 
-def test_a_row_without_its_cluster_is_of_the_one_that_is_given_or_refused() -> None:
+def test_a_row_without_its_cluster_is_of_the_one_that_is_given_or_refused():
     text = "JobID|Cluster|State|Submit\n1||FAILED|50\n2|oak|FAILED|50\n"
     assert [run.cluster for run in read(text, cluster="pine")] == ["pine", "oak"]
     tally = Tally()
@@ -233,32 +232,32 @@ def test_a_row_without_its_cluster_is_of_the_one_that_is_given_or_refused() -> N
     assert "-M" in tally.rejects[0].reason
 
 
-def test_texts_without_a_header_are_read_with_their_columns_named() -> None:
+def test_texts_without_a_header_are_read_with_their_columns_named():
     runs = read("1;FAILED;50\n", fields=("JobID", "State", "Submit"), delimiter=";", cluster="c")
     assert runs[0].submit_s == 50
 
 
-def test_raw_ids_alone_will_do() -> None:
+def test_raw_ids_alone_will_do():
     text = "State|JobIDRaw|Cluster|Submit\nFAILED|29|c|50\nFAILED|29.batch|c|50\n"
     (run,) = read(text)
     assert (run.job_id, [step.step for step in run.steps]) == (29, ["batch"])
 
 
-def test_without_raw_ids_array_tasks_do_not_collide() -> None:
+def test_without_raw_ids_array_tasks_do_not_collide():
     text = "JobID|Cluster|State|Submit\n6_0|c|FAILED|50\n6_1|c|FAILED|50\n6|c|FAILED|50\n"
     runs = read(text + "7+0|c|FAILED|50\n7+1|c|FAILED|50\n")
     assert len({run.job_id for run in runs}) == 5
     assert [run.job_id for run in runs[2:]] == [6, 7, 8]
 
 
-def test_disk_totals_are_estimated_from_means_where_there_are_no_others() -> None:
+def test_disk_totals_are_estimated_from_means_where_there_are_no_others():
     text = "JobID|Cluster|State|Submit|NTasks|AveDiskRead|ElapsedRaw\n"
     job = read(text + "1|c|FAILED|5|||9\n1.0|c|FAILED|5|4|2.00M|9\n")[0]
     assert job.disk_read_bytes == 8 * 2**20
     assert job.disk_write_bytes is None
 
 
-def test_elapsed_time_is_computed_from_start_and_end_where_need_be() -> None:
+def test_elapsed_time_is_computed_from_start_and_end_where_need_be():
     text = "JobID|Cluster|State|Submit|Start|End\n1|c|FAILED|5|10|25\n"
     assert read(text)[0].elapsed_s == 15
 
@@ -267,9 +266,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="~"), max_size=8)
 
 
 @given(st.lists(st.lists(TEXT, min_size=2, max_size=2), max_size=6), st.sampled_from(["~", "~#~"]))
-def test_records_survive_newlines_in_all_fields_but_the_last(
-    texts: Iterable[list[str]], delimiter: str
-) -> None:
+def test_records_survive_newlines_in_all_fields_but_the_last(texts, delimiter):
     """As sacct prints them: a number first, a number last, anything between."""
     records = [[str(i), *text, str(i)] for i, text in enumerate(texts)]
     printed = "".join(delimiter.join(record) + "\n" for record in records)
@@ -280,7 +277,7 @@ def test_records_survive_newlines_in_all_fields_but_the_last(
 
 
 @given(st.lists(st.text(), max_size=5))
-def test_no_text_after_the_header_is_too_odd(lines: list[str]) -> None:
+def test_no_text_after_the_header_is_too_odd(lines):
     tally = Tally()
     try:
         runs = read(NAMES + "\n" + "\n".join(lines) + "\n", tally)
@@ -289,7 +286,7 @@ def test_no_text_after_the_header_is_too_odd(lines: list[str]) -> None:
     assert tally.refused <= tally.rows + len(lines) or not runs
 
 
-def test_runs_are_the_same_when_printed_again(real: dict[str, JobRun]) -> None:
+def test_runs_are_the_same_when_printed_again(real):
     run = replace(real["45"], comment="", req_mem_bytes=None)
     again = next(read_text(sacct_text([run]), Tally()))
     assert (again.job_id, again.submit_s, again.nodes) == (run.job_id, run.submit_s, run.nodes)
@@ -298,7 +295,7 @@ def test_runs_are_the_same_when_printed_again(real: dict[str, JobRun]) -> None:
 
 @pytest.mark.parametrize("delimiter", ["|", ";", ", ", "\x1f", "||"])
 @pytest.mark.parametrize("first", ["", "Site1", "SITE_X2"])
-def test_the_delimiter_is_what_follows_a_known_column(first: str, delimiter: str) -> None:
+def test_the_delimiter_is_what_follows_a_known_column(first, delimiter):
     header, values = ["jobid", "State", "Submit"], ["1", "FAILED", "50"]
     columns = ([first] if first else []) + header
     row = (["of the site"] if first else []) + values

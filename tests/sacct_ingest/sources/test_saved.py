@@ -40,9 +40,7 @@ def read(path: Path, tally: Tally | None = None, **options: str) -> list[JobRun]
 
 @pytest.mark.parametrize("packed", PACKED)
 @pytest.mark.parametrize("form", FILES)
-def test_formats_and_compression_are_recognised_by_the_content(
-    tmp_path: Path, form: str, packed: str
-) -> None:
+def test_formats_and_compression_are_recognised_by_the_content(tmp_path, form, packed):
     path = tmp_path / "no-ending"
     path.write_bytes(PACKED[packed](FILES[form].encode()))
     (run,) = read(path)
@@ -50,7 +48,7 @@ def test_formats_and_compression_are_recognised_by_the_content(
 
 
 @pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
-def test_a_compressed_file_that_breaks_off(tmp_path: Path, packed: str) -> None:
+def test_a_compressed_file_that_breaks_off(tmp_path, packed):
     path = tmp_path / "jobs"
     rows = "".join(f"{i}|c|FAILED|{i}\n" for i in range(20_000))
     whole = PACKED[packed](f"JobID|Cluster|State|Submit\n{rows}".encode())
@@ -64,7 +62,7 @@ def test_a_compressed_file_that_breaks_off(tmp_path: Path, packed: str) -> None:
     "data", [Random(1).randbytes(3000), bytes(range(97, 123)) * 999], ids=["noise", "text"]
 )
 @pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
-def test_a_damaged_file(tmp_path: Path, packed: str, data: bytes) -> None:
+def test_a_damaged_file(tmp_path, packed, data):
     path = tmp_path / "jobs"
     whole = bytearray(PACKED[packed](data))
     whole[20:60] = b"x" * 40
@@ -74,7 +72,7 @@ def test_a_damaged_file(tmp_path: Path, packed: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path: Path, form: str) -> None:
+def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path, form):
     """A line of 400 MB took 1.3 GB, and in a log of SWF it was a job."""
     path, size = tmp_path / "jobs", 150_000_000
     before, after = {
@@ -100,14 +98,14 @@ def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path: Path, 
     assert peak < size
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(monkeypatch):
     packed = io.BufferedReader(io.BytesIO(gzip.compress(TEXT.encode())))  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(packed))
     (run,) = read(Path("-"))
     assert run.user == "ann"
 
 
-def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path: Path) -> None:
+def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path):
     for form, text in FILES.items():
         path = tmp_path / form
         path.write_text(text, encoding="utf-8-sig")
@@ -115,16 +113,14 @@ def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_a_file_of_windows_own_encoding_is_refused_with_how_to_read_it(
-    tmp_path: Path, form: str
-) -> None:
+def test_a_file_of_windows_own_encoding_is_refused_with_how_to_read_it(tmp_path, form):
     path = tmp_path / "jobs"
     path.write_text(FILES[form], encoding="utf-16")
     with pytest.raises(FormatError, match=r"jobs: it is UTF-16.*iconv"):
         read(path)
 
 
-def test_lines_of_windows(tmp_path: Path) -> None:
+def test_lines_of_windows(tmp_path):
     path = tmp_path / "jobs"
     header, *rows = TEXT.splitlines()
     path.write_bytes("".join(f"{line}\r\n" for line in (header, *rows)).encode())
@@ -138,9 +134,7 @@ def test_lines_of_windows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "where"), [("text", "line 3: "), ("json", "job 2: "), ("swf", "line 4: ")]
 )
-def test_what_is_refused_says_where_in_the_file_it_is(
-    tmp_path: Path, form: str, where: str
-) -> None:
+def test_what_is_refused_says_where_in_the_file_it_is(tmp_path, form, where):
     bad = {
         "text": "JobID|Cluster|State|Submit\n1|c|FAILED|5\n2|c|FAILED|soon\n",
         "json": json.dumps({"jobs": [new_job(), new_job(state=None)]}),
@@ -153,19 +147,19 @@ def test_what_is_refused_says_where_in_the_file_it_is(
     assert tally.rejects[0].reason.startswith(where)
 
 
-def test_the_format_may_be_forced(tmp_path: Path) -> None:
+def test_the_format_may_be_forced(tmp_path):
     path = tmp_path / "jobs"
     path.write_text(FILES["json"])
     with pytest.raises(FormatError, match="first line"):
         read(path, format="text")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FormatError, match="No such file"):
         read(tmp_path / "missing")
 
 
-def test_bytes_that_are_no_utf8_cost_nothing(tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_cost_nothing(tmp_path):
     path = tmp_path / "jobs"
     path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|5|na\xefve\xff\n")
     assert read(path)[0].name == "na\ufffdve\ufffd"
@@ -177,7 +171,7 @@ FOREIGN = (
 )
 
 
-def test_columns_may_be_named(tmp_path: Path) -> None:
+def test_columns_may_be_named(tmp_path):
     path = tmp_path / "jobs.csv"
     path.write_text(FOREIGN)
     tally = Tally()

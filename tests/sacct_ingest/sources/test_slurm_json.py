@@ -67,19 +67,19 @@ def from_text() -> JobRun:
     return run
 
 
-def test_new_json_says_what_the_text_says(from_text: JobRun) -> None:
+def test_new_json_says_what_the_text_says(from_text):
     assert one(new_job()) == from_text
 
 
-def test_old_json_says_all_but_a_few_columns(from_text: JobRun) -> None:
+def test_old_json_says_all_but_a_few_columns(from_text):
     assert facts(one(old_job()), NOT_IN_OLD) == facts(from_text, NOT_IN_OLD)
 
 
-def test_json_of_23_02_says_what_the_text_says(from_text: JobRun) -> None:
+def test_json_of_23_02_says_what_the_text_says(from_text):
     assert one(middle_job()) == from_text
 
 
-def test_slurmctld_says_all_but_what_is_gathered(from_text: JobRun) -> None:
+def test_slurmctld_says_all_but_what_is_gathered(from_text):
     assert facts(one(live_job()), NOT_LIVE) == facts(from_text, NOT_LIVE)
 
 
@@ -120,16 +120,16 @@ def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("time.elapsed", 10**9, "elapsed_s", 1e9),
     ],
 )
-def test_values_and_what_stands_for_none(path: str, value: Any, field: str, expected: Any) -> None:
+def test_values_and_what_stands_for_none(path, value, field, expected):
     assert getattr(one(changed(new_job(), path, value)), field) == expected
 
 
-def test_who_cancelled() -> None:
+def test_who_cancelled():
     job = new_job(kill_request_user="root", state={"current": ["CANCELLED"]})
     assert (one(job).state, one(job).cancelled_by) == (JobState.CANCELLED, "root")
 
 
-def test_exit_codes_of_the_first_json_are_not_believed() -> None:
+def test_exit_codes_of_the_first_json_are_not_believed():
     """It says 0 whatever the code was; a signal it knows."""
     failed = old_job(state={"current": "FAILED"})
     assert one(failed).exit_code is None
@@ -140,14 +140,14 @@ def test_exit_codes_of_the_first_json_are_not_believed() -> None:
     assert one(new_job(state={"current": ["FAILED"]}, exit_code=code)).exit_code == 3
 
 
-def test_a_running_job_of_slurmctld_has_no_end_yet() -> None:
+def test_a_running_job_of_slurmctld_has_no_end_yet():
     """What it gives as its end is when its limit will be reached."""
     run = one(live_job(job_state="RUNNING"))
     assert (run.end_s, run.elapsed_s) == (None, 0)
     assert one(live_job(job_state=["PENDING"])).start_s is None
 
 
-def test_exit_status_of_the_first_slurmctld_json() -> None:
+def test_exit_status_of_the_first_slurmctld_json():
     run = one(live_job(exit_code=3 << 8))
     assert (run.exit_code, run.exit_signal) == (3, 0)
 
@@ -163,7 +163,7 @@ def test_exit_status_of_the_first_slurmctld_json() -> None:
     ],
     ids=["list", "document", "lines", "two documents", "slurmrestd"],
 )
-def test_lists_documents_and_lines(wrap: Any) -> None:
+def test_lists_documents_and_lines(wrap):
     assert [run.job_id for run in read(wrap([new_job(1), new_job(2)]))] == [1, 2]
 
 
@@ -184,7 +184,7 @@ def test_lists_documents_and_lines(wrap: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_broken_job_costs_only_itself(broken: str, place: int) -> None:
+def test_a_broken_job_costs_only_itself(broken, place):
     good = [json.dumps(new_job(1), indent=1), json.dumps(new_job(2))]
     jobs = [*good[:place], broken, *good[place:]]
     tally = Tally()
@@ -196,7 +196,7 @@ def test_a_broken_job_costs_only_itself(broken: str, place: int) -> None:
 # Behind the end of a list inside a job, which looks like that of the list of jobs.
 @example(document(new_job(1), new_job(2), new_job(3)).index("]\n      }") + len("]\n      }"))
 @given(st.integers(0, 10**6))
-def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place: int) -> None:
+def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place):
     text = document(*(new_job(i) for i in range(1, 4)))
     cut = text[: place % (len(text) - 1)]
     runs: list[JobRun] = []
@@ -213,7 +213,7 @@ def read_into(runs: list[JobRun], text: str) -> None:
     runs.extend(read_json(io.StringIO(text), Tally()))
 
 
-def test_an_error_that_slurm_noted_is_reported_after_the_jobs() -> None:
+def test_an_error_that_slurm_noted_is_reported_after_the_jobs():
     errors = [{"description": "Unable to query JobId=5", "error_number": 2017}]
     runs: list[JobRun] = []
     with pytest.raises(FormatError, match="Unable to query JobId=5"):
@@ -222,12 +222,12 @@ def test_an_error_that_slurm_noted_is_reported_after_the_jobs() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[", '{"jobs"', '{"a": 1}', "5", "nonsense", '{"jobs": [{}'])
-def test_what_is_not_slurms_json(text: str) -> None:
+def test_what_is_not_slurms_json(text):
     with pytest.raises(FormatError):
         read(text)
 
 
-def test_a_job_without_a_cluster_takes_the_one_that_is_given() -> None:
+def test_a_job_without_a_cluster_takes_the_one_that_is_given():
     job = new_job(cluster="")
     assert read(document(job), cluster="pine")[0].cluster == "pine"
     tally = Tally()
@@ -236,12 +236,12 @@ def test_a_job_without_a_cluster_takes_the_one_that_is_given() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_pieces_of_any_size_make_the_same(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_pieces_of_any_size_make_the_same(monkeypatch, chunk):
     monkeypatch.setattr(slurm_json, "CHUNK", chunk)
     assert read(document(old_job(1), new_job(2))) == [one(old_job(1)), one(new_job(2))]
 
 
-def test_memory_does_not_grow_with_the_file() -> None:
+def test_memory_does_not_grow_with_the_file():
     class Endless(io.TextIOBase):
         """Many jobs, made when they are read."""
 
@@ -276,7 +276,7 @@ PATHS = [
 
 
 @given(st.sampled_from(PATHS), ANYTHING)
-def test_no_value_is_too_odd(path: str, value: Any) -> None:
+def test_no_value_is_too_odd(path, value):
     tally = Tally()
     runs = read(document(changed(new_job(1), path, value), new_job(2)), tally)
     assert runs[-1].job_id == 2
@@ -284,14 +284,14 @@ def test_no_value_is_too_odd(path: str, value: Any) -> None:
 
 
 @given(st.text())
-def test_no_text_is_too_odd(text: str) -> None:
+def test_no_text_is_too_odd(text):
     try:
         read(text, cluster="c")
     except FormatError as error:
         assert str(error)
 
 
-def test_the_text_of_a_refused_job_can_be_retained_whatever_it_holds() -> None:
+def test_the_text_of_a_refused_job_can_be_retained_whatever_it_holds():
     tally = Tally()
     job = new_job(job_id=None, name="half a\ud800 character")
     assert list(read_json(io.StringIO(json.dumps({"jobs": [job]})), tally)) == []
@@ -300,7 +300,7 @@ def test_the_text_of_a_refused_job_can_be_retained_whatever_it_holds() -> None:
 
 
 @pytest.mark.parametrize("make", [old_job, new_job])
-def test_gpus_of_all_types(make: Any) -> None:
+def test_gpus_of_all_types(make):
     job = make()
     assert one(job).gpus is None
     job["tres"]["allocated"] += [
@@ -314,18 +314,18 @@ def test_gpus_of_all_types(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [old_job, new_job])
-def test_cpus_that_were_asked_for(make: Any) -> None:
+def test_cpus_that_were_asked_for(make):
     job = make()
     job["required"] = {**job.get("required", {}), "CPUs": 3}
     assert one(job).req_cpus == 3
 
 
-def test_sizes_that_slurmctld_was_asked_for() -> None:
+def test_sizes_that_slurmctld_was_asked_for():
     run = one(live_job(tres_req_str="cpu=3,node=1,gres/gpu:a100=2"))
     assert (run.req_cpus, run.req_gpus, run.req_gpu_types) == (3, 2, "a100=2")
 
 
-def test_gpus_of_slurmctld() -> None:
+def test_gpus_of_slurmctld():
     assert one(live_job(tres_alloc_str="cpu=4,node=2,gres/gpu=4")).gpus == 4
 
 
@@ -360,9 +360,7 @@ def outcome(text: str) -> tuple[list[JobRun], list[Any]]:
         "名前 😀",
     ],
 )
-def test_jobs_alike_are_read_as_pythons_decoder_reads_each(
-    layout: dict[str, Any], odd: str
-) -> None:
+def test_jobs_alike_are_read_as_pythons_decoder_reads_each(layout, odd):
     jobs = [new_job(job_id, comment={"job": odd}) for job_id in range(1, 9)]
     # Another order of keys, and no job at all.
     jobs[3] = dict(reversed(jobs[3].items()))
@@ -372,7 +370,7 @@ def test_jobs_alike_are_read_as_pythons_decoder_reads_each(
     assert len(outcome(raw)[0]) == 8
 
 
-def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch):
     text = document(*map(new_job, range(1, 101)))
     places: list[int] = []
 
@@ -387,14 +385,14 @@ def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch: pytest.Monke
 
 
 @given(st.sampled_from(PATHS), ANYTHING)
-def test_odd_jobs_alike_are_read_as_pythons_decoder_reads_each(path: str, value: Any) -> None:
+def test_odd_jobs_alike_are_read_as_pythons_decoder_reads_each(path, value):
     odd = [changed(new_job(job_id), path, value) for job_id in (2, 3)]
     text = json.dumps({"jobs": [new_job(1), *odd, new_job(4)]})
     assert outcome(text) == slowly(text)
 
 
 @pytest.mark.parametrize("first", [new_job, live_job])
-def test_both_kinds_of_jobs_in_one_list(first: Any) -> None:
+def test_both_kinds_of_jobs_in_one_list(first):
     jobs = [first(job_id=1), live_job(job_id=2), new_job(3), live_job(job_id=4), new_job(5)]
     text = json.dumps({"jobs": jobs})
     assert outcome(text) == slowly(text)
@@ -402,7 +400,7 @@ def test_both_kinds_of_jobs_in_one_list(first: Any) -> None:
 
 
 @given(st.data())
-def test_a_damaged_list_is_read_as_pythons_decoder_reads_it(data: st.DataObject) -> None:
+def test_a_damaged_list_is_read_as_pythons_decoder_reads_it(data):
     text = json.dumps({"jobs": list(map(new_job, range(1, 5)))}, separators=(",", ":"))
     at = data.draw(st.integers(0, len(text)))
     length, put = data.draw(st.integers(0, 3)), data.draw(st.text('{}[]",:1a', max_size=3))

@@ -29,12 +29,12 @@ def named(field: str) -> bool:
     return bool(field) and not field.startswith("_")
 
 
-def test_the_columns_are_those_of_the_code() -> None:
+def test_the_columns_are_those_of_the_code():
     shown = PAGE.read_text().partition("% begin columns\n")[2].partition("\n% end columns")[0]
     assert shown == columns_table(), f"the page should say:\n{columns_table()}"
 
 
-def test_every_source_and_format_is_on_the_page() -> None:
+def test_every_source_and_format_is_on_the_page():
     page = PAGE.read_text()
     for word in (*(f"--source {name}" for name in LIVE if name != "sacct"), *FORMATS):
         assert word in page, word

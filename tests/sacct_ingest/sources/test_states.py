@@ -36,7 +36,7 @@ def test_what_the_states_mean():
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_prune_leaves_all_that_predictions_are_made_of(state: JobState):
+def test_prune_leaves_all_that_predictions_are_made_of(state):
     with Store.open("sqlite://") as store:
         store.runs.add([run(state=state, submit_s=SUBMIT_S, end_s=SUBMIT_S + 100)])
         used = runs_of(runs_with(store, KeyLevel.USER, "ada"))
@@ -46,13 +46,13 @@ def test_prune_leaves_all_that_predictions_are_made_of(state: JobState):
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_a_run_is_stored_once_its_row_changes_no_more(state: JobState):
+def test_a_run_is_stored_once_its_row_changes_no_more(state):
     given = run(state=state, end_s=SUBMIT_S + 100)
     assert (to_store(given) is given) is state.ended
 
 
 @pytest.mark.parametrize("package", ["sacct_ingest", "predictor", "slurm_plugin"])
-def test_no_other_module_lists_states(package: str):
+def test_no_other_module_lists_states(package):
     """Two or more states in one list are a second table."""
     for path in sorted((_PROJECT / package).rglob("*.py")):
         if "demo" in path.parts:  # what goes wrong in a made-up history

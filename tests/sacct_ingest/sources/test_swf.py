@@ -28,7 +28,7 @@ def read(text: str, tally: Tally | None = None, **options: str) -> list[JobRun]:
     return list(read_swf(text.splitlines(keepends=True), tally or Tally(), **options))
 
 
-def test_a_line_is_a_run() -> None:
+def test_a_line_is_a_run():
     (run,) = read(f"{NOTES}{LINE}\n")
     assert run == JobRun(
         cluster="Oak",
@@ -54,14 +54,14 @@ def test_a_line_is_a_run() -> None:
     )
 
 
-def test_minus_one_is_unknown() -> None:
+def test_minus_one_is_unknown():
     (run,) = read(f"{NOTES}3 100 20 60 8 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1\n")
     assert (run.cpu_s, run.mem_bytes, run.limit_s, run.req_mem_bytes) == (None,) * 4
     assert (run.user, run.account, run.name, run.qos, run.partition) == ("",) * 5
     assert (run.req_nodes, run.state) == (2, JobState.COMPLETED)
 
 
-def test_a_job_that_never_ran() -> None:
+def test_a_job_that_never_ran():
     (run,) = read(f"{NOTES}3 100 -1 -1 -1 -1 -1 8 300 -1 5 7 4 12 2 1 -1 -1\n")
     assert (run.start_s, run.end_s, run.elapsed_s) == (None, None, 0)
     assert (run.state, run.nodes) == (JobState.CANCELLED, 2)
@@ -78,22 +78,22 @@ def test_a_job_that_never_ran() -> None:
         ("-1", JobState.COMPLETED),
     ],
 )
-def test_states(code: str, state: JobState) -> None:
+def test_states(code, state):
     (run,) = read(f"{NOTES}3 100 20 60 8 -1 -1 8 -1 -1 {code} 7 4 12 2 1 -1 -1\n")
     assert run.state is state
 
 
-def test_a_log_that_does_not_say_how_many_nodes_counts_processors() -> None:
+def test_a_log_that_does_not_say_how_many_nodes_counts_processors():
     (run,) = read(f"; MaxProcs: 93312\n{LINE}\n", cluster="curie")
     assert (run.nodes, run.cluster, run.submit_s) == (8, "curie", 100)
 
 
-def test_a_start_that_is_no_time_is_refused() -> None:
+def test_a_start_that_is_no_time_is_refused():
     with pytest.raises(FormatError, match="UnixStartTime: soon"):
         read("; Computer: pine\n; UnixStartTime: soon\n1 0 0 9 8 -1 -1 8 -1 -1 1 1 1 1 1 1 -1 -1\n")
 
 
-def test_a_log_without_a_machine_is_asked_to_name_one() -> None:
+def test_a_log_without_a_machine_is_asked_to_name_one():
     with pytest.raises(FormatError, match="-M"):
         read(f"{LINE}\n")
 
@@ -108,14 +108,14 @@ def test_a_log_without_a_machine_is_asked_to_name_one() -> None:
         "3 100 20 60 8 -1 -1 8 -1 -1 9 7 4 12 2 1 -1 -1",
     ],
 )
-def test_a_bad_line_costs_only_itself(bad: str) -> None:
+def test_a_bad_line_costs_only_itself(bad):
     tally = Tally()
     runs = read(f"{NOTES}{LINE}\n{bad}\n{LINE}\n", tally)
     assert len(runs) == 2
     assert [reject.text for reject in tally.rejects] == [bad]
 
 
-def test_is_recognised() -> None:
+def test_is_recognised():
     assert looks_like_swf(b"; Version: 2.2\n")
     assert looks_like_swf(LINE.encode() + b"\n 4")
     assert not looks_like_swf(b"JobID|State|Submit\n")
@@ -123,7 +123,7 @@ def test_is_recognised() -> None:
 
 
 @given(st.text())
-def test_no_text_is_too_odd(text: str) -> None:
+def test_no_text_is_too_odd(text):
     tally = Tally()
     runs = read(f"{NOTES}{text}\n{LINE}\n", tally)
     assert runs[-1].job_id == 3

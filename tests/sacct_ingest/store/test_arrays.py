@@ -30,7 +30,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_tasks_are_summed_up(filled: Store) -> None:
+def test_tasks_are_summed_up(filled):
     newer, older = filled.arrays(DecisionSelection(), 9)
     assert (newer.array_job_id, newer.user, newer.tasks) == (80, "bob", 1)
     assert (older.array_job_id, older.name, older.tasks, older.completed) == (40, "wrf", 3, 2)
@@ -51,10 +51,10 @@ def test_tasks_are_summed_up(filled: Store) -> None:
         ({"only_user": "ada", "only_accounts": ("physics",)}, [80, 40]),
     ],
 )
-def test_only_what_is_chosen_or_is_visible(filled: Store, chosen: dict, arrays: list) -> None:
+def test_only_what_is_chosen_or_is_visible(filled, chosen, arrays):
     result = filled.arrays(DecisionSelection(**chosen), 9)
     assert [one.array_job_id for one in result] == arrays
 
 
-def test_the_newest_come_first_and_are_limited(filled: Store) -> None:
+def test_the_newest_come_first_and_are_limited(filled):
     assert [one.array_job_id for one in filled.arrays(DecisionSelection(), 1)] == [80]

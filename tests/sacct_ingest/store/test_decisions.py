@@ -22,7 +22,7 @@ def outcomes(store: Store) -> dict[str, int | None]:
     }
 
 
-def test_decisions_come_back(store: Store) -> None:
+def test_decisions_come_back(store):
     given = decision(
         mode="enforce",
         key_level="line",
@@ -39,7 +39,7 @@ def test_decisions_come_back(store: Store) -> None:
     assert list(store.decisions.with_outcomes()) == [(given, None)]
 
 
-def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
+def test_decisions_are_given_in_order_and_since_a_time(store):
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i) for i in (3, 1, 2)]
     store.decisions.add(rows)
     assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes()] == [1, 2, 3]
@@ -60,7 +60,7 @@ def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
         (DecisionSelection(only_user="cyd", user="ada"), ""),
     ],
 )
-def test_decisions_are_selected(store: Store, chosen: DecisionSelection, result: str) -> None:
+def test_decisions_are_selected(store, chosen, result):
     given = (("ada", "hpc", "batch"), ("bob", "bio", "long"), ("cyd", "hpc", "long"))
     store.decisions.add(
         [
@@ -72,7 +72,7 @@ def test_decisions_are_selected(store: Store, chosen: DecisionSelection, result:
     assert "".join(row.decision_id[-1] for row in rows) == result
 
 
-def test_the_note_in_the_job_tells_its_decision(store: Store) -> None:
+def test_the_note_in_the_job_tells_its_decision(store):
     # Renamed, moved and submitted long after: only the note is left.
     store.decisions.add([decision()])
     store.runs.add([run(admin_comment=NOTE, name="x", work_dir="/", submit_s=SUBMIT_S + 900)])
@@ -83,14 +83,14 @@ def test_the_note_in_the_job_tells_its_decision(store: Store) -> None:
     assert outcome.submit_s == SUBMIT_S + 900
 
 
-def test_without_a_note_submitter_job_and_time_tell(store: Store) -> None:
+def test_without_a_note_submitter_job_and_time_tell(store):
     store.decisions.add([decision()])
     store.runs.add([run(job_id=1, submit_s=SUBMIT_S + 2), run(job_id=2, submit_s=SUBMIT_S + 60)])
     assert store.decisions.join_outcomes() == 1
     assert outcomes(store) == {"0123456789ab": 1}
 
 
-def test_nothing_else_is_taken_for_the_job(store: Store) -> None:
+def test_nothing_else_is_taken_for_the_job(store):
     others: list[dict[str, Any]] = [
         {"cluster": "oak"},
         {"uid": 1002},
@@ -107,14 +107,14 @@ def test_nothing_else_is_taken_for_the_job(store: Store) -> None:
     assert outcomes(store)["ffffffffffff"] == 6
 
 
-def test_where_the_accounting_has_no_uid_the_user_tells(store: Store) -> None:
+def test_where_the_accounting_has_no_uid_the_user_tells(store):
     store.decisions.add([decision(), decision(decision_id="f" * 12, at_s=SUBMIT_S + 500)])
     store.runs.add([run(uid=None), run(uid=None, user="bob", submit_s=SUBMIT_S + 500)])
     store.decisions.join_outcomes()
     assert outcomes(store) == {"0123456789ab": 17, "f" * 12: None}
 
 
-def test_each_run_belongs_to_one_decision(store: Store) -> None:
+def test_each_run_belongs_to_one_decision(store):
     """A loop that submits the same job twice a second."""
     store.decisions.add(
         [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i / 2) for i in range(6)]
@@ -126,13 +126,13 @@ def test_each_run_belongs_to_one_decision(store: Store) -> None:
     assert store.decisions.join_outcomes() == 0
 
 
-def test_refused_submissions_have_no_run(store: Store) -> None:
+def test_refused_submissions_have_no_run(store):
     store.decisions.add([decision(action="refuse")])
     store.runs.add([run()])
     assert store.decisions.join_outcomes() == 0
 
 
-def test_the_last_run_of_a_requeued_job_is_its_outcome(store: Store) -> None:
+def test_the_last_run_of_a_requeued_job_is_its_outcome(store):
     store.decisions.add([decision()])
     store.runs.add([run(state=JobState.PREEMPTED, admin_comment=NOTE)])
     assert store.decisions.join_outcomes() == 1
@@ -142,11 +142,10 @@ def test_the_last_run_of_a_requeued_job_is_its_outcome(store: Store) -> None:
     assert store.decisions.join_outcomes() == 1
     assert store.decisions.join_outcomes() == 0
     (_, outcome), *_ = store.decisions.with_outcomes()
-    assert outcome is not None
     assert outcome.submit_s == SUBMIT_S + 300
 
 
-def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store: Store) -> None:
+def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store):
     store.decisions.add([decision(tag="ada/wrf", script="5c41", line="11e0")])
     store.runs.add([run(admin_comment=NOTE, comment="nimo:app=melt")])
     store.decisions.join_outcomes()
@@ -166,7 +165,7 @@ def tasks(*numbers: int, **given: Any) -> list[JobRun]:
 
 
 @pytest.mark.parametrize("note", [NOTE, ""])
-def test_all_tasks_of_an_array_have_the_tag_of_its_submission(store: Store, note: str) -> None:
+def test_all_tasks_of_an_array_have_the_tag_of_its_submission(store, note):
     store.decisions.add([decision(tag="ada/wrf", script="5c41")])
     store.runs.add(tasks(0, 1, admin_comment=note))
     store.decisions.join_outcomes()
@@ -178,7 +177,7 @@ def test_all_tasks_of_an_array_have_the_tag_of_its_submission(store: Store, note
 
 
 @pytest.mark.parametrize("other", [{"array_job_id": 18}, {"submit_s": SUBMIT_S + 60}])
-def test_another_array_keeps_its_own_tag(store: Store, other: dict[str, int]) -> None:
+def test_another_array_keeps_its_own_tag(store, other):
     store.decisions.add([decision(tag="ada/wrf")])
     store.runs.add([*tasks(0), msgspec.structs.replace(*tasks(9), **other)])
     store.decisions.join_outcomes()
@@ -186,14 +185,14 @@ def test_another_array_keeps_its_own_tag(store: Store, other: dict[str, int]) ->
     assert rows == {17: "ada/wrf", 26: "ada/melt"}
 
 
-def test_a_decision_that_arrives_after_its_run_is_joined_too(store: Store) -> None:
+def test_a_decision_that_arrives_after_its_run_is_joined_too(store):
     store.runs.add([run(admin_comment=NOTE)])
     assert store.decisions.join_outcomes() == 0
     store.decisions.add([decision()])
     assert store.decisions.join_outcomes() == 1
 
 
-def test_many_decisions(sqlite_store: Store) -> None:
+def test_many_decisions(sqlite_store):
     rows: list[DecisionRow] = [
         decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 20 * i + 0.5) for i in range(1300)
     ]
@@ -203,7 +202,7 @@ def test_many_decisions(sqlite_store: Store) -> None:
     assert outcomes(sqlite_store) == {f"{i:012x}": i for i in range(1300)}
 
 
-def test_predicted_and_actual_waits(store: Store) -> None:
+def test_predicted_and_actual_waits(store):
     rows = [
         ("0", {}, {}),
         ("1", {"wait_s": None}, {}),
@@ -224,7 +223,7 @@ def test_predicted_and_actual_waits(store: Store) -> None:
     assert store.decisions.waits(0.0, 1) == [(60.0, 90.0)]
 
 
-def test_the_newest_are_given_page_by_page(store: Store) -> None:
+def test_the_newest_are_given_page_by_page(store):
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i // 3) for i in range(10)]
     store.decisions.add(rows)
     observed: list[str] = []
@@ -235,7 +234,7 @@ def test_the_newest_are_given_page_by_page(store: Store) -> None:
     assert observed == [row.decision_id for row in reversed(rows)]
 
 
-def test_a_page_holds_what_is_selected(store: Store) -> None:
+def test_a_page_holds_what_is_selected(store):
     store.decisions.add(
         [
             decision(decision_id="a" * 12, user="ada", reason="array", key_level="line", key="k"),
@@ -270,7 +269,7 @@ FULL_NOTE = build(
 )
 
 
-def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store: Store) -> None:
+def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
     """Killed after its answer: the job has the note, the store has nothing."""
     store.runs.add([run(admin_comment=FULL_NOTE, nodes=4, req_nodes=4)])
     assert store.decisions.join_outcomes() == 1
@@ -290,7 +289,7 @@ def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store: Sto
     assert len(list(store.decisions.with_outcomes())) == 1
 
 
-def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store: Store) -> None:
+def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store):
     store.runs.add([run(admin_comment=FULL_NOTE)])
     store.decisions.join_outcomes()
     store.decisions.add([decision(via="job_submit", requested_nodes=8)])
@@ -300,7 +299,7 @@ def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store: Sto
     assert outcome is not None
 
 
-def test_a_requeued_job_and_an_array_have_one_decision(store: Store) -> None:
+def test_a_requeued_job_and_an_array_have_one_decision(store):
     store.runs.add(
         [
             run(admin_comment=FULL_NOTE, state=JobState.REQUEUED),
@@ -310,11 +309,10 @@ def test_a_requeued_job_and_an_array_have_one_decision(store: Store) -> None:
     )
     store.decisions.join_outcomes()
     [(row, outcome)] = store.decisions.with_outcomes()
-    assert outcome is not None
     assert (row.at_s, outcome.job_id) == (SUBMIT_S + 60, 17)
 
 
-def test_deleted_decisions_do_not_come_back_from_notes(store: Store) -> None:
+def test_deleted_decisions_do_not_come_back_from_notes(store):
     store.runs.add([run(admin_comment=FULL_NOTE)])
     store.decisions.join_outcomes()
     store.prune(RetentionTimes(decisions=SUBMIT_S + 10))
@@ -323,7 +321,7 @@ def test_deleted_decisions_do_not_come_back_from_notes(store: Store) -> None:
 
 
 @pytest.mark.parametrize("comment", ["NIMO1:0123456789ab:n=4", "NIMO1:0123456789ab:n=x,req=1-8"])
-def test_a_note_that_cannot_be_read_makes_no_decision(store: Store, comment: str) -> None:
+def test_a_note_that_cannot_be_read_makes_no_decision(store, comment):
     store.runs.add([run(admin_comment=comment)])
     store.decisions.join_outcomes()
     assert list(store.decisions.with_outcomes()) == []
@@ -337,9 +335,7 @@ def test_a_note_that_cannot_be_read_makes_no_decision(store: Store, comment: str
         ({"nodes": 1, "admin_comment": NOTE}, True),  # shrunk since
     ],
 )
-def test_a_decision_that_came_too_late_is_not_recorded_as_applied(
-    store: Store, fields: dict[str, Any], applied: bool
-) -> None:
+def test_a_decision_that_came_too_late_is_not_recorded_as_applied(store, fields, applied):
     chosen = {"action": "set", "mode": "enforce", "requested_nodes": 1, "nodes": 4}
     store.decisions.add([decision(**chosen, applied=True)])
     store.runs.add([run(**fields)])
@@ -348,7 +344,7 @@ def test_a_decision_that_came_too_late_is_not_recorded_as_applied(
     assert (recorded.applied, outcome is not None) == (applied, True)
 
 
-def test_a_decision_is_found_before_its_run_is_read(store: Store) -> None:
+def test_a_decision_is_found_before_its_run_is_read(store):
     made = decision(user="ada")
     store.decisions.add([made])
     about = (made.user, made.name, made.work_dir)

@@ -20,7 +20,7 @@ with Store.open(sys.argv[1]) as store, store.ingest_lock(lambda: None):
 """
 
 
-def test_turns_are_taken_one_after_the_other(store_url: str) -> None:
+def test_turns_are_taken_one_after_the_other(store_url):
     order: list[str] = []
     waits = threading.Event()
 
@@ -39,12 +39,11 @@ def test_turns_are_taken_one_after_the_other(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
-def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) -> None:
+def test_a_turn_ends_with_its_process(store_url, ending):
     with Store.open(store_url) as store:
         holder = subprocess.Popen(
             [sys.executable, "-c", _HOLDER, store_url], stdout=subprocess.PIPE, text=True
         )
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "mine\n"
         waits, had = threading.Event(), threading.Event()
 
@@ -63,7 +62,7 @@ def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) ->
         holder.stdout.close()
 
 
-def test_a_turn_comes_back_after_an_error(store: Store) -> None:
+def test_a_turn_comes_back_after_an_error(store):
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), store.ingest_lock(pytest.fail):
             raise ZeroDivisionError

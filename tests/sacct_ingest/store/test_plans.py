@@ -71,7 +71,7 @@ def filled(store: Store, engine: Engine) -> Store:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_no_query_reads_all_runs_or_steps(filled: Store, engine: Engine, name: str) -> None:
+def test_no_query_reads_all_runs_or_steps(filled, engine, name):
     statements: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, sql: str, parameters: Any, ___: Any, many: bool) -> None:
@@ -87,7 +87,7 @@ def test_no_query_reads_all_runs_or_steps(filled: Store, engine: Engine, name: s
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_scan_is_noticed(engine: Engine) -> None:
+def test_a_scan_is_noticed(engine):
     assert scanned(engine, "SELECT sum(elapsed_s) FROM runs", ()) == {"runs"}
 
 

@@ -1,7 +1,5 @@
 """The rights of docs/ingest.md are enough, and what is missing is said."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import count
@@ -72,7 +70,7 @@ def as_user(server: Any, url: str, user: str) -> str:
     return url.replace("//nimo@", f"//{user}@")
 
 
-def test_the_documented_rights_are_enough(granted: Callable[[str], str]) -> None:
+def test_the_documented_rights_are_enough(granted):
     with Store.open(granted("owner")) as store:
         with store.ingest_lock(pytest.fail):
             store.runs.add([run(steps=(step(),))])

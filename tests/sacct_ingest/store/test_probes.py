@@ -3,7 +3,6 @@
 from msgspec.structs import replace
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from sacct_ingest.store import Store
 from sacct_ingest.store.retention import RetentionTimes
 from tests.sacct_ingest.records import run, step
 
@@ -35,7 +34,7 @@ def profile(**given: object) -> NodeProfile:
     return NodeProfile(**fields | given)  # type: ignore[arg-type]
 
 
-def test_a_series_comes_back_in_the_order_of_time_with_its_failures(store: Store) -> None:
+def test_a_series_comes_back_in_the_order_of_time_with_its_failures(store):
     first, failed = probe(), probe(at_s=1_790_000_060.125, value=None, error="n2: no route")
     others = [
         probe(target="n3"),
@@ -50,7 +49,7 @@ def test_a_series_comes_back_in_the_order_of_time_with_its_failures(store: Store
     assert store.probes.series(Resource.BANDWIDTH, "n1", "n2", until_s=failed.at_s) == [first]
 
 
-def test_measurements_are_retained_once(store: Store) -> None:
+def test_measurements_are_retained_once(store):
     rows = [probe(at_s=1_790_000_000 + i / 8) for i in range(450)]
     assert store.probes.add(rows[:300]) == 300
     assert store.probes.add(rows) == 150
@@ -58,14 +57,14 @@ def test_measurements_are_retained_once(store: Store) -> None:
     assert store.probes.series(Resource.BANDWIDTH, "n1", "n2") == rows
 
 
-def test_the_newest_of_each_series_and_source(store: Store) -> None:
+def test_the_newest_of_each_series_and_source(store):
     newest = [probe(at_s=1_790_000_009.0), probe(source="n2", target="n1")]
     store.probes.add([probe(), *newest])
     assert store.probes.latest() == newest
     assert [p.at_s for p in store.probes.since(1_790_000_001)] == [1_790_000_009.0]
 
 
-def test_profiles_of_nodes(store: Store) -> None:
+def test_profiles_of_nodes(store):
     old, other = profile(), profile(node="n2", cluster="oak")
     new = profile(at_s=1_790_000_900.0, error="fio: not found", disk_latency_s=None)
     store.profiles.add([old, new, other])
@@ -74,7 +73,7 @@ def test_profiles_of_nodes(store: Store) -> None:
     assert store.profiles.latest("pine") == [new]
 
 
-def test_the_newest_profile_of_a_node_is_never_pruned(store: Store) -> None:
+def test_the_newest_profile_of_a_node_is_never_pruned(store):
     old, new = profile(at_s=1.0), profile(at_s=2.0)
     store.profiles.add([old, new, profile(node="n2", at_s=1.5)])
     (done,) = store.prune(RetentionTimes(profiles=10))
@@ -82,7 +81,7 @@ def test_the_newest_profile_of_a_node_is_never_pruned(store: Store) -> None:
     assert [(p.node, p.at_s) for p in store.profiles.latest()] == [("n1", 2.0), ("n2", 1.5)]
 
 
-def test_steps_come_back_as_they_were(store: Store) -> None:
+def test_steps_come_back_as_they_were(store):
     full = step(
         user_cpu_s=700.25,
         system_cpu_s=60.25,

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ def history(days: int, *, job_id: int = 0, **given: object) -> list[object]:
     ]
 
 
-def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store: Store) -> None:
+def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store):
     store.runs.add(history(RUNS_PER_KEY + 15))
     store.runs.add(history(40, job_id=1000, nodes=64))
     failed = history(50, job_id=2000, state=JobState.FAILED)
@@ -49,7 +48,7 @@ def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store
     assert store.prune(retention) == [Pruned("runs", SUBMIT_S - 10 * DAY_S, 0)]
 
 
-def test_runs_of_retained_decisions_stay(store: Store) -> None:
+def test_runs_of_retained_decisions_stay(store):
     store.runs.add(history(3, state=JobState.FAILED))
     store.decisions.add([decision(at_s=SUBMIT_S - 2 * DAY_S + 1.0, decision_id="a" * 12)])
     assert store.decisions.join_outcomes() == 1
@@ -62,7 +61,7 @@ def test_runs_of_retained_decisions_stay(store: Store) -> None:
     assert list(store.decisions.with_outcomes()) == []
 
 
-def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
+def test_steps_rejects_and_probes_go_by_their_own_age(store):
     store.runs.add(history(10))
     store.rejects.add(
         [RejectRow(source="f", reason="odd", text=str(i), read_s=i) for i in range(5)]
@@ -78,7 +77,7 @@ def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_sqlite_gives_the_space_back(tmp_path: Path, older: bool) -> None:
+def test_sqlite_gives_the_space_back(tmp_path, older):
     path = tmp_path / "nimo.db"
     Store.open(str(path)).close()
     if older:  # made before files could shrink in steps

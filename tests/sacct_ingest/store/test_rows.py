@@ -10,7 +10,7 @@ from tests.predictor.rows import row
 MORE = replace(row(1, 100.0), cpus=16, req_cpus=4, cpu_s=380.0, tasks=1)
 
 
-def test_cpus_that_slurm_added_for_memory_do_not_count() -> None:
+def test_cpus_that_slurm_added_for_memory_do_not_count():
     assert MORE.without_added_cpus() == replace(MORE, cpus=4)
 
 
@@ -26,11 +26,11 @@ def test_cpus_that_slurm_added_for_memory_do_not_count() -> None:
         {"req_cpus": 8, "tasks": 8},
     ],
 )
-def test_other_cpus_count(changes: dict[str, float | None]) -> None:
+def test_other_cpus_count(changes):
     other = replace(MORE, **changes)  # type: ignore[arg-type]
     assert other.without_added_cpus() is other
 
 
-def test_types_of_gpus() -> None:
+def test_types_of_gpus():
     assert replace(MORE, gpu_types="a100=3,v100=1").gpu_type == "a100+v100"
     assert MORE.gpu_type == ""

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from sacct_ingest.records import KeyLevel, StandingRow
-from sacct_ingest.store import Store
 from tests.sacct_ingest.records import SUBMIT_S, decision, run
 
 ROW = StandingRow(
@@ -20,7 +19,7 @@ ROW = StandingRow(
 )
 
 
-def test_standings_come_back_and_the_last_one_counts(store: Store) -> None:
+def test_standings_come_back_and_the_last_one_counts(store):
     before = store.standings.version()
     store.standings.put([ROW, replace(ROW, level=KeyLevel.LINE, off=False)])
     assert store.standings.off() == [("tag", "wrf")]
@@ -30,7 +29,7 @@ def test_standings_come_back_and_the_last_one_counts(store: Store) -> None:
     assert store.standings.version() == before + 2
 
 
-def test_outcomes_of_an_identity_newest_first(store: Store) -> None:
+def test_outcomes_of_an_identity_newest_first(store):
     for i in range(4):
         name = f"job{i}"
         one = decision(
@@ -49,7 +48,7 @@ def test_outcomes_of_an_identity_newest_first(store: Store) -> None:
     assert store.decisions.touched_keys(0) == [(KeyLevel.LINE, "k"), (KeyLevel.LINE, "other")]
 
 
-def test_decisions_from_long_before_are_not_looked_at(store: Store) -> None:
+def test_decisions_from_long_before_are_not_looked_at(store):
     ended_s = SUBMIT_S + 91 * 86_400
     note = "NIMO1:00000000000a:n=4"
     key = {"key_level": "line", "key": "k"}

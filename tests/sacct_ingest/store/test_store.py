@@ -39,7 +39,7 @@ def fit(key: str = "a", **given: object) -> FitRow:
     return FitRow(**fields | given)  # type: ignore[arg-type]
 
 
-def test_what_is_public() -> None:
+def test_what_is_public():
     assert sacct_ingest.store.__all__ == [
         "ArrayRow",
         "DecisionSelection",
@@ -53,7 +53,7 @@ def test_what_is_public() -> None:
     ]
 
 
-def test_migrations_make_the_schema(new_url: str) -> None:
+def test_migrations_make_the_schema(new_url):
     Store.open(new_url).close()
     engine = create_engine(new_url)
     with engine.connect() as connection:
@@ -62,20 +62,18 @@ def test_migrations_make_the_schema(new_url: str) -> None:
     engine.dispose()
 
 
-def test_the_newest_migration_is_the_one_that_is_expected() -> None:
+def test_the_newest_migration_is_the_one_that_is_expected():
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
 
 
-def test_opening_again_finds_what_was_there(new_url: str) -> None:
+def test_opening_again_finds_what_was_there(new_url):
     with Store.open(new_url) as store:
         store.runs.add([run()])
     with Store.open(new_url, create=False) as store:
         assert store.runs.count() == 1
 
 
-def test_a_migration_that_was_killed_is_done_once_more(
-    new_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_that_was_killed_is_done_once_more(new_url, monkeypatch):
     """MariaDB keeps the tables that were changed before; the others roll back."""
     with monkeypatch.context() as patch:
         patch.setattr(counters, "start", lambda _: sys.exit("killed"))
@@ -85,7 +83,7 @@ def test_a_migration_that_was_killed_is_done_once_more(
         assert store.runs.add([run()]).new == 1
 
 
-def test_a_store_of_a_newer_release_is_left_alone(new_url: str) -> None:
+def test_a_store_of_a_newer_release_is_left_alone(new_url):
     Store.open(new_url).close()
     engine = create_engine(new_url)
     with engine.begin() as connection:
@@ -95,7 +93,7 @@ def test_a_store_of_a_newer_release_is_left_alone(new_url: str) -> None:
         Store.open(new_url)
 
 
-def test_processes_may_make_the_same_store_at_once(new_url: str) -> None:
+def test_processes_may_make_the_same_store_at_once(new_url):
     failures: list[Exception] = []
 
     def open_it() -> None:
@@ -113,7 +111,7 @@ def test_processes_may_make_the_same_store_at_once(new_url: str) -> None:
     assert failures == []
 
 
-def test_writers_take_turns(new_url: str) -> None:
+def test_writers_take_turns(new_url):
     Store.open(new_url).close()
     failures: list[Exception] = []
 
@@ -135,44 +133,44 @@ def test_writers_take_turns(new_url: str) -> None:
         assert store.runs.count() == 150
 
 
-def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_a_store_that_is_not_there(tmp_path):
     with pytest.raises(StoreError, match=r"no store at .*nimo ingest"):
         Store.open(str(tmp_path / "no.db"), create=False)
     assert not (tmp_path / "no.db").exists()
 
 
-def test_folders_are_made(tmp_path: Path) -> None:
+def test_folders_are_made(tmp_path):
     Store.open(f"sqlite:///{tmp_path}/a/b/nimo.db").close()
     assert (tmp_path / "a/b/nimo.db").exists()
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "://", "postgresql+nodriver://x/y"])
-def test_urls_that_make_no_sense(url: str) -> None:
+def test_urls_that_make_no_sense(url):
     with pytest.raises(StoreError, match="not a database URL"):
         Store.open(url)
 
 
-def test_a_url_without_its_driver_names_the_fix() -> None:
+def test_a_url_without_its_driver_names_the_fix():
     fix = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
     with pytest.raises(StoreError, match=fix):
         Store.open("mysql://nimo@db.example/nimo")
 
 
-def test_errors_do_not_tell_the_password() -> None:
+def test_errors_do_not_tell_the_password():
     with pytest.raises(StoreError) as caught:
         Store.open("postgresql+psycopg://nimo:secret@127.0.0.1:1/nimo")
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "nimo.db"
     path.write_text("JobID|State\n" * 100)
     with pytest.raises(StoreError, match="not a database"):
         Store.open(str(path))
 
 
-def test_sqlite_lets_readers_in_beside_a_writer(tmp_path: Path) -> None:
+def test_sqlite_lets_readers_in_beside_a_writer(tmp_path):
     Store.open(str(tmp_path / "nimo.db")).close()
     with sqlite3.connect(tmp_path / "nimo.db") as connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
@@ -180,7 +178,7 @@ def test_sqlite_lets_readers_in_beside_a_writer(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("in_use", [True, False])
-def test_users_of_its_group_may_read_a_store_that_is_not_theirs(in_use: bool) -> None:
+def test_users_of_its_group_may_read_a_store_that_is_not_theirs(in_use):
     with scratch_directory("nimo-read-only-") as folder:
         path = folder / "the site's.db"
         with Store.open(str(path)) as store:
@@ -215,7 +213,7 @@ def in_another_account(path: Path) -> str:
         return pipe.read()
 
 
-def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
+def test_a_new_file_is_not_for_everybody(tmp_path):
     """Whoever may read it sees all users' jobs."""
     before = os.umask(0o022)
     try:
@@ -228,7 +226,7 @@ def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o640}
 
 
-def test_opening_loads_nothing_but_what_it_needs(tmp_path: Path) -> None:
+def test_opening_loads_nothing_but_what_it_needs(tmp_path):
     """All that users wait for opens the store: no migrations, no dialect but its own."""
     Store.open(str(tmp_path / "nimo.db")).close()
     code = (
@@ -242,7 +240,7 @@ def test_opening_loads_nothing_but_what_it_needs(tmp_path: Path) -> None:
     assert done.stdout == "\n"
 
 
-def test_fits_are_replaced_as_a_whole(store: Store) -> None:
+def test_fits_are_replaced_as_a_whole(store):
     before = store.fits.version()
     store.fits.replace([fit("a"), fit("b", payload="x" * 200_000)])
     assert store.fits.version() > before
@@ -251,7 +249,7 @@ def test_fits_are_replaced_as_a_whole(store: Store) -> None:
     assert store.fits.all() == [fit("c")]
 
 
-def test_fits_of_others_can_be_retained(store: Store) -> None:
+def test_fits_of_others_can_be_retained(store):
     store.fits.replace([fit("a"), fit("b"), fit("a", level=KeyLevel.TAG)])
     store.fits.replace([fit("b", model="usl")], keep_others=True)
     result = {(row.level, row.key): row.model for row in store.fits.all()}
@@ -262,14 +260,14 @@ def test_fits_of_others_can_be_retained(store: Store) -> None:
     }
 
 
-def test_many_fits(store: Store) -> None:
+def test_many_fits(store):
     rows = [fit(f"{i:05}") for i in range(1234)]
     store.fits.replace(rows)
     store.fits.replace(rows[:700], keep_others=True)
     assert store.fits.all() == rows
 
 
-def test_watermarks(store: Store) -> None:
+def test_watermarks(store):
     assert store.watermarks.get("sacct:") is None
     store.watermarks.set("sacct:", 5)
     store.watermarks.set("sacct:pine", 7)
@@ -282,7 +280,7 @@ def reject(i: int) -> RejectRow:
     return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", read_s=i)
 
 
-def test_rejected_rows_are_retained_once_and_only_the_newest(store: Store) -> None:
+def test_rejected_rows_are_retained_once_and_only_the_newest(store):
     store.rejects.add([reject(i) for i in range(10)])
     store.rejects.add([reject(i) for i in range(10)])
     assert [row.text for row in store.rejects.all()] == [f"row {i}" for i in range(10)]

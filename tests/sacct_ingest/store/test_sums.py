@@ -25,7 +25,7 @@ def of(store: Store, level: KeyLevel) -> dict[str, list[SumsRow]]:
     return store.sums.of_level(level)
 
 
-def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
+def test_what_a_run_added_is_added_once_and_taken_out(store):
     forms = ("time", "none")
     two = replace(ONE, job_id=18, time_s=50.0, tag="")
     assert store.sums.take([ONE, two], forms, fold) == 2
@@ -43,7 +43,7 @@ def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
     assert [len(part) for part in store.sums.contributions()] == [2]
 
 
-def test_runs_that_the_sums_do_not_know_are_detected(store: Store) -> None:
+def test_runs_that_the_sums_do_not_know_are_detected(store):
     store.runs.add([run(node_list="n1"), run(job_id=18, state=JobState.FAILED)])
     ((result,),) = store.sums.unknown(["b"])
     assert (result.job_id, result.node_list) == (17, "n1")

@@ -71,7 +71,7 @@ def contents(connection: Connection, tables_: list[Table]) -> dict[str, list[tup
     }
 
 
-def test_a_store_of_the_first_release_keeps_all_its_rows(new_url: str) -> None:
+def test_a_store_of_the_first_release_keeps_all_its_rows(new_url):
     engine = create_engine(new_url)
     with writing(engine) as connection:
         make(connection)
@@ -100,7 +100,7 @@ def test_a_store_of_the_first_release_keeps_all_its_rows(new_url: str) -> None:
         assert set(rows) <= set(new[name]), name
 
 
-def test_a_store_from_before_the_first_release_is_left_alone(tmp_path: Path) -> None:
+def test_a_store_from_before_the_first_release_is_left_alone(tmp_path):
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
     engine = create_engine(url)
     with writing(engine) as connection:
@@ -112,9 +112,7 @@ def test_a_store_from_before_the_first_release_is_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.database
-def test_tables_are_not_upgraded_by_two_processes_at_once(
-    mariadb_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_are_not_upgraded_by_two_processes_at_once(mariadb_url, monkeypatch):
     monkeypatch.setitem(migrate.LOCKS, "mariadb", "SELECT GET_LOCK('nimo_migration', 0)")
     engine = create_engine(mariadb_url)
     with engine.connect() as other:
@@ -125,9 +123,7 @@ def test_tables_are_not_upgraded_by_two_processes_at_once(
     Store.open(mariadb_url).close()
 
 
-def test_runs_from_before_what_was_asked_for_get_it_when_they_are_ingested_again(
-    new_url: str,
-) -> None:
+def test_runs_from_before_what_was_asked_for_get_it_when_they_are_ingested_again(new_url):
     engine = create_engine(new_url)
     with writing(engine) as connection:
         make(connection)

@@ -36,7 +36,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.threading, "active_count", lambda: count() - asleep)
 
 
-def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: None) -> None:
+def test_a_process_writes_what_the_store_itself_would(store, at_once):
     with store.writer() as writer:
         for batch in BATCHES:
             writer.add(batch)
@@ -49,9 +49,7 @@ def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: Non
     assert {len(steps) for steps in store.runs.steps_of(ids).values()} == {2}
 
 
-def test_batches_larger_than_what_the_kernel_holds_arrive(
-    sqlite_store: Store, at_once: None
-) -> None:
+def test_batches_larger_than_what_the_kernel_holds_arrive(sqlite_store, at_once):
     line = "sbatch " + "x" * 10**6
     with sqlite_store.writer() as writer:
         for batch in BATCHES:
@@ -60,9 +58,7 @@ def test_batches_larger_than_what_the_kernel_holds_arrive(
     assert writer.stored == Stored(new=20)
 
 
-def test_the_process_is_not_the_last_to_leave_the_file(
-    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_process_is_not_the_last_to_leave_the_file(tmp_path, at_once, monkeypatch):
     """The last writes the log back into the file, and whoever comes next begins a new one."""
     path, logs = tmp_path / "nimo.db", []
     close = RunWriter.close
@@ -78,9 +74,7 @@ def test_the_process_is_not_the_last_to_leave_the_file(
     assert logs == [True]
 
 
-def test_a_busy_process_is_not_waited_for(
-    store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_process_is_not_waited_for(store, at_once, monkeypatch):
     """The process begins with a batch once a byte comes through the pipe."""
     add_packed = module.add_packed
     waiting, release = os.pipe()
@@ -103,7 +97,7 @@ def test_a_busy_process_is_not_waited_for(
     os.close(release)
 
 
-def test_few_batches_need_no_process(store: Store) -> None:
+def test_few_batches_need_no_process(store):
     with store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
@@ -111,7 +105,7 @@ def test_few_batches_need_no_process(store: Store) -> None:
     assert writer.stored == Stored(new=5)
 
 
-def test_beside_another_thread_it_writes_itself(store: Store, at_once: None) -> None:
+def test_beside_another_thread_it_writes_itself(store, at_once):
     """A fork would take along a lock that the other thread may hold, and nobody gives back."""
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
@@ -126,7 +120,7 @@ def test_beside_another_thread_it_writes_itself(store: Store, at_once: None) -> 
         thread.join()
 
 
-def test_an_open_file_is_not_taken_along(tmp_path: Path, at_once: None) -> None:
+def test_an_open_file_is_not_taken_along(tmp_path, at_once):
     """SQLite's locks belong to a process: a fork that has the file open would undo them."""
     path = str(tmp_path / "nimo.db")
     with Store.open(path) as store, Store.open(path) as other:
@@ -141,9 +135,7 @@ def test_an_open_file_is_not_taken_along(tmp_path: Path, at_once: None) -> None:
         assert store.runs.count() == 10
 
 
-def test_what_the_process_did_not_expect_reaches_the_caller(
-    store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_process_did_not_expect_reaches_the_caller(store, at_once, monkeypatch):
     def broken(*_: object) -> Stored:
         raise ZeroDivisionError("odd")
 
@@ -154,7 +146,7 @@ def test_what_the_process_did_not_expect_reaches_the_caller(
             writer.wait()
 
 
-def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
+def test_of_a_run_given_twice_the_last_counts(store):
     with store.writer() as writer:
         writer.add([run(job_id=1, elapsed_s=1.0)])
         writer.add([run(job_id=1, elapsed_s=2.0), run(job_id=1, elapsed_s=3.0)])
@@ -162,9 +154,7 @@ def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
     assert [row.elapsed_s for row in runs_with(store, KeyLevel.USER, "ada")] == [3.0]
 
 
-def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
-    sqlite_store: Store, at_once: None
-) -> None:
+def test_a_writer_that_is_killed_loses_no_more_than_its_batch(sqlite_store, at_once):
     with pytest.raises(StoreError, match="is gone"), sqlite_store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
@@ -179,9 +169,7 @@ def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
     assert sqlite_store.runs.count() == 20
 
 
-def test_what_the_database_says_reaches_the_caller(
-    sqlite_store: Store, at_once: None, tmp_path: Path
-) -> None:
+def test_what_the_database_says_reaches_the_caller(sqlite_store, at_once, tmp_path):
     with sqlite_store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
@@ -211,7 +199,7 @@ def _process_of(writer: RunWriter) -> Path:
     return Path(f"/proc/{writer.pid}")
 
 
-def test_the_writer_ends_when_the_ingest_is_killed(tmp_path: Path) -> None:
+def test_the_writer_ends_when_the_ingest_is_killed(tmp_path):
     script = tmp_path / "holder.py"
     script.write_text(HOLDER)
     argv = [sys.executable, script, tmp_path / "nimo.db"]
@@ -219,7 +207,6 @@ def test_the_writer_ends_when_the_ingest_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}
     ) as holder:
-        assert holder.stdout is not None
         child = Path(f"/proc/{int(holder.stdout.readline())}")
         assert child.exists()
         holder.kill()

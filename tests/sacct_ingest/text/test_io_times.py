@@ -33,18 +33,18 @@ def share(mounts: bool = True, disks: bool = True, **after: int) -> float | None
     return network_share(parse(shape.format(**NONE)), parse(shape.format(**NONE | after)))
 
 
-def test_reading_beyond_the_round_trip_of_light_operations_is_the_server_s() -> None:
+def test_reading_beyond_the_round_trip_of_light_operations_is_the_server_s():
     """Ten looks took 20 ms: 2 ms each; 50 reads took 400 ms: 100 ms of them on the way."""
     result = share(disks=False, light=10, light_ms=20, reads=50, trips=400)
     assert result == pytest.approx((20 + 100) / 420)
 
 
-def test_waiting_for_the_network_is_the_network_s() -> None:
+def test_waiting_for_the_network_is_the_network_s():
     result = share(disks=False, light=10, light_ms=20, reads=50, queue=80, trips=400)
     assert result == pytest.approx((20 + 100 + 80) / 500)
 
 
-def test_reads_no_slower_than_light_operations_are_all_on_the_way() -> None:
+def test_reads_no_slower_than_light_operations_are_all_on_the_way():
     assert share(disks=False, light=10, light_ms=100, reads=50, trips=400) == 1.0
 
 
@@ -72,7 +72,7 @@ def over_a_link(reads: int, trip_ms: float, *, in_flight: int = 1, speed: int = 
     return result
 
 
-def test_bytes_take_the_link_s_time() -> None:
+def test_bytes_take_the_link_s_time():
     """1 MiB at 1 Gbit/s takes 8.4 ms, which counted as the server's disk; 16 at a time 134 ms."""
     assert over_a_link(10_000, 8.5) > 0.97
     assert over_a_link(10_000, 134.5, in_flight=16) > 0.97
@@ -83,24 +83,24 @@ def test_bytes_take_the_link_s_time() -> None:
     assert over_a_link(10_000, 8.5, speed=100_000) < 0.05
 
 
-def test_without_light_operations_the_fastest_kind_is_the_way() -> None:
+def test_without_light_operations_the_fastest_kind_is_the_way():
     assert share(disks=False, reads=50, trips=400) == 1.0
 
 
-def test_local_disks_count_in_the_job_s_share_of_what_they_did() -> None:
+def test_local_disks_count_in_the_job_s_share_of_what_they_did():
     """The disk took 90 ms for 30 operations, 10 of them the job's."""
     assert share(mounts=False, ios=30, ms=90, own=10) == 0.0
     result = share(light=10, light_ms=20, reads=10, trips=20, ios=30, ms=90, own=10)
     assert result == pytest.approx(40 / 70)
 
 
-def test_where_nothing_was_counted_nothing_is_available() -> None:
+def test_where_nothing_was_counted_nothing_is_available():
     assert share() is None
     assert network_share(parse(""), parse("")) is None
     assert share(mounts=False, ios=30, ms=90) is None  # others' I/O
 
 
-def test_what_was_counted_before_the_run_is_not_its_own() -> None:
+def test_what_was_counted_before_the_run_is_not_its_own():
     before = parse((MOUNTS + DISKS).format(**NONE | {"light": 5, "light_ms": 500, "reads": 3}))
     after = parse(
         (MOUNTS + DISKS).format(**NONE | {"light": 15, "light_ms": 520, "reads": 53, "trips": 400})
@@ -109,14 +109,14 @@ def test_what_was_counted_before_the_run_is_not_its_own() -> None:
 
 
 @pytest.mark.parametrize("line", ["device", "per-op statistics\n READ: x y", "8:0 rios=a", "= "])
-def test_lines_that_are_not_understood_are_left_out(line: str) -> None:
+def test_lines_that_are_not_understood_are_left_out(line):
     assert (
         network_share(parse(""), parse(f"{line}\n= diskstats\n{line}\n= io.stat\n{line}")) is None
     )
 
 
 @pytest.mark.skipif(not Path("/proc/self/mountstats").exists(), reason="not Linux")
-def test_this_machine_s_counters_can_be_read() -> None:
+def test_this_machine_s_counters_can_be_read():
     argv = ["sh", "-c", CAPTURE]
     text = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
     made = parse(text)

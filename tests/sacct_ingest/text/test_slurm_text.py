@@ -32,7 +32,7 @@ def as_sacct(seconds: int, *, with_hours: bool) -> str:
 
 
 @given(st.integers(0, 10**9), st.booleans())
-def test_durations_come_back(seconds: int, with_hours: bool) -> None:
+def test_durations_come_back(seconds, with_hours):
     assert parse_duration(as_sacct(seconds, with_hours=with_hours)) == seconds
 
 
@@ -49,12 +49,12 @@ def test_durations_come_back(seconds: int, with_hours: bool) -> None:
         ("", None),
     ],
 )
-def test_durations_of_sacct(text: str, seconds: float | None) -> None:
+def test_durations_of_sacct(text, seconds):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["1:2:3:4", "abc", "-5", "1-", "1h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="not a duration"):
         parse_duration(text)
 
@@ -75,18 +75,18 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("-1", None),
     ],
 )
-def test_time_limits_of_sbatch(text: str, seconds: int | None) -> None:
+def test_time_limits_of_sbatch(text, seconds):
     assert parse_time_limit(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["1:2:3:4", "two", "1-2:3:4:5", "1-", ":30"])
-def test_what_is_no_time_limit_is_refused(text: str) -> None:
+def test_what_is_no_time_limit_is_refused(text):
     with pytest.raises(ValueError, match="not a duration"):
         parse_time_limit(text)
 
 
 @given(st.integers(0, 2**60), st.sampled_from(["", "n", "c"]))
-def test_sizes_in_bytes_come_back(size: int, ending: str) -> None:
+def test_sizes_in_bytes_come_back(size, ending):
     # Text goes through a double, as in sacct itself: 53 bits are exact.
     assert parse_size(f"{size}{ending}") == pytest.approx(size, rel=2**-52)
 
@@ -104,11 +104,11 @@ def test_sizes_in_bytes_come_back(size: int, ending: str) -> None:
         ("", None),
     ],
 )
-def test_sizes_of_sacct(text: str, size: int | None) -> None:
+def test_sizes_of_sacct(text, size):
     assert parse_size(text) == size
 
 
-def test_memory_per_node_and_per_cpu_is_that_of_the_job() -> None:
+def test_memory_per_node_and_per_cpu_is_that_of_the_job():
     assert parse_memory_request("2Gn", nodes=3, cpus=12) == 6 * 2**30
     assert parse_memory_request("2Gc", nodes=3, cpus=12) == 24 * 2**30
     assert parse_memory_request("2G", nodes=3, cpus=12) == 2 * 2**30
@@ -120,7 +120,7 @@ def test_memory_per_node_and_per_cpu_is_that_of_the_job() -> None:
 
 
 @pytest.mark.parametrize("text", ["M", "1X", "1.2.3M", "-1M"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="not a size"):
         parse_size(text)
 
@@ -138,18 +138,18 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         ("6_3.extern", JobId(6, task=3, step="extern")),
     ],
 )
-def test_job_ids(text: str, expected: JobId) -> None:
+def test_job_ids(text, expected):
     assert parse_job_id(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "batch", "6_", "x6", "6 3"])
-def test_what_is_no_job_id_is_refused(text: str) -> None:
+def test_what_is_no_job_id_is_refused(text):
     with pytest.raises(ValueError, match="not a job id"):
         parse_job_id(text)
 
 
 @given(st.integers(0, 2**33))
-def test_times_come_back_in_all_formats(seconds: int) -> None:
+def test_times_come_back_in_all_formats(seconds):
     moment = datetime.fromtimestamp(seconds, UTC)
     away = moment.astimezone(timezone(timedelta(hours=-5)))
     assert parse_epoch(str(seconds)) == seconds
@@ -158,7 +158,7 @@ def test_times_come_back_in_all_formats(seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["Unknown", "None", "", "N/A"])
-def test_no_time_is_none(text: str) -> None:
+def test_no_time_is_none(text):
     assert parse_epoch(text) is None
 
 
@@ -174,12 +174,12 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("berlin")
-def test_times_without_an_offset_are_local() -> None:
+def test_times_without_an_offset_are_local():
     assert parse_epoch("2026-01-01T01:00:00") == 1_767_225_600
     assert parse_epoch("2026-07-01T02:00:00") == 1_782_864_000
 
 
-def test_trackable_resources() -> None:
+def test_trackable_resources():
     text = "billing=2,cpu=2,fs/disk=1248832,gres/gpu:a100=1"
     assert parse_tres(text)["fs/disk"] == "1248832"
     assert parse_tres(text)["gres/gpu:a100"] == "1"

@@ -21,11 +21,11 @@ from sacct_ingest.text.tag import Tag, parse_tag
         ("all about nimo", None),
     ],
 )
-def test_tags(comment: str, tag: Tag | None) -> None:
+def test_tags(comment, tag):
     assert parse_tag(comment) == tag
 
 
-def test_keys() -> None:
+def test_keys():
     assert Tag("wrf", "d02").key == "wrf/d02"
     assert Tag("wrf").key == "wrf"
     assert Tag(problem="d02").key == ""

@@ -58,7 +58,7 @@ def said(text: str, now: datetime = NOW) -> str:
         ("uts1790000000", "2026-09-21 16:13:20"),
     ],
 )
-def test_points_in_time(text: str, expected: str) -> None:
+def test_points_in_time(text, expected):
     assert said(text) == expected
 
 
@@ -70,12 +70,12 @@ def test_points_in_time(text: str, expected: str) -> None:
         "Tomorrow",  # the T is taken for the one between date and time
     ],
 )
-def test_what_slurm_refuses_is_refused(text: str) -> None:
+def test_what_slurm_refuses_is_refused(text):
     with pytest.raises(ValueError, match=r"not a (point in )?time"):
         said(text)
 
 
-def test_an_hour_is_an_hour_when_the_clocks_change() -> None:
+def test_an_hour_is_an_hour_when_the_clocks_change():
     # On 25 October 2026 at 3:00 clocks in Berlin go back to 2:00.
     before = datetime(2026, 10, 25, 1, 30, tzinfo=BERLIN)
     seconds = parse_time("now+2hours", now_s=before.timestamp(), zone=BERLIN)
@@ -83,13 +83,13 @@ def test_an_hour_is_an_hour_when_the_clocks_change() -> None:
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)))  # noqa: DTZ001
-def test_iso_times_come_back(moment: datetime) -> None:
+def test_iso_times_come_back(moment):
     moment = moment.replace(microsecond=0, tzinfo=UTC)
     assert parse_time(moment.strftime("%Y-%m-%dT%H:%M:%S"), now_s=0, zone=UTC) == moment.timestamp()
 
 
 @given(st.times(), st.integers(0, 2**31))
-def test_a_time_of_day_is_at_most_a_day_ahead(time: object, now_s: int) -> None:
+def test_a_time_of_day_is_at_most_a_day_ahead(time, now_s):
     result = parse_time(f"{time:%H:%M}", now_s=now_s, zone=UTC)
     now = datetime.fromtimestamp(now_s, UTC)
     ahead = datetime.fromtimestamp(result, UTC) - now.replace(second=0)

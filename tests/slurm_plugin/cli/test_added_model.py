@@ -60,7 +60,7 @@ def added(use: DemoSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dem
     return site
 
 
-def test_an_added_model_predicts(added: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_added_model_predicts(added, capsys):
     assert main(["fit", "--workers", "1"]) == 0
     capsys.readouterr()
     assert main(["predict", "wrf-d02", "--json"]) == 0

@@ -2,7 +2,6 @@ import os
 import pwd
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Callable
 
 import pytest
 
@@ -11,16 +10,16 @@ from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.slurm.job_request import user_name
 
 
-def test_the_name_of_the_user() -> None:
+def test_the_name_of_the_user():
     assert user_name() == pwd.getpwuid(os.getuid()).pw_name
 
 
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_a_number(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
     assert user_name() == "3999999999"
 
 
-def test_a_moment_counts_from_now() -> None:
+def test_a_moment_counts_from_now():
     assert moment("now-7days") == pytest.approx(time.time() - 7 * 86_400, abs=5)
     with pytest.raises(ArgumentTypeError, match="'whenever' is not a time; write it as 2026-01-31"):
         moment("whenever")
@@ -38,9 +37,7 @@ def test_a_moment_counts_from_now() -> None:
         (share, "half", "'half' is not a number"),
     ],
 )
-def test_wrong_numbers_are_refused_with_what_is_right(
-    read: Callable[[str], float], text: str, reported: str
-) -> None:
+def test_wrong_numbers_are_refused_with_what_is_right(read, text, reported):
     with pytest.raises(ArgumentTypeError, match=reported):
         read(text)
 
@@ -53,5 +50,5 @@ def test_wrong_numbers_are_refused_with_what_is_right(
         ("mysql+pymysql://nimo@db/nimo", "mysql+pymysql://nimo@db/nimo"),
     ],
 )
-def test_a_path_is_an_sqlite_file(given: str, url: str) -> None:
+def test_a_path_is_an_sqlite_file(given, url):
     assert store_url(given) == url

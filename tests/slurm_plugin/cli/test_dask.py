@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import dask.config
 import pytest
@@ -19,7 +18,6 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli import dask_pool as pools
 from slurm_plugin.cli.dask_pool import dask_pool
 from slurm_plugin.cli.nimo import main
-from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
 from tests.predictor.rows import applications
 
@@ -52,9 +50,7 @@ def environment(**values: str) -> Iterator[None]:
         yield
 
 
-def test_dask_and_one_process_leave_the_same_tables(
-    scheduler: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dask_and_one_process_leave_the_same_tables(scheduler, store, monkeypatch):
     monkeypatch.setattr("predictor.refit.BATCH", 8)  # several batches for each worker
     refit(store, now_s=5.0)  # makes the record that both go by
     alone = refit(store, now_s=5.0)
@@ -66,9 +62,7 @@ def test_dask_and_one_process_leave_the_same_tables(
     assert replace(spread, seconds=0) == replace(alone, seconds=0)
 
 
-def test_what_a_lost_worker_had_is_fitted_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
     monkeypatch.setattr("predictor.refit.BATCH", 2)
     refit(store, now_s=5.0)
     refit(store, now_s=5.0)
@@ -87,9 +81,7 @@ def test_what_a_lost_worker_had_is_fitted_again(
     assert store.fits.all() == before
 
 
-def test_the_command_fits_on_dask(
-    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_fits_on_dask(scheduler, tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
     with Store.open(url, create=True) as opened:
         opened.runs.add(applications(5))
@@ -97,9 +89,7 @@ def test_the_command_fits_on_dask(
     assert json.loads(capsys.readouterr().out)["curves"] == 5
 
 
-def test_the_command_replays_on_dask(
-    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_replays_on_dask(scheduler, tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
     with Store.open(url, create=True) as opened:
         opened.runs.add(applications(5))
@@ -110,9 +100,7 @@ def test_the_command_replays_on_dask(
     assert json.loads(capsys.readouterr().out) == spread
 
 
-def test_a_scheduler_that_is_not_there_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_is_not_there_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pools, "CONNECT_S", 0.5)
     Store.open(f"sqlite:///{tmp_path / 'nimo.db'}", create=True).close()
     store = str(tmp_path / "nimo.db")
@@ -120,7 +108,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(
     assert "nimo: no Dask scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 
-def test_a_scheduler_without_workers_is_not_waited_for_for_ever() -> None:
+def test_a_scheduler_without_workers_is_not_waited_for_for_ever():
     with (
         workers(0) as cluster,
         pytest.raises(DaskError, match="no worker of Dask came"),
@@ -129,15 +117,13 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever() -> None:
         pass
 
 
-def test_workers_of_another_release_are_refused(
-    scheduler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_another_release_are_refused(scheduler, monkeypatch):
     monkeypatch.setattr(pools, "version", lambda _: "0.0.1")
     with pytest.raises(DaskError, match=r"this is 0\.0\.1"), dask_pool(scheduler):
         pass
 
 
-def test_without_sbatch_no_worker_is_waited_for() -> None:
+def test_without_sbatch_no_worker_is_waited_for():
     with (
         environment(PATH="/nonexistent"),
         pytest.raises(DaskError, match="sbatch"),
@@ -146,7 +132,7 @@ def test_without_sbatch_no_worker_is_waited_for() -> None:
         pass
 
 
-def test_workers_are_jobs_of_slurm(slurm: SlurmCluster, tmp_path: Path, store: Store) -> None:
+def test_workers_are_jobs_of_slurm(slurm, tmp_path, store):
     need_in_jobs(slurm, sys.executable)
     refit(store, now_s=5.0)  # makes the record that both go by
     before = (refit(store, now_s=5.0), store.fits.all())[1]

@@ -32,9 +32,7 @@ def printed(
     return rows
 
 
-def test_findings_fold_at_the_width_of_the_terminal(
-    printed: Callable[[Finding, int], list[str]],
-) -> None:
+def test_findings_fold_at_the_width_of_the_terminal(printed):
     rows = printed(LONG, 80)
     assert rows[0].startswith("error    hook files     missing in /etc/slurm: ")
     assert len(rows) > 2
@@ -42,9 +40,7 @@ def test_findings_fold_at_the_width_of_the_terminal(
     assert all(row.startswith(" " * 24) for row in rows[1:])
 
 
-def test_paths_stay_whole_in_a_narrow_terminal(
-    printed: Callable[[Finding, int], list[str]],
-) -> None:
+def test_paths_stay_whole_in_a_narrow_terminal(printed):
     path = "/srv/" + "long-name/" * 9
     rows = printed(Finding(check="store", state=FindingState.OK, message=path), 40)
     assert rows[-1].split()[-1] == path

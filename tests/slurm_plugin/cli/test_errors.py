@@ -10,9 +10,7 @@ from slurm_plugin.cli.exit_status import INTERRUPTED, guarded
 @pytest.mark.parametrize(
     ("error", "status"), [(ConfigError, 78), (StoreError, 74), (NoHistory, 3), (NimoError, 1)]
 )
-def test_our_errors_are_one_line_and_their_status(
-    error: type[NimoError], status: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_our_errors_are_one_line_and_their_status(error, status, capsys):
     def command() -> int:
         raise error("nimo.yaml: modes: 'enfroce' is no mode; did you mean 'enforce'?")
 
@@ -22,7 +20,7 @@ def test_our_errors_are_one_line_and_their_status(
     assert err == "nimo: nimo.yaml: modes: 'enfroce' is no mode; did you mean 'enforce'?\n"
 
 
-def test_a_mistake_in_the_program_keeps_its_traceback() -> None:
+def test_a_mistake_in_the_program_keeps_its_traceback():
     def command() -> int:
         raise ZeroDivisionError
 
@@ -30,18 +28,18 @@ def test_a_mistake_in_the_program_keeps_its_traceback() -> None:
         guarded("nimo", command)
 
 
-def test_interrupted_by_the_user() -> None:
+def test_interrupted_by_the_user():
     def command() -> int:
         raise KeyboardInterrupt
 
     assert guarded("nimo", command) == INTERRUPTED
 
 
-def test_the_status_of_a_command_is_passed_on() -> None:
+def test_the_status_of_a_command_is_passed_on():
     assert guarded("nimo", lambda: 4) == 4
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_reader_that_goes_away_is_no_error():
     code = (
         "import sys; from slurm_plugin.cli.exit_status import guarded\n"
         "def command():\n"
@@ -52,8 +50,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert writer.stdout is not None
-    assert writer.stderr is not None
     writer.stdout.readline()
     writer.stdout.close()
     assert writer.stderr.read() == b""

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -7,12 +6,11 @@ import pytest
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.sandbox import DemoSite
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 
 
-def test_fit_tells_what_it_left(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_tells_what_it_left(use, capsys):
     assert main(["fit", "--workers", "1", "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     # wrf, membrane, motorbike, melt (twice: tag and line), ocean, vasp have three node counts.
@@ -21,23 +19,21 @@ def test_fit_tells_what_it_left(use: DemoSite, capsys: pytest.CaptureFixture[str
     assert done["histories"] > 0
 
 
-def test_fit_in_words(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_in_words(use, capsys):
     assert main(["fit", "--workers", "1"]) == 0
     # One application is recognised by its tag and by its command line: it has two of the curves.
     assert capsys.readouterr().out.startswith("7 scaling curves (6 by command line, 1 by tag): ")
 
 
 @pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
-def test_a_missing_store_names_the_fix(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_store_names_the_fix(command, tmp_path, capsys):
     assert main([*command, "--store", str(tmp_path / "none.db")]) == 74
     out, err = capsys.readouterr()
     assert out == ""
     assert "'nimo ingest' makes one" in err
 
 
-def test_the_list_has_every_curve(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_every_curve(use, capsys):
     assert main(["predict"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines[1:]]
@@ -50,9 +46,7 @@ def test_the_list_has_every_curve(use: DemoSite, capsys: pytest.CaptureFixture[s
     assert {row.count("|") for row in rows} == {header.count("|")}
 
 
-def test_one_application_is_near_its_truth(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_application_is_near_its_truth(use, capsys):
     assert main(["predict", "wrf-d02", "--json"]) == 0
     (recorded,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
     assert recorded.verdict is Verdict.RELIABLE
@@ -61,9 +55,7 @@ def test_one_application_is_near_its_truth(
             assert predicted_s == pytest.approx(WRF.time_s(nodes), rel=0.05)
 
 
-def test_one_application_as_text_and_parsable(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_application_as_text_and_parsable(use, capsys):
     assert main(["predict", "ada/wrf-d02"]) == 0
     assert "verdict: reliable" in capsys.readouterr().out
     assert main(["predict", "wrf-d02", "-P"]) == 0
@@ -72,32 +64,26 @@ def test_one_application_as_text_and_parsable(
     assert len(rows) > 16
 
 
-def test_two_tables_of_the_same_runs_are_one_curve(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_tables_of_the_same_runs_are_one_curve(use, capsys):
     assert main(["predict", "melt"]) == 0
     assert capsys.readouterr().out.count("verdict:") == 1
     assert main(["predict", "melt", "--all"]) == 0
     assert capsys.readouterr().out.count("verdict:") == 2
 
 
-def test_the_start_of_a_key_will_do(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_start_of_a_key_will_do(use, capsys):
     main(["predict", "wrf-d02", "--json"])
     (recorded,) = json.loads(capsys.readouterr().out)
     assert main(["predict", recorded["key"][:8], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [recorded]
 
 
-def test_a_history_is_given_where_there_is_nothing_better(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_history_is_given_where_there_is_nothing_better(use, capsys):
     assert main(["predict", "blast"]) == 0
     assert "model: history" in capsys.readouterr().out
 
 
-def test_an_unknown_name_proposes_one_that_looks_alike(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
     assert main(["predict", "wrf-do2"]) == 3
     out, err = capsys.readouterr()
     assert out == ""

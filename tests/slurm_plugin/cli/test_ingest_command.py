@@ -8,7 +8,7 @@ import pytest
 
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import HISTORY, DemoSite
+from slurm_plugin.demo.sandbox import HISTORY
 from tests.sacct_ingest.sources.json_jobs import new_job
 
 HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"
@@ -25,9 +25,7 @@ def ingest(store: Path, *arguments: str) -> int:
     return main(["ingest", "--store", str(store), *arguments])
 
 
-def test_summary_in_words_and_a_second_time_nothing_is_new(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_summary_in_words_and_a_second_time_nothing_is_new(tmp_path, capsys):
     path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id=2, n=4))
     assert ingest(tmp_path / "nimo.db", path) == 0
     assert capsys.readouterr().out == (
@@ -37,7 +35,7 @@ def test_summary_in_words_and_a_second_time_nothing_is_new(
     assert "0 new, 0 changed, 2 stored before" in capsys.readouterr().out
 
 
-def test_json_has_one_object_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_one_object_a_source(tmp_path, capsys):
     path = saved(tmp_path, ROW.format(id=1, n=2))
     assert ingest(tmp_path / "nimo.db", "--json", path, path) == 0
     first, second = json.loads(capsys.readouterr().out)
@@ -45,9 +43,7 @@ def test_json_has_one_object_a_source(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (second["new"], second["same"]) == (0, 1)
 
 
-def test_refused_rows_are_counted_shown_and_retained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_rows_are_counted_shown_and_retained(tmp_path, capsys):
     path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id="nonsense", n=2))
     assert ingest(tmp_path / "nimo.db", path) == 0
     out = capsys.readouterr().out
@@ -58,9 +54,7 @@ def test_refused_rows_are_counted_shown_and_retained(
         assert ["nonsense" in row.text for row in store.rejects.all()] == [True]
 
 
-def test_a_file_of_which_nothing_can_be_read_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_which_nothing_can_be_read_is_an_error(tmp_path, capsys):
     path = tmp_path / "notes.txt"
     path.write_text("this is no log\nat all\n")
     assert ingest(tmp_path / "nimo.db", "--format", "swf", str(path)) == 65
@@ -69,9 +63,7 @@ def test_a_file_of_which_nothing_can_be_read_is_an_error(
     assert err == f"nimo: {path}: no row could be read: check --format\n"
 
 
-def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_path, capsys, caplog):
     path = saved(tmp_path, ROW.format(id=1, n=2))
     missing = str(tmp_path / "missing")
     assert ingest(tmp_path / "nimo.db", missing, path, str(tmp_path)) == 65
@@ -81,9 +73,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(
     assert "Is a directory" in caplog.text
 
 
-def test_the_name_of_a_file_may_be_any_bytes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_name_of_a_file_may_be_any_bytes(tmp_path, capsys):
     path = tmp_path / os.fsdecode(b"jobs-\xff")
     path.write_text(HEADER + ROW.format(id=1, n=2) + ROW.format(id="nonsense", n=2))
     assert ingest(tmp_path / "nimo.db", str(path)) == 0
@@ -100,17 +90,13 @@ def test_the_name_of_a_file_may_be_any_bytes(
         (("--since", "2024-02-01", "jobs.txt"), "files are read whole"),
     ],
 )
-def test_a_span_of_which_nothing_can_be_read(
-    tmp_path: Path, arguments: tuple[str, ...], reported: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_span_of_which_nothing_can_be_read(tmp_path, arguments, reported, capsys):
     assert ingest(tmp_path / "nimo.db", *arguments) == 78
     assert reported in capsys.readouterr().err
     assert not (tmp_path / "nimo.db").exists()
 
 
-def test_a_compressed_file_is_read_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_compressed_file_is_read_as_it_is(tmp_path, capsys):
     path = tmp_path / "jobs.xz"
     path.write_bytes(lzma.compress((HEADER + ROW.format(id=1, n=2)).encode()))
     assert ingest(tmp_path / "nimo.db", str(path)) == 0
@@ -118,9 +104,7 @@ def test_a_compressed_file_is_read_as_it_is(
 
 
 @pytest.mark.parametrize("text", ["", "not|what|sacct|prints\n1|2|3|4\n"])
-def test_a_file_that_is_no_accounting_is_one_line_and_a_status(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_accounting_is_one_line_and_a_status(text, tmp_path, capsys):
     path = tmp_path / "jobs.txt"
     path.write_text(text)
     assert ingest(tmp_path / "nimo.db", str(path)) == 65
@@ -130,17 +114,13 @@ def test_a_file_that_is_no_accounting_is_one_line_and_a_status(
     assert err.count("\n") == 1
 
 
-def test_without_sacct_there_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_sacct_there_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ingest(tmp_path / "nimo.db") == 1
     assert capsys.readouterr().err.startswith("nimo: cannot run sacct: ")
 
 
-def test_the_made_up_history_is_read_whole(
-    learned: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_made_up_history_is_read_whole(learned, tmp_path, capsys):
     assert ingest(tmp_path / "nimo.db", "--json", str(learned.folder / HISTORY)) == 0
     (done,) = json.loads(capsys.readouterr().out)
     rows = (learned.folder / HISTORY).read_text().count("\n") - 1
@@ -149,18 +129,14 @@ def test_the_made_up_history_is_read_whole(
     assert done["refused"] == done["unfinished"] == 0
 
 
-def test_a_time_that_is_none_is_wrong_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_time_that_is_none_is_wrong_usage(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         ingest(tmp_path / "nimo.db", "-S", "whenever")
     assert ended.value.code == 2
     assert "whenever" in capsys.readouterr().err
 
 
-def test_json_and_archive_logs_are_recognised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_and_archive_logs_are_recognised(tmp_path, capsys):
     (tmp_path / "jobs").write_text(json.dumps({"jobs": [new_job()]}))
     (tmp_path / "log").write_text(
         "; Computer: oak\n3 100 20 60 8 -1 -1 8 -1 -1 1 7 4 12 2 1 -1 -1\n"
@@ -169,9 +145,7 @@ def test_json_and_archive_logs_are_recognised(
     assert capsys.readouterr().out.count("1 new") == 2
 
 
-def test_columns_and_delimiter_may_be_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_and_delimiter_may_be_given(tmp_path, capsys):
     path = tmp_path / "jobs.csv"
     path.write_text("5,x,FAILED,50\n")
     options = ("-M", "oak", "-o", "JobID,-,State,Submit", "--delimiter", ",")
@@ -179,17 +153,13 @@ def test_columns_and_delimiter_may_be_given(
     assert "1 new" in capsys.readouterr().out
 
 
-def test_a_format_that_does_not_fit_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_format_that_does_not_fit_is_reported(tmp_path, capsys):
     path = saved(tmp_path, ROW.format(id=1, n=2))
     assert ingest(tmp_path / "nimo.db", "--format", "json", path) == 65
     assert "not Slurm's JSON" in capsys.readouterr().err
 
 
-def test_pyslurm_is_asked_only_where_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pyslurm_is_asked_only_where_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyslurm", None)
     assert ingest(tmp_path / "nimo.db", "--source", "pyslurm") == 1
     assert "use sacct" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -36,9 +35,7 @@ CODE = (
 
 @pytest.mark.parametrize("option", ASKED)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_tells_what_it_is(
-    command: str, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_tells_what_it_is(command, option, capsys):
     main, words = COMMANDS[command]
     with pytest.raises(SystemExit) as ended:
         main([*words, option])
@@ -50,7 +47,7 @@ def test_every_command_tells_what_it_is(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_folds_its_prose(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_folds_its_prose(command, capsys):
     main, words = COMMANDS[command]
     with pytest.raises(SystemExit):
         main([*words, "--help"])
@@ -59,9 +56,7 @@ def test_help_folds_its_prose(command: str, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_unknown_option_is_status_2_on_stderr(
-    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_unknown_option_is_status_2_on_stderr(command, capsys, tmp_path):
     main, words = COMMANDS[command]
     with pytest.raises(SystemExit) as ended:
         main([*words, "--frobnicate", str(tmp_path)])
@@ -79,9 +74,7 @@ def test_an_unknown_option_is_status_2_on_stderr(
         ("xyz", "there are: predict, wait, "),
     ],
 )
-def test_a_misspelt_command_names_the_nearest(
-    word: str, fix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_command_names_the_nearest(word, fix, capsys):
     with pytest.raises(SystemExit) as ended:
         nimo.main([word, "-P"])
     assert ended.value.code == 2
@@ -92,7 +85,7 @@ def test_a_misspelt_command_names_the_nearest(
     ("program", "words"),
     [("nimo", ["config"]), ("nimo", ["fit", "--help"]), ("advise", ["--help"]), ("nimo", ["-V"])],
 )
-def test_a_reader_that_is_gone_is_no_news(program: str, words: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_is_gone_is_no_news(program, words, tmp_path):
     (tmp_path / "nimo.yaml").write_text("mode: observe\n")
     reader, writer = os.pipe()
     os.close(reader)
@@ -111,7 +104,7 @@ def test_a_reader_that_is_gone_is_no_news(program: str, words: list[str], tmp_pa
 
 
 @pytest.mark.parametrize(("program", "words"), [("nimo", ["ingest"]), ("advise", [])])
-def test_ctrl_c_is_quiet(program: str, words: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_is_quiet(program, words, tmp_path):
     os.mkfifo(tmp_path / "file")
     argv = [*words, "--store", str(tmp_path / "nimo.db"), str(tmp_path / "file")]
     process = subprocess.Popen(
@@ -127,9 +120,7 @@ def test_ctrl_c_is_quiet(program: str, words: list[str], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_colour_on_a_terminal_that_wants_it(
-    environment: dict[str, str], coloured: bool, tmp_path: Path
-) -> None:
+def test_colour_on_a_terminal_that_wants_it(environment, coloured, tmp_path):
     (tmp_path / "nimo.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
     inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     ours, theirs = pty.openpty()
@@ -157,9 +148,7 @@ def test_colour_on_a_terminal_that_wants_it(
 @pytest.mark.parametrize(
     ("terminal", "shown"), [(False, "cluster: tür".encode()), (True, rb"cluster: t\xfcr")]
 )
-def test_names_that_the_locale_has_no_letters_for(
-    terminal: bool, shown: bytes, tmp_path: Path
-) -> None:
+def test_names_that_the_locale_has_no_letters_for(terminal, shown, tmp_path):
     (tmp_path / "nimo.yaml").write_text("cluster: tür\n", encoding="utf-8")
     ours, theirs = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(

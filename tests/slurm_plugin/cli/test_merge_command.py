@@ -40,8 +40,8 @@ def merge(store: str | Path, *argv: str | Path, capsys: Any) -> dict[str, Any]:
 
 @pytest.mark.database
 def test_order_and_repetition_do_not_matter_in_any_database(
-    clusters: list[Path], tmp_path: Path, postgresql_url: str, mariadb_url: str, capsys: Any
-) -> None:
+    clusters, tmp_path, postgresql_url, mariadb_url, capsys
+):
     urls = [*(str(tmp_path / f"into{i}.db") for i in range(4)), postgresql_url, mariadb_url]
     for url, order in zip(urls, permutations(clusters), strict=True):
         Store.open(url).close()
@@ -55,7 +55,7 @@ def test_order_and_repetition_do_not_matter_in_any_database(
         assert all(same(first, other) for other in others)
 
 
-def test_a_run_of_ones_own_stays_as_it_is_stored_here(clusters: list[Path], capsys: Any) -> None:
+def test_a_run_of_ones_own_stays_as_it_is_stored_here(clusters, capsys):
     oak, _, elm = clusters
     before = merge(oak, elm, capsys=capsys)
     assert before["merged"][0]["new"] == 0
@@ -66,9 +66,7 @@ def test_a_run_of_ones_own_stays_as_it_is_stored_here(clusters: list[Path], caps
         )
 
 
-def test_a_file_says_the_same_and_its_bad_lines_are_left_out(
-    clusters: list[Path], tmp_path: Path, capsys: Any
-) -> None:
+def test_a_file_says_the_same_and_its_bad_lines_are_left_out(clusters, tmp_path, capsys):
     oak, pine, _ = clusters
     file, other = tmp_path / "pine.sums", tmp_path / "other.db"
     assert merge(pine, "--export", file, capsys=capsys)["exported"] == 5

@@ -11,9 +11,7 @@ from slurm_plugin.cli.nimo import COMMANDS, command_parser, main
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_with_an_example(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_explains_itself_with_an_example(name, capsys):
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
     assert ended.value.code == 0
@@ -23,26 +21,26 @@ def test_every_command_explains_itself_with_an_example(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_help(name: str) -> None:
+def test_every_option_has_help(name):
     parser, _ = command_parser(name)
     assert all(action.help for action in parser._actions)
 
 
-def test_every_module_is_a_command() -> None:
+def test_every_module_is_a_command():
     package = Path(slurm_plugin.__file__).parent
     paths = [*package.glob("cli/commands/[a-z]*.py"), *package.glob("experiments/*_command.py")]
     modules = {path.stem.removesuffix("_command").replace("_", "-") for path in paths}
     assert modules == set(COMMANDS)
 
 
-def test_the_overview_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_lists_all_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
     assert all(f"  {name} " in text and what in text for name, what in COMMANDS.items())
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
@@ -50,9 +48,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["fit", "--frobnicate"]])
-def test_wrong_usage_is_status_2_on_stderr(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_status_2_on_stderr(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     out, err = capsys.readouterr()
@@ -61,7 +57,7 @@ def test_wrong_usage_is_status_2_on_stderr(
     assert err.startswith("usage: nimo")
 
 
-def test_help_of_all_commands_loads_nothing_heavy() -> None:
+def test_help_of_all_commands_loads_nothing_heavy():
     """Or its first line would take longer than a quarter of a second."""
     code = (
         "import sys\nfrom slurm_plugin.cli.nimo import COMMANDS, main\n"
@@ -97,9 +93,7 @@ with waiting("fitting", patience_s={waiting_s}):
 
 @pytest.mark.parametrize("code", [_SLOW, _SILENT])
 @pytest.mark.parametrize(("waiting_s", "shown"), [(0.0, True), (60.0, False)])
-def test_progress_is_shown_on_a_terminal_after_a_while(
-    code: str, waiting_s: float, shown: bool
-) -> None:
+def test_progress_is_shown_on_a_terminal_after_a_while(code, waiting_s, shown):
     main_end, command_end = pty.openpty()
     subprocess.run(
         [sys.executable, "-c", code.format(waiting_s=waiting_s)],
@@ -116,7 +110,7 @@ def test_progress_is_shown_on_a_terminal_after_a_while(
     assert (b"fitting" in text) is shown
 
 
-def test_progress_is_silent_where_stderr_is_no_terminal() -> None:
+def test_progress_is_silent_where_stderr_is_no_terminal():
     done = subprocess.run(
         [sys.executable, "-c", _SLOW.format(waiting_s=0.0)], capture_output=True, check=True
     )

@@ -3,46 +3,36 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import DemoSite
 
 
 @pytest.mark.parametrize(
     "words", [["wrf-d02", "--plot"], ["--plot", "wrf-d02"], ["--plot", "--all", "wrf-d02"]]
 )
-def test_predict_draws_on_the_terminal(
-    words: list[str], use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_draws_on_the_terminal(words, use, capsys):
     assert main(["predict", *words]) == 0
     out = capsys.readouterr().out
     assert "verdict: " in out
     assert "● observed" in out
 
 
-def test_predict_draws_into_a_file(
-    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_draws_into_a_file(use, tmp_path, capsys):
     file = tmp_path / "wrf.svg"
     assert main(["predict", "wrf-d02", "--json", "--plot", str(file)]) == 0
     assert capsys.readouterr().out.startswith("[{")
     assert "ada/wrf-d02" in file.read_text()
 
 
-def test_another_suffix_is_refused(
-    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_suffix_is_refused(use, tmp_path, capsys):
     assert main(["predict", "wrf-d02", "--plot", str(tmp_path / "wrf.gif")]) == 73
     assert ".svg, .png, .pdf" in capsys.readouterr().err
 
 
-def test_a_file_holds_one_curve(
-    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_holds_one_curve(use, tmp_path, capsys):
     assert main(["predict", "melt", "--plot", str(tmp_path / "melt.svg")]) == 73
     reported = capsys.readouterr().err
     assert "choose one by its key: " in reported
@@ -50,9 +40,7 @@ def test_a_file_holds_one_curve(
     assert main(["predict", "lammps/melt", "--plot", str(tmp_path / "melt.svg")]) == 0
 
 
-def test_an_encoding_without_the_signs_is_reported(
-    use: DemoSite,
-) -> None:
+def test_an_encoding_without_the_signs_is_reported(use):
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, "predict", "wrf-d02", "--plot"],
@@ -65,9 +53,7 @@ def test_an_encoding_without_the_signs_is_reported(
     assert "--plot=curve.svg writes a file" in done.stderr
 
 
-def test_advise_draws_and_recommends(
-    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_advise_draws_and_recommends(use, tmp_path, capsys):
     words = ["--user", "ada", "--store", str(use.store)]
     assert advise.main([*words, "--plot", "wrf.sh", "d02"]) == 0
     out = capsys.readouterr().out
@@ -78,9 +64,7 @@ def test_advise_draws_and_recommends(
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unknown_job_has_nothing_to_draw(
-    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_job_has_nothing_to_draw(use, tmp_path, capsys):
     script = tmp_path / "new.sh"
     script.write_text("#!/bin/sh\nsrun ./never-seen\n")
     assert advise.main(["--store", str(use.store), "--plot", str(script)]) == 3
@@ -88,18 +72,18 @@ def test_an_unknown_job_has_nothing_to_draw(
 
 
 @pytest.mark.parametrize("option", ["--json", "-P"])
-def test_lines_for_scripts_and_a_drawing_do_not_mix(option: str) -> None:
+def test_lines_for_scripts_and_a_drawing_do_not_mix(option):
     with pytest.raises(SystemExit) as ended:
         advise.main([option, "--plot", "job.sh"])
     assert ended.value.code == 2
 
 
-def test_a_list_is_not_drawn(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_is_not_drawn(use, capsys):
     assert main(["predict", "--plot"]) == 73
     assert "which application?" in capsys.readouterr().err
 
 
-def test_a_drawing_loads_nothing_heavy(nimod: DemoSite) -> None:
+def test_a_drawing_loads_nothing_heavy(nimod):
     code = (
         "import sys; from slurm_plugin.cli.advise import main; main(sys.argv[1:])\n"
         "sys.exit(bool({'numpy', 'scipy', 'matplotlib', 'rich', 'sqlalchemy'} & set(sys.modules)))"

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -7,7 +6,7 @@ from sacct_ingest.store import RejectRow, Store
 from slurm_plugin.cli.nimo import main
 
 
-def test_counts_first_and_deletes_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counts_first_and_deletes_then(tmp_path, capsys):
     path = str(tmp_path / "nimo.db")
     with Store.open(path) as store:
         store.rejects.add([RejectRow(source="f", reason="odd", text="x", read_s=5)])
@@ -21,15 +20,13 @@ def test_counts_first_and_deletes_then(tmp_path: Path, capsys: pytest.CaptureFix
     assert "nothing is deleted" in capsys.readouterr().out
 
 
-def test_days_are_counted_from_0_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_days_are_counted_from_0_on(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["prune", "--runs", "-4"])
     assert ended.value.code == 2
 
 
-def test_what_the_next_ingest_would_bring_back_is_not_pruned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_next_ingest_would_bring_back_is_not_pruned(tmp_path, capsys):
     path = str(tmp_path / "nimo.db")
     Store.open(path).close()
     assert main(["prune", "--store", path, "--runs", "14"]) == 78

@@ -29,7 +29,7 @@ def fill(path: Path, count: int = 200) -> None:
         )
 
 
-def test_the_later_half_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_later_half_is_replayed(tmp_path, capsys):
     fill(tmp_path / "nimo.db")
     argv = ["replay", "--store", str(tmp_path / "nimo.db"), "-N", "40", "--workers", "1"]
     assert main([*argv, "--json"]) == 0
@@ -46,9 +46,7 @@ def test_the_later_half_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert made["verdict"][:40] in shown
 
 
-def test_a_search_tries_all_combinations_in_processes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_tries_all_combinations_in_processes(tmp_path, capsys):
     fill(tmp_path / "nimo.db", 80)
     argv = ["replay", "--store", str(tmp_path / "nimo.db"), "--workers", "2", "-P"]
     assert main([*argv, "--price", "4", "--price", "8", "--guard", "1.1", "--load", "0.6"]) == 0
@@ -57,9 +55,7 @@ def test_a_search_tries_all_combinations_in_processes(
     assert [line.split("|")[:3] for line in lines[1:]] == [["0.6", "4", "1.1"], ["0.6", "8", "1.1"]]
 
 
-def test_both_ways_to_treat_bystanders_are_tried(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_ways_to_treat_bystanders_are_tried(tmp_path, capsys):
     fill(tmp_path / "nimo.db", 80)
     argv = ["replay", "--store", str(tmp_path / "nimo.db"), "--workers", "1", "--json"]
     assert main([*argv, "--bystanders", "group", "--bystanders", "each"]) == 0
@@ -68,9 +64,7 @@ def test_both_ways_to_treat_bystanders_are_tried(
     assert made["present"]["bystanders"] == "group"
 
 
-def test_a_saved_log_without_curves_is_replayed_on_assumptions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_saved_log_without_curves_is_replayed_on_assumptions(tmp_path, capsys):
     saved = tmp_path / "jobs.txt"
     rows = ["JobID|User|JobName|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|State"]
     rows += [
@@ -85,9 +79,7 @@ def test_a_saved_log_without_curves_is_replayed_on_assumptions(
     assert "So NIMO assumes: 100% of the jobs" in shown
 
 
-def test_nodes_of_the_cluster_are_those_of_the_logs_header(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_of_the_cluster_are_those_of_the_logs_header(tmp_path, capsys):
     log = tmp_path / "log.swf"
     jobs = [f"{n} {60 * n} 0 600 4 -1 -1 4 1200 -1 1 1 1 1 1 1 -1 -1" for n in range(1, 40)]
     log.write_text("\n".join(["; MaxProcs: 64", *jobs]) + "\n")
@@ -100,16 +92,14 @@ def test_nodes_of_the_cluster_are_those_of_the_logs_header(
     assert nodes("--nodes", "32") == 32
 
 
-def test_nothing_to_replay_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_replay_is_said(tmp_path, capsys):
     Store.open(str(tmp_path / "nimo.db")).close()
     assert main(["replay", "--store", str(tmp_path / "nimo.db")]) != 0
     assert "holds no job that ran" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("option", "value"), [("--assume", "1.5"), ("--load", "0")])
-def test_wrong_numbers_are_usage_errors(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_numbers_are_usage_errors(option, value, capsys):
     with pytest.raises(SystemExit):
         main(["replay", option, value])
     assert value in capsys.readouterr().err

@@ -11,7 +11,6 @@ from predictor.table import decode
 from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports import sheet
 from slurm_plugin.slurm.privacy import PrivateDataRules
@@ -41,16 +40,14 @@ def report(store: str, capsys: pytest.CaptureFixture[str], *options: str) -> str
     return capsys.readouterr().out
 
 
-def test_the_report_has_decisions_and_outcomes(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_has_decisions_and_outcomes(store, capsys):
     text = report(store, capsys)
     assert text.startswith("2 decisions from ")
     assert "MAPE 20.0 %" in text
     assert "job arrays keep what they ask for" in text
 
 
-def test_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(store, capsys):
     result = json.loads(report(store, capsys, "--json"))
     assert (result["decisions"], result["finished"]) == (2, 1)
     assert result["accuracy"]["mape"] == pytest.approx(0.2)
@@ -58,7 +55,7 @@ def test_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert result["unchanged"] == {"array": 1}
 
 
-def test_parsable(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parsable(store, capsys):
     lines = report(store, capsys, "-P").splitlines()
     assert lines[0].startswith("Application|Decisions|Changed|Finished|Compared|Mape|Bias|Inside50")
     assert lines[1:] == ["md|1|0|0|0||||||||", "wrf|1|1|1|1|0.2|1.25|0|0|0|0.8|1|1"]
@@ -74,9 +71,7 @@ def test_parsable(store: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["-u", "nobody-here"], []),
     ],
 )
-def test_a_selection(
-    options: list[str], labels: list[str], store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_selection(options, labels, store, capsys):
     result = json.loads(report(store, capsys, "--json", *options))
     assert [row["application"] for row in result["applications"]] == labels
 
@@ -93,9 +88,7 @@ def evil_store(tmp_path: Path) -> str:
     return path
 
 
-def test_a_page_is_one_file_that_harms_nobody(
-    evil_store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_is_one_file_that_harms_nobody(evil_store, tmp_path, capsys):
     page = tmp_path / "report.html"
     assert report(evil_store, capsys, "--html", str(page)) == ""
     text = page.read_text()
@@ -105,9 +98,7 @@ def test_a_page_is_one_file_that_harms_nobody(
     assert "2 decisions from" in text
 
 
-def test_every_table_is_a_file(
-    evil_store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_table_is_a_file(evil_store, tmp_path, capsys):
     reported = report(evil_store, capsys, "--csv", str(tmp_path / "tables")).splitlines()
     assert {Path(line).stem for line in reported} >= {
         "applications",
@@ -119,14 +110,14 @@ def test_every_table_is_a_file(
     assert [(row["application"], row["decisions"]) for row in rows] == [(EVIL, "1"), ("wrf", "1")]
 
 
-def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+def test_no_cell_is_a_formula(tmp_path):
     fields = (OutputColumn("name", "name", str), OutputColumn("n", "n", lambda _: -1.5))
     one = sheet.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
     (path,) = sheet.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
 
 
-def test_pseudonyms_hide_all_names(evil_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pseudonyms_hide_all_names(evil_store, capsys):
     text = report(evil_store, capsys, "--json", "--anonymise", "-u", "ada")
     result = json.loads(text)
     assert [row["application"] for row in result["applications"]] == ["application-1"]
@@ -136,7 +127,7 @@ def test_pseudonyms_hide_all_names(evil_store: str, capsys: pytest.CaptureFixtur
     assert "wrf" not in text
 
 
-def test_another_table(evil_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_table(evil_store, capsys):
     lines = report(evil_store, capsys, "-P", "--table", "reasons").splitlines()
     assert lines == [
         "Mode|Action|Applied|Decisions|Reason|Meaning",
@@ -144,16 +135,12 @@ def test_another_table(evil_store: str, capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_an_unknown_table_is_an_error_that_names_the_others(
-    evil_store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_table_is_an_error_that_names_the_others(evil_store, capsys):
     assert main(["report", "--store", evil_store, "-P", "--table", "reason"]) == 1
     assert "there are stopped, applications, accuracy" in capsys.readouterr().err
 
 
-def test_others_jobs_are_hidden_where_slurm_hides_them(
-    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_jobs_are_hidden_where_slurm_hides_them(store, capsys, monkeypatch):
     hidden = PrivateDataRules(only_user="bob", why="PrivateData hides others' jobs")
     monkeypatch.setattr("slurm_plugin.store_access.visibility_of", lambda _: hidden)
     assert main(["report", "--store", store, "--json"]) == 0
@@ -162,9 +149,7 @@ def test_others_jobs_are_hidden_where_slurm_hides_them(
     assert "only your own jobs are shown" in reported.err
 
 
-def test_the_curves_tell_their_problems(
-    use: DemoSite, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_curves_tell_their_problems(use, capsys, tmp_path):
     copy = tmp_path / "copy.db"
     with sqlite3.connect(use.folder / "nimo.db") as source, sqlite3.connect(copy) as target:
         source.backup(target)

@@ -1,16 +1,14 @@
 import json
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.protocol.status_messages import Counts, Status
 from slurm_plugin.text.table_columns import WIDTH
 
 
-def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nimod_tells_how_it_is(nimod, capsys):
     assert main(["status", "--config", str(nimod.config), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
     assert status["identities"] > 7
@@ -27,7 +25,7 @@ def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[st
     assert all(line.startswith(" " * 11) for line in folded)
 
 
-def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_nimod_is_one_line(tmp_path, capsys):
     config = tmp_path / "nimo.yaml"
     config.write_text(f"socket: {tmp_path}/none.sock\n")
     assert main(["status", "--config", str(config)]) == 69
@@ -41,13 +39,13 @@ def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ("age_s", "words"),
     [(None, "not read yet"), (12.0, "read 12 s ago"), (61.0, "read 61 s ago: too old")],
 )
-def test_what_nimod_sees_of_the_cluster(age_s: float | None, words: str) -> None:
+def test_what_nimod_sees_of_the_cluster(age_s, words):
     text = describe(Status(snapshot_age_s=age_s), now_s=0, max_age_s=60)
     assert f"cluster    {words}" in text
     assert ("pass unchanged" in text) is (age_s != 12.0)
 
 
-def test_before_the_first_look_at_the_store_there_are_no_tables() -> None:
+def test_before_the_first_look_at_the_store_there_are_no_tables():
     assert "tables     none yet" in describe(Status(), now_s=0, max_age_s=60)
 
 
@@ -60,6 +58,6 @@ def test_before_the_first_look_at_the_store_there_are_no_tables() -> None:
         ([0, 0, 1], "to 1 submission: half in more than 20 ms, 99 % in more than 20 ms"),
     ],
 )
-def test_how_long_answers_take(bins: list[int], words: str) -> None:
+def test_how_long_answers_take(bins, words):
     counts = Counts(bounds_s=[0.0005, 0.02], bins=bins)
     assert f"answers    {words}\n" in describe(Status(counts=counts), now_s=0, max_age_s=60)

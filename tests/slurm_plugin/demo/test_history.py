@@ -18,14 +18,14 @@ def runs() -> list[JobRun]:
     return make_runs(applications("ada"), end_s=END_S, rng=Random(7), days=30)
 
 
-def test_the_same_seed_gives_the_same_history(runs: list[JobRun]) -> None:
+def test_the_same_seed_gives_the_same_history(runs):
     again = make_runs(applications("ada"), end_s=END_S, rng=Random(7), days=30)
     other = make_runs(applications("ada"), end_s=END_S, rng=Random(8), days=30)
     assert again == runs
     assert other != runs
 
 
-def test_the_day_of_the_week_changes_nothing(runs: list[JobRun]) -> None:
+def test_the_day_of_the_week_changes_nothing(runs):
     later = make_runs(applications("ada"), end_s=END_S + 2 * 86_400, rng=Random(7), days=30)
     assert [run.submit_s - 2 * 86_400 for run in later] == [run.submit_s for run in runs]
     assert [(run.name, run.nodes, run.elapsed_s) for run in later] == [
@@ -33,7 +33,7 @@ def test_the_day_of_the_week_changes_nothing(runs: list[JobRun]) -> None:
     ]
 
 
-def test_no_node_is_given_to_two_jobs_at_once(runs: list[JobRun]) -> None:
+def test_no_node_is_given_to_two_jobs_at_once(runs):
     changes = sorted(
         (moment, change)
         for run in runs
@@ -45,7 +45,7 @@ def test_no_node_is_given_to_two_jobs_at_once(runs: list[JobRun]) -> None:
         assert 0 <= in_use <= NODES
 
 
-def test_times_are_in_order_and_inside_the_window(runs: list[JobRun]) -> None:
+def test_times_are_in_order_and_inside_the_window(runs):
     for run in runs:
         assert run.start_s is not None
         assert run.end_s is not None
@@ -54,7 +54,7 @@ def test_times_are_in_order_and_inside_the_window(runs: list[JobRun]) -> None:
     assert all(a.submit_s <= b.submit_s for a, b in pairwise(runs))
 
 
-def test_jobs_end_in_all_the_ways_jobs_do(runs: list[JobRun]) -> None:
+def test_jobs_end_in_all_the_ways_jobs_do(runs):
     states = {run.state for run in runs}
     assert {
         JobState.COMPLETED,
@@ -65,7 +65,7 @@ def test_jobs_end_in_all_the_ways_jobs_do(runs: list[JobRun]) -> None:
     } <= states
 
 
-def test_run_times_scatter_around_the_truth_of_their_application() -> None:
+def test_run_times_scatter_around_the_truth_of_their_application():
     wrf = next(a for a in applications("ada") if a.name == "wrf-d02")
     rng = Random(1)
     times = sorted(wrf.run_s(8, rng) for _ in range(401))
@@ -73,13 +73,13 @@ def test_run_times_scatter_around_the_truth_of_their_application() -> None:
     assert wrf.time_s(8) == pytest.approx(150 + 27_000 / 8 + 18 * 3)
 
 
-def test_array_tasks_share_the_first_tasks_id(runs: list[JobRun]) -> None:
+def test_array_tasks_share_the_first_tasks_id(runs):
     tasks = [run for run in runs if run.array_job_id is not None]
     assert tasks
     assert all(run.job_id == (run.array_job_id or 0) + (run.array_task_id or 0) for run in tasks)
 
 
-def test_sacct_text_has_a_row_for_each_job_and_step(runs: list[JobRun]) -> None:
+def test_sacct_text_has_a_row_for_each_job_and_step(runs):
     lines = list(sacct_text(runs[:50]))
     header = lines[0].rstrip("\n").split(DELIMITER)
     rows = [
@@ -96,5 +96,5 @@ def test_sacct_text_has_a_row_for_each_job_and_step(runs: list[JobRun]) -> None:
     ("indexes", "text"),
     [([0], "pine01"), ([0, 1, 2], "pine[01-03]"), ([8, 0, 1, 30], "pine[01-02,09,31]")],
 )
-def test_node_names_are_folded_as_slurm_does(indexes: list[int], text: str) -> None:
+def test_node_names_are_folded_as_slurm_does(indexes, text):
     assert node_names(indexes) == text

@@ -29,29 +29,26 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
-def test_every_step_is_there_and_says_what_is_made_up(shown: str) -> None:
+def test_every_step_is_there_and_says_what_is_made_up(shown):
     for command in ("nimo ingest", "nimo fit", "nimo serve", "nimo-advise", "nimo report"):
         assert f"$ {command}" in shown
     assert "The demo generates" in shown
     assert shown.index("$ nimo ingest") < shown.index("$ nimo fit") < shown.index("$ nimo report")
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["demo", "--directory", str(tmp_path / "file" / "demo")]) == 1
     assert "Not a directory; see --directory" in capsys.readouterr().err
 
 
-def test_history_becomes_reliable_curves(shown: str) -> None:
+def test_history_becomes_reliable_curves(shown):
     result = re.search(r"(\d+) scaling curves [^:]*: (\d+) reliable", shown)
-    assert result is not None
     assert int(result[1]) == 7
     assert int(result[2]) >= 5
 
 
-def test_moldable_jobs_are_changed_and_the_others_are_not(shown: str) -> None:
+def test_moldable_jobs_are_changed_and_the_others_are_not(shown):
     rows = shown.partition("\nsubmitted ")[2].partition("\n\n")[0].splitlines()[1:]
     remaining = [row for row in rows if "  keep  " in row]
     assert len(rows) == 12
@@ -62,18 +59,18 @@ def test_moldable_jobs_are_changed_and_the_others_are_not(shown: str) -> None:
     ]
 
 
-def test_every_decision_finds_its_outcome(shown: str) -> None:
+def test_every_decision_finds_its_outcome(shown):
     assert "12 decisions joined with an outcome" in shown
     assert "12 decisions from " in shown
     assert ", 12 with an outcome" in shown
 
 
-def test_statuses_for_scripts_are_shown(shown: str) -> None:
+def test_statuses_for_scripts_are_shown(shown):
     assert "(exit status 4)" in shown
     assert "(exit status 3)" in shown
 
 
-def test_no_traceback_and_no_leftover(shown: str) -> None:
+def test_no_traceback_and_no_leftover(shown):
     assert "Traceback" not in shown
     folder = Path(re.search(r"export NIMO_CONFIG=(\S+)/nimo.yaml", shown)[1])  # type: ignore[index]
     assert not (folder / "nimod.sock").exists()

@@ -348,13 +348,13 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
 }
 
 
-def test_files_are_put_right_before_the_plugins_that_read_them() -> None:
+def test_files_are_put_right_before_the_plugins_that_read_them():
     names = [check.name for check in CHECKS]
     files = max(names.index(name) for name in ("hook files", "hook syntax", "Lua modules"))
     assert files < min(names.index("job_submit"), names.index("cli_filter"))
 
 
-def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
+def test_all_is_well_and_every_check_was_made(site):
     result = diagnosis(site)
     assert troubles(site) == []
     assert {finding.check for finding in result} == {check.name for check in CHECKS}
@@ -363,7 +363,7 @@ def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_named_with_its_fix_and_nothing_else_is(site: Nimod, fault: str) -> None:
+def test_each_fault_is_named_with_its_fix_and_nothing_else_is(site, fault):
     make, expected = FAULTS[fault]
     if "munge" in expected and site.cluster.settings.auth != "munge":
         pytest.skip("no munge here")
@@ -376,7 +376,7 @@ def test_each_fault_is_named_with_its_fix_and_nothing_else_is(site: Nimod, fault
         assert fix in result[check].fix
 
 
-def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
+def test_slurmdbd_that_forgets_too_soon(site):
     path = etc(site, "slurmdbd.conf")
     with written(path, lambda text: text + "PurgeJobAfter=12hours\n"):
         site.cluster.restart("slurmdbd")
@@ -387,14 +387,14 @@ def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
     assert "PurgeJobAfter=1days" in result.fix
 
 
-def test_clocks_and_old_knowledge(site: Nimod) -> None:
+def test_clocks_and_old_knowledge(site):
     result = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
     assert set(result) == {"clock", "ingest and fit"}
     assert "ahead of" in result["clock"].message
     assert "the last nimo" in result["ingest and fit"].message
 
 
-def test_for_people_and_for_scripts(site: Nimod) -> None:
+def test_for_people_and_for_scripts(site):
     site.kill_switch.touch()
     text = site.run("doctor").stdout
     fields = site.run("doctor", "-P").stdout.splitlines()
@@ -414,7 +414,7 @@ def test_for_people_and_for_scripts(site: Nimod) -> None:
     assert json.loads(done.stdout)[0]["state"] == "error"
 
 
-def test_init_writes_down_what_this_slurm_says(site: Nimod, tmp_path: Path) -> None:
+def test_init_writes_down_what_this_slurm_says(site, tmp_path):
     made = tmp_path / "nimo.yaml"
     with slurm_conf(site, bare), moved(etc(site, "nimo_hook.conf")):
         reported = json.loads(site.run("init", "--json", "--config", made).stdout)

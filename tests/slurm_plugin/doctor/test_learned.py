@@ -2,7 +2,6 @@
 
 import time
 from argparse import Namespace
-from pathlib import Path
 
 from sacct_ingest.store import Store
 from slurm_plugin.cli.local_installation import installation_of
@@ -10,7 +9,7 @@ from slurm_plugin.doctor import FindingState
 from slurm_plugin.doctor.nimo_checks import learned
 
 
-def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path: Path) -> None:
+def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
     url, now_s = f"sqlite:///{tmp_path}/nimo.db", int(time.time())
     with Store.open(url) as store:
         store.watermarks.set("sacct:pine", now_s - 10 * 86_400)

@@ -20,7 +20,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
     return installation_of(Namespace(config=None, store=""))
 
 
-def test_no_release_is_reported(installation: Installation) -> None:
+def test_no_release_is_reported(installation):
     (result,) = slurm_checks.slurmctld(installation)
     assert (result.state, result.message) == (
         FindingState.ERROR,
@@ -28,7 +28,7 @@ def test_no_release_is_reported(installation: Installation) -> None:
     )
 
 
-def test_no_folder_of_plugins_is_skipped(installation: Installation) -> None:
+def test_no_folder_of_plugins_is_skipped(installation):
     assert [result.state for result in slurm_checks.job_submit(installation)] == [
         FindingState.ERROR,
         FindingState.SKIPPED,
@@ -44,9 +44,7 @@ def test_no_folder_of_plugins_is_skipped(installation: Installation) -> None:
         ("", "SKIPPED"),
     ],
 )
-def test_releases_with_holes_are_named(
-    installation: Installation, tmp_path: Path, release: str, state: str
-) -> None:
+def test_releases_with_holes_are_named(installation, tmp_path, release, state):
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")
     (result,) = slurm_checks.security(installation)
     assert result.state is FindingState[state]
@@ -61,9 +59,7 @@ def test_releases_with_holes_are_named(
         ([], True),  # as on a controller without commands
     ],
 )
-def test_commands_that_load_a_filter_from_elsewhere(
-    installation: Installation, tmp_path: Path, files: list[str], *, fine: bool
-) -> None:
+def test_commands_that_load_a_filter_from_elsewhere(installation, tmp_path, files, *, fine):
     folder = tmp_path / "filters"
     folder.mkdir()
     for name in files:
@@ -77,9 +73,7 @@ def test_commands_that_load_a_filter_from_elsewhere(
     assert (f"nimo hook-path --install {folder}" in result.fix) is not fine
 
 
-def test_no_lua_of_the_current_folder_runs(
-    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_lua_of_the_current_folder_runs(installation, tmp_path, monkeypatch):
     (tmp_path / "socket").mkdir()
     (tmp_path / "socket/unix.lua").write_text(f"io.open('{tmp_path}/ran', 'w'):close()")
     monkeypatch.chdir(tmp_path)

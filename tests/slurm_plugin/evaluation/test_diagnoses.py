@@ -42,7 +42,7 @@ def wasted(usage: JobUsage, made: PredictionTable, least: float = 0.0) -> list[f
     return [round(3600 * one.wasted_node_hours) for one in result]
 
 
-def test_what_is_beyond_the_knee() -> None:
+def test_what_is_beyond_the_knee():
     (result,) = used(4).waste({("line", "ab12"): table()}, least_node_hours=0.0)
     # 8 x 250 s each; at the knee 4 x 250 x 240/200 = 1200 s.
     assert (result.user, result.runs, result.nodes, result.knee) == ("ada", 4, (8, 8), 4)
@@ -51,24 +51,24 @@ def test_what_is_beyond_the_knee() -> None:
     assert (round(result.efficiency, 2), round(result.slower, 2)) == (0.6, 1.2)
 
 
-def test_nobody_is_nagged_about_trifles() -> None:
+def test_nobody_is_nagged_about_trifles():
     assert wasted(used(4), table(), least=3201 / 3600) == []
     assert wasted(used(4), table(), least=3199 / 3600) == [3200]
     assert wasted(used(2), table()) == []
 
 
-def test_who_had_a_reason_is_not_named() -> None:
+def test_who_had_a_reason_is_not_named():
     assert wasted(used(4, deadline_s=1.0), table()) == []
     assert wasted(used(4, applied=True, requested_nodes=2), table()) == []
 
 
-def test_only_reliable_curves_tell() -> None:
+def test_only_reliable_curves_tell():
     assert wasted(used(4), table(Verdict.DOUBTFUL)) == []
     assert wasted(used(4), table(knee=None)) == []
     assert wasted(used(4), table(knee=8)) == []
 
 
-def test_a_report_shows_what_became_of_the_last_predictions() -> None:
+def test_a_report_shows_what_became_of_the_last_predictions():
     """In words on the terminal, and without names where these are left out."""
     record = (Recorded(repeated=True, predictions=40, median_error=0.03, inside=36),)
     text = "several problems: run times differ by in (runs with in=secret.dat)"
@@ -92,7 +92,7 @@ def test_a_report_shows_what_became_of_the_last_predictions() -> None:
     assert "secret" not in str(hidden)
 
 
-def test_the_best_next_run_is_counted_as_the_curve_is() -> None:
+def test_the_best_next_run_is_counted_as_the_curve_is():
     asked = Counter({("line", "ab12"): 2})
     problem = (Problem("uncertain", "", observe=16),)
     made = [replace(table(), problems=problem, unit=unit) for unit in (Unit.GPUS, Unit.NODES)]
@@ -102,7 +102,7 @@ def test_the_best_next_run_is_counted_as_the_curve_is() -> None:
     assert [counts.of(row) for row in sheet.rows] == ["GPUs", "nodes"]
 
 
-def test_sizes_in_cpus_have_a_knee_of_their_own() -> None:
+def test_sizes_in_cpus_have_a_knee_of_their_own():
     sized, over_cpus = used(4, unit="cpus"), replace(table(), unit=Unit.CPUS)
     (result,) = sized.waste({("line", "ab12"): over_cpus}, least_node_hours=0.0)
     assert (result.unit, round(3600 * result.wasted_node_hours)) == (Unit.CPUS, 3200)

@@ -22,7 +22,7 @@ def text_of(made) -> str:
     return reported.get()
 
 
-def test_the_headline_counts_only_what_could_be_acted_on() -> None:
+def test_the_headline_counts_only_what_could_be_acted_on():
     sure = (decision(), run(elapsed_s=1100.0))
     doubtful = decision(verdict="doubtful", applied=False)
     guess = decision(key_level="name", verdict="doubtful", applied=False)
@@ -44,18 +44,18 @@ def test_the_headline_counts_only_what_could_be_acted_on() -> None:
         ({"applied": False, "given_limit_s": 1200}, TIMEOUT, False),
     ],
 )
-def test_jobs_that_a_limit_stopped_after_a_change_come_first(fields, state, harmed) -> None:
+def test_jobs_that_a_limit_stopped_after_a_change_come_first(fields, state, harmed):
     made = report((decision(**fields), run(state=state, job_id=42)))
     assert [job.job_id for job in made.stopped] == ([42] if harmed else [])
     assert ("42" in text_of(made).partition("modes")[0]) is harmed
 
 
-def test_they_are_ordered_by_job_id() -> None:
+def test_they_are_ordered_by_job_id():
     stopped = ((decision(), run(state=TIMEOUT, job_id=number)) for number in (9, 7, 8))
     assert [job.job_id for job in report(*stopped).stopped] == [7, 8, 9]
 
 
-def test_each_job_is_a_row() -> None:
+def test_each_job_is_a_row():
     made = report(
         (decision(given_limit_s=1200), run(job_id=3, limit_s=1200)),
         (decision(applied=False, mode="observe"), run(job_id=4, nodes=2, elapsed_s=1500.0)),
@@ -68,6 +68,6 @@ def test_each_job_is_a_row() -> None:
     ]  # fmt: skip
 
 
-def test_names_can_be_left_out() -> None:
+def test_names_can_be_left_out():
     (job,) = anonymous(report((decision(), run()))).jobs
     assert (job.user, job.application) == ("user-1", "application-1")

@@ -1,7 +1,5 @@
 """``nimo plan`` without a Slurm: plans for idle clusters, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -50,9 +48,7 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "flow.yaml"
 
 
-def test_prints_the_plan_and_how_it_would_be_submitted(
-    flow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prints_the_plan_and_how_it_would_be_submitted(flow, capsys):
     assert main(["plan", "--empty", str(flow)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("fastest: 00:02:0")
@@ -63,9 +59,7 @@ def test_prints_the_plan_and_how_it_would_be_submitted(
     assert not flow.with_suffix(".plan.json").exists()
 
 
-def test_a_later_deadline_takes_fewer_node_hours(
-    flow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_later_deadline_takes_fewer_node_hours(flow, capsys):
     node_hours = []
     for deadline in ("now+3minutes", "now+6minutes", "now+1hour"):
         assert main(["plan", "--empty", "--json", "--deadline", deadline, str(flow)]) == 0
@@ -83,9 +77,7 @@ def test_a_later_deadline_takes_fewer_node_hours(
         ("now+12500", "not surely in time", "NOT SURE"),
     ],
 )
-def test_a_deadline_that_cannot_be_met_is_status_4(
-    flow: Path, deadline: str, label: str, reported: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deadline_that_cannot_be_met_is_status_4(flow, deadline, label, reported, capsys):
     # Times beside which those of the command itself are nothing: 12,000 s in all.
     flow.write_text(re.sub(r"(\d+0)(?=[,}])", r"\g<1>00", FLOW))
     assert main(["plan", "--empty", "--deadline", deadline, str(flow)]) == 4
@@ -94,9 +86,7 @@ def test_a_deadline_that_cannot_be_met_is_status_4(
     assert reported in text
 
 
-def test_says_why_all_ends_later_than_its_last_step(
-    flow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_says_why_all_ends_later_than_its_last_step(flow, capsys):
     noted = "half of the cases end by"
     assert main(["plan", "--empty", str(flow)]) == 0
     assert noted not in capsys.readouterr().out
@@ -106,9 +96,7 @@ def test_says_why_all_ends_later_than_its_last_step(
     assert noted in capsys.readouterr().out
 
 
-def test_run_times_are_the_tables_and_copies_what_was_measured(
-    flow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_times_are_the_tables_and_copies_what_was_measured(flow, capsys):
     now_s, recorded = time.time(), table(level="tag", key="solve", label="solve")
     probe = partial(Probe, source="n1", target="n5")
     series = [probe(resource=Resource.BANDWIDTH, at_s=now_s - 60, value=160 * MB)]
@@ -134,9 +122,7 @@ def test_run_times_are_the_tables_and_copies_what_was_measured(
     assert takes["raw to far"] == pytest.approx(2**30 / (80 * MB), rel=0.01)
 
 
-def test_a_task_without_any_history_is_named(
-    flow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_without_any_history_is_named(flow, capsys):
     with Store.open(f"sqlite:///{flow.parent / 'none.db'}", create=True):
         pass
     flow.write_text(FLOW.replace("run_time: 20", "nodes: 1"))
@@ -157,15 +143,7 @@ def test_a_task_without_any_history_is_named(
         ([], "run_time: 20", "run_time: 20, nodes: 9", 3, "count: its run time is unknown"),
     ],
 )
-def test_mistakes_are_one_line(
-    flow: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    old: str,
-    new: str,
-    status: int,
-    reported: str,
-) -> None:
+def test_mistakes_are_one_line(flow, capsys, arguments, old, new, status, reported):
     flow.write_text(FLOW.replace(old, new) if old else FLOW)
     assert main(["plan", "--empty", *arguments, str(flow)]) == status
     error = capsys.readouterr().err
@@ -174,9 +152,7 @@ def test_mistakes_are_one_line(
     assert reported in error
 
 
-def test_ingested_runs_of_an_application_are_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ingested_runs_of_an_application_are_samples(tmp_path, monkeypatch, capsys):
     """``samples: history``: occupancies of the runs that users made; other counts are no choice."""
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
     (tmp_path / "nimo.yaml").write_text(f"store: {url}\n")

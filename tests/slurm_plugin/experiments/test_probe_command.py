@@ -61,9 +61,7 @@ def nimo(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_cost_is_reported_before_anything_is_measured(
-    store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cost_is_reported_before_anything_is_measured(store, capsys):
     text = nimo(capsys, "--cost", "--host", "a", "--host", "b")
     assert "2 pairs every 1 s" in text
     assert "MB/h" in text
@@ -71,9 +69,7 @@ def test_the_cost_is_reported_before_anything_is_measured(
     assert not store.exists()
 
 
-def test_without_hosts_this_one_is_measured_and_stored(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_hosts_this_one_is_measured_and_stored(store, tmp_path, capsys):
     reported = nimo(capsys, "--name", "here")
     assert "cpu       here  -   " in reported
     with Store.open(str(store)) as opened:
@@ -88,9 +84,7 @@ def test_without_hosts_this_one_is_measured_and_stored(
     assert nimo(capsys, "--show") == reported
 
 
-def test_sensors_measure_when_they_are_asked_to(
-    store: Path, sensor: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sensors_measure_when_they_are_asked_to(store, sensor, capsys):
     result = json.loads(nimo(capsys, "--json", "--host", sensor))
     assert [each["source"] for each in result] == ["alone"]
     with Store.open(str(store)) as opened:
@@ -98,12 +92,7 @@ def test_sensors_measure_when_they_are_asked_to(
     assert newest == [result[0]["at_s"]]
 
 
-def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(
-    store: Path,
-    sensor: str,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(store, sensor, capsys, caplog):
     (port,) = free_ports(1)
     assert "alone" in nimo(capsys, "--host", sensor, "--host", f"gone=127.0.0.1:{port}")
     assert "sensor gone: Connection refused" in caplog.text
@@ -111,7 +100,7 @@ def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(
     assert "no sensor answered: gone: Connection refused" in capsys.readouterr().err
 
 
-def test_following_stores_what_comes_until_it_is_stopped(store: Path, sensor: str) -> None:
+def test_following_stores_what_comes_until_it_is_stopped(store, sensor):
     argv = [sys.executable, "-c", PROGRAM, "probe", "--follow", "--host", sensor]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as follower:
         try:
@@ -129,7 +118,7 @@ def has_probes(path: Path) -> bool:
         return any(probe.source == "alone" for probe in opened.probes.latest())
 
 
-def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_wait_while_the_store_is_away(monkeypatch):
     result = [Probe(resource=Resource.CPU, source="a", at_s=1.0, value=1.0)]
     with Store.open("sqlite://") as opened:
 
@@ -152,24 +141,20 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPat
         (["--serve", "--name", "a", "--host", "a"], b"short", "5 bytes are no key"),
     ],
 )
-def test_mistakes_are_one_line_with_the_fix(
-    store: Path, arguments: list[str], key: bytes, reported: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line_with_the_fix(store, arguments, key, reported, capsys):
     (store.parent / "key").write_bytes(key)
     assert main(["probe", *arguments]) != 0
     assert reported in capsys.readouterr().err
 
 
-def test_only_this_machine_is_served_without_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_this_machine_is_served_without_a_key(tmp_path, monkeypatch, capsys):
     (tmp_path / "none.yaml").write_text("{}")
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "none.yaml"))
     assert main(["probe", "--serve", "--name", "a", "--bind", "0.0.0.0:0"]) == 69
     assert "set probes.key_file" in capsys.readouterr().err
 
 
-def test_every_resource_can_be_printed() -> None:
+def test_every_resource_can_be_printed():
     lines = probe_table(
         [Probe(resource=each, source="a", at_s=1.0, value=0.5) for each in Resource]
     ).text()

@@ -42,9 +42,7 @@ def config(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return path
 
 
-def test_a_node_is_measured_in_all_its_parts_by_a_job(
-    cluster: SlurmCluster, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_is_measured_in_all_its_parts_by_a_job(cluster, config, capsys):
     assert main(["profile", "-w", "n1", "-p", "batch", "-o", "node,cpu_events,net_lat"]) == 0, (
         capsys.readouterr()
     )
@@ -115,9 +113,7 @@ def benchmarks_on(cluster: SlurmCluster, node: str) -> list[int]:
     return result
 
 
-def test_a_node_that_is_slower_than_its_likes_is_detected(
-    cluster: SlurmCluster, config: Path, slowed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_is_slower_than_its_likes_is_detected(cluster, config, slowed, capsys):
     config.write_text(config.read_text().replace('"repeats": 1', '"repeats": 2'))
     # On a busy machine all nodes may differ too much to tell one from the others: once more then.
     for _ in range(3):
@@ -136,9 +132,7 @@ def test_a_node_that_is_slower_than_its_likes_is_detected(
     assert f"\n{slowed}: " in capsys.readouterr().out
 
 
-def test_a_node_that_is_down_is_left_out_and_said_to_be(
-    cluster: SlurmCluster, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_is_down_is_left_out_and_said_to_be(cluster, config, capsys):
     cluster.run("scontrol", "update", "nodename=n4", "state=drain", "reason=test")
     try:
         assert main(["profile", "-w", "n4", "--only", "cpu"]) == 1
@@ -155,16 +149,12 @@ def test_a_node_that_is_down_is_left_out_and_said_to_be(
         (["-p", "none"], "none"),
     ],
 )
-def test_mistakes_are_one_line(
-    config: Path, arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line(config, arguments, reported, capsys):
     assert main(["profile", "--only", "cpu", *arguments]) not in (0, 2)
     assert reported in capsys.readouterr().err
 
 
-def test_a_job_that_slurm_refuses_is_reported_as_srun_tells_it(
-    cluster: SlurmCluster, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_slurm_refuses_is_reported_as_srun_tells_it(cluster, config, capsys):
     assert main(["profile", "-w", "n1", "--reservation", "none", "--only", "cpu"]) == 1
     assert "n1: nothing came back: srun: error: Unable to allocate" in capsys.readouterr().out
 
@@ -172,7 +162,7 @@ def test_a_job_that_slurm_refuses_is_reported_as_srun_tells_it(
 NODE = Node(name="n1", state="idle", cpus=64, memory_mib=257_000, features="ib,avx2")
 
 
-def test_a_benchmark_waits_behind_everybody_and_has_the_node_to_itself() -> None:
+def test_a_benchmark_waits_behind_everybody_and_has_the_node_to_itself():
     argv = argv_for(NODE, JobOptions(partition="batch", limit_min=7), "true")
     for option in (
         "--exclusive",
@@ -186,15 +176,13 @@ def test_a_benchmark_waits_behind_everybody_and_has_the_node_to_itself() -> None
     assert not any(option.startswith(("--account", "--immediate")) for option in argv)
 
 
-def test_a_type_is_named_by_its_columns() -> None:
+def test_a_type_is_named_by_its_columns():
     assert node_type(NODE, "EPYC", list(TypeColumn)) == "EPYC, 64 CPUs, 251 GiB, ib,avx2"
     assert node_type(NODE, "EPYC", [TypeColumn.CPU_MODEL]) == "EPYC"
     assert node_type(NODE, "", [TypeColumn.CPU_MODEL]) == "unknown"
 
 
-def test_profiles_are_shown_as_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_profiles_are_shown_as_a_table(tmp_path, monkeypatch, capsys):
     (tmp_path / "none.yaml").write_text("{}")
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "none.yaml"))
     path = tmp_path / "nimo.db"

@@ -50,7 +50,7 @@ def remaining(store: Path, *result: Probe) -> None:
         opened.probes.add(result)
 
 
-def test_each_series_is_forecast(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_series_is_forecast(store, capsys):
     remaining(store, *(probe(300 * n, 5.0 * MB) for n in range(1, 21)), probe(10, None))
     remaining(store, *(probe(300 * n, 0.9 + n % 2 / 10, Resource.CPU) for n in range(1, 21)))
     bandwidth, cpu = json.loads(nimo(capsys, "forecast", "--json"))
@@ -62,9 +62,7 @@ def test_each_series_is_forecast(store: Path, capsys: pytest.CaptureFixture[str]
     assert dict(zip(heads.split("|"), line.split("|"), strict=True))["Measured"] == "20"
 
 
-def test_one_measurement_has_no_interval_yet(
-    store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_measurement_has_no_interval_yet(store, capsys):
     remaining(store, probe(10, 5.0 * MB))
     assert json.loads(nimo(capsys, "forecast", "--json"))[0]["high"] is None
     assert "too few values" in nimo(capsys, "forecast")
@@ -72,9 +70,7 @@ def test_one_measurement_has_no_interval_yet(
     assert "no such measurement" in capsys.readouterr().err
 
 
-def test_a_transfer_is_predicted_from_those_recorded(
-    store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     assert main(["transfer", "16M", "n1", "n2"]) == 3
     assert "nothing was measured from n1 to n2" in capsys.readouterr().err
     remaining(store, *(probe(300 * n, 5.0 * MB) for n in range(31)))
@@ -103,7 +99,7 @@ def _iso(epoch: str) -> str:
     "arguments",
     [["0", "a", "b"], ["much", "a", "b"], ["1M", "a", "b", "--took", "-3"], ["1M", "a"]],
 )
-def test_mistakes_are_usage_errors(arguments: list[str]) -> None:
+def test_mistakes_are_usage_errors(arguments):
     with pytest.raises(SystemExit) as stopped:
         main(["transfer", *arguments])
     assert stopped.value.code == 2
@@ -124,9 +120,7 @@ def host() -> Iterator[str]:
         thread.join()
 
 
-def test_a_file_is_really_sent_and_stored_with_its_probes(
-    store: Path, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_really_sent_and_stored_with_its_probes(store, host, tmp_path, capsys):
     file = tmp_path / "input"
     file.write_bytes(bytes(3 * MB))
     arguments = ("probe", "--name", "here", "--transfer", str(file))
@@ -142,9 +136,7 @@ def test_a_file_is_really_sent_and_stored_with_its_probes(
     assert json.loads(nimo(capsys, "transfer", "3M", "here", "there", "--json"))["method"] == "AdRM"
 
 
-def test_what_cannot_be_sent_is_said(
-    store: Path, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_sent_is_said(store, host, tmp_path, capsys):
     (tmp_path / "empty").touch()
     for file, why in (("missing", "No such file"), ("empty", "0 bytes; a transfer is of 1 to")):
         assert main(["probe", "--transfer", str(tmp_path / file), host]) == 69

@@ -22,7 +22,7 @@ ARRAY = ArrayRow(
 )  # fmt: skip
 
 
-def test_a_table_lists_them() -> None:
+def test_a_table_lists_them():
     report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
     (sheet,) = [one for one in sheets_of(report, {}) if one.name == "arrays"]
     shown = [field.text(ARRAY) for field in sheet.fields]
@@ -33,7 +33,7 @@ def test_a_table_lists_them() -> None:
 
 
 @pytest.mark.parametrize("pairs", [[], [(decision(), run())]])
-def test_they_are_there_with_and_without_a_decision(pairs) -> None:
+def test_they_are_there_with_and_without_a_decision(pairs):
     report = replace(summarise(pairs, confidence=0.9), arrays=(ARRAY,))
     console = Console(file=io.StringIO(), width=80)
     console.print(render(report, {}))
@@ -46,13 +46,13 @@ def test_they_are_there_with_and_without_a_decision(pairs) -> None:
     assert report_sections(summarise([], confidence=0.9), {}) == []
 
 
-def test_names_are_hidden_where_that_is_asked_for() -> None:
+def test_names_are_hidden_where_that_is_asked_for():
     report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
     (hidden,) = anonymous(report).arrays
     assert {"ada", "physics", "sweep"}.isdisjoint({hidden.user, hidden.account, hidden.name})
 
 
-def test_a_report_takes_them_out_of_the_store(tmp_path) -> None:
+def test_a_report_takes_them_out_of_the_store(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
         store.runs.add([stored_run(array_job_id=17, array_task_id=0)])
         (one,) = collect(store, DecisionSelection(), confidence=0.9).arrays

@@ -47,32 +47,32 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.split("\n\n")[1].splitlines()[1:]]
 
 
-def test_observed_counts_powers_of_two_and_the_ends_are_shown() -> None:
+def test_observed_counts_powers_of_two_and_the_ends_are_shown():
     assert [row[0] for row in rows(curve_text.render(recorded()))] == ["1", "2", "3", "4", "6"]
     assert len(rows(curve_text.render(recorded(), every=True))) == 6
 
 
-def test_a_row_gives_time_interval_verdict_and_repeats() -> None:
+def test_a_row_gives_time_interval_verdict_and_repeats():
     shown = rows(curve_text.render(recorded()))
     assert " ".join(shown[0]) == "1 01:00:00 00:54:00 to 01:06:00 reliable 5"
     assert " ".join(shown[-1]) == "6 00:10:00 00:09:00 to 00:11:00 doubtful"
 
 
-def test_reasons_against_the_curve_are_reported() -> None:
+def test_reasons_against_the_curve_are_reported():
     problems = (Problem("few_points", "only two node counts were seen", observe=8),)
     text = curve_text.render(recorded(verdict=Verdict.REFUSED, problems=problems))
     assert "verdict: refused" in text
     assert "only two node counts were seen; a run on 8 nodes would help most" in text
 
 
-def test_knee_and_end_of_scaling_are_reported_where_available() -> None:
+def test_knee_and_end_of_scaling_are_reported_where_available():
     text = curve_text.render(recorded())
     assert "max S²/n): 4 nodes" in text
     assert "stops falling" not in text
     assert "stops falling at 6 nodes" in curve_text.render(recorded(max_useful=6))
 
 
-def test_parsable() -> None:
+def test_parsable():
     lines = curve_text.curve_table(recorded(verdicts=()), every=True).parsable().split("\n")
     assert lines[:2] == [
         "Nodes|MedianS|LowS|HighS|Verdict|Observed",
@@ -82,7 +82,7 @@ def test_parsable() -> None:
 
 
 @pytest.mark.parametrize("observed", [(), (Point(2, 1.0), Point(16, 1.0))])
-def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> None:
+def test_summary_puts_the_best_recorded_first(observed):
     tables = [
         recorded(label="refused", key="a", verdict=Verdict.REFUSED, runs=99),
         recorded(label="few", key="b", runs=3, observed=observed),
@@ -93,7 +93,7 @@ def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> No
     assert ("2-16" if observed else "-") in lines[2].split()
 
 
-def test_an_application_is_listed_once() -> None:
+def test_an_application_is_listed_once():
     """By its script and by its command line: the same runs."""
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
     script = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
@@ -104,7 +104,7 @@ def test_an_application_is_listed_once() -> None:
     assert len(curve_text.list_table([line, elsewhere]).text().splitlines()) == 3
 
 
-def test_an_application_with_a_tag_is_listed_by_it() -> None:
+def test_an_application_with_a_tag_is_listed_by_it():
     tag = recorded(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
     assert [
@@ -114,7 +114,7 @@ def test_an_application_with_a_tag_is_listed_by_it() -> None:
     assert len(curve_text.list_table([newer, tag]).text().splitlines()) == 3
 
 
-def test_arguments_tell_applications_of_one_name_apart() -> None:
+def test_arguments_tell_applications_of_one_name_apart():
     one = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
     other = recorded(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
     text = curve_text.list_table([one, other]).text()
@@ -124,7 +124,7 @@ def test_arguments_tell_applications_of_one_name_apart() -> None:
     assert "aaaaaaaa" not in curve_text.list_table([one]).text()
 
 
-def test_keys_tell_apart_what_nothing_else_does() -> None:
+def test_keys_tell_apart_what_nothing_else_does():
     one = recorded(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
     other = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
     text = curve_text.list_table([one, other]).text()
@@ -132,7 +132,7 @@ def test_keys_tell_apart_what_nothing_else_does() -> None:
     assert "script bbbbbbbb" in text
 
 
-def test_layouts_tell_parts_apart_under_one_name() -> None:
+def test_layouts_tell_parts_apart_under_one_name():
     layout = Layout(tasks=8)
     part = Part(key="aa#part=1", layout=layout)
     whole = recorded(label="ada/wrf", key="aa", parts=(part,))
@@ -145,7 +145,7 @@ def test_layouts_tell_parts_apart_under_one_name() -> None:
     assert lines == ["ada/wrf 8 tasks on each node", "ada/wrf all layouts"]
 
 
-def test_columns_order_and_titles_can_be_chosen() -> None:
+def test_columns_order_and_titles_can_be_chosen():
     tables = [recorded(label="few", key="a", runs=3), recorded(label="many", key="b", runs=50)]
     options = TableOptions(form="runs,application", sort="runs", header=False)
     assert [line.split() for line in curve_text.list_table(tables).text(options).splitlines()] == [
@@ -157,7 +157,7 @@ def test_columns_order_and_titles_can_be_chosen() -> None:
     assert curve_text.list_table(tables).parsable(options) == "Runs\n50\n3"
 
 
-def test_a_list_of_long_names_fits_the_terminal() -> None:
+def test_a_list_of_long_names_fits_the_terminal():
     tables = [
         recorded(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
     ]
@@ -166,7 +166,7 @@ def test_a_list_of_long_names_fits_the_terminal() -> None:
     assert "+" in text
 
 
-def test_the_record_that_earned_the_verdict_is_reported() -> None:
+def test_the_record_that_earned_the_verdict_is_reported():
     text = curve_text.render(
         recorded(
             record=(
@@ -182,7 +182,7 @@ def test_the_record_that_earned_the_verdict_is_reported() -> None:
     assert "the last prediction on new node counts: median error 20 %, 1 inside" in text
 
 
-def test_memory_is_reported_with_its_record() -> None:
+def test_memory_is_reported_with_its_record():
     need = MemoryNeed(9, 8, 7, 0.0, (Memory(2, 3000 << 20), Memory(4, 2000 << 20)))
     shown = curve_text.render(recorded(need=need), width=200)
     assert "memory that a node may need: 3000 MiB, enough for 7 of 8 runs" in shown
@@ -191,7 +191,7 @@ def test_memory_is_reported_with_its_record() -> None:
     assert "memory" not in curve_text.render(recorded(), width=200)
 
 
-def test_use_of_cpus_stands_with_its_record() -> None:
+def test_use_of_cpus_stands_with_its_record():
     use = ResourceUse(Unit.CPUS, 0.62, 0.4, 0.7, runs=12, predictions=9, inside=8)
     shown = " ".join(curve_text.render(recorded(uses=(use,)), width=200).split())
     assert (
@@ -200,7 +200,7 @@ def test_use_of_cpus_stands_with_its_record() -> None:
     )
 
 
-def test_memory_of_a_node_is_also_that_of_its_tasks() -> None:
+def test_memory_of_a_node_is_also_that_of_its_tasks():
     need = MemoryNeed(5, 4, 4, high=(Memory(2, 800 * 2**20),))
     shown = " ".join(curve_text.render(recorded(need=need, layout=Layout(4, 4)), width=200).split())
     assert "800 MiB (200 MiB for each of 4 tasks), enough for 4 of 4 runs" in shown

@@ -1,9 +1,7 @@
 """Eighty columns hold in the tables of all commands, whatever names users give."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -147,21 +145,21 @@ def advise() -> Iterator[str]:
 @pytest.mark.parametrize(
     "tables", [report, replay, forecast, probe, profile, plan, learn, wait, advise]
 )
-def test_no_line_is_longer(tables: Callable[[], Iterator[str]]) -> None:
+def test_no_line_is_longer(tables):
     for text in tables():
         # A name alone is a line of its own, which nothing can break.
         long = [line for line in text.splitlines() if len(line) > WIDTH and " " in line.strip()]
         assert long == []
 
 
-def test_a_long_name_leaves_the_figures_beside_it() -> None:
+def test_a_long_name_leaves_the_figures_beside_it():
     (text, *_) = report()
     line = next(line for line in text.splitlines() if line.startswith(NAME[:20]))
     assert "+" in line
     assert line.split()[1:5] == ["4", "4", "4", "4"]
 
 
-def test_a_folded_line_stays_indented() -> None:
+def test_a_folded_line_stays_indented():
     made = summarise([(decision(), run(elapsed_s=1250.0))], confidence=0.9)
     waste = Waste(
         user="ada",
@@ -181,7 +179,7 @@ def test_a_folded_line_stays_indented() -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
-def test_columns_and_order_are_the_users() -> None:
+def test_columns_and_order_are_the_users():
     results = [replayed(), replayed()]
     made = report_of(*results)
     asked = TableOptions(form="load,worse_by%9", sort="-load", header=False)

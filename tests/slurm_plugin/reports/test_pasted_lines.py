@@ -20,7 +20,7 @@ def lines(advice: Advice, *typed: str) -> list[str]:
     return render_conclusion(for_command(advice, typed), now_s=0.0).splitlines()
 
 
-def test_a_wrapped_command_has_no_script_to_paste_into() -> None:
+def test_a_wrapped_command_has_no_script_to_paste_into():
     assert lines(ADVICE, "wrap", "nodes")[-2:] == [
         "Options for sbatch:",
         "--nodes=6 --time=01:00:00 --time-min=00:57:00",
@@ -37,14 +37,14 @@ def test_a_wrapped_command_has_no_script_to_paste_into() -> None:
     ]
 
 
-def test_options_of_the_command_line_outrank_the_script() -> None:
+def test_options_of_the_command_line_outrank_the_script():
     first = lines(ADVICE, "nodes", "partition")
     assert first[-3:-1] == [ADVICE.directive, ADVICE.time_directive]
     assert first[-1] == "--nodes of the command line outranks the script: leave out or change."
     assert lines(ADVICE, "time", "nodes")[-1].startswith("--nodes and --time of the command line")
 
 
-def test_other_options_change_nothing() -> None:
+def test_other_options_change_nothing():
     assert for_command(ADVICE, ["partition", "deadline"]) is ADVICE
     empty = Advice(verdict="unknown", verdict_text="Not enough is known.")
     assert for_command(empty, ["wrap", "nodes"]) is empty

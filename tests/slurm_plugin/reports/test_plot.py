@@ -35,21 +35,21 @@ def columns(text: str, sign: str) -> list[int]:
     return sorted(line.index(sign) for line in plot_lines(text) if sign in line)
 
 
-def test_refused_predictions_are_left_out() -> None:
+def test_refused_predictions_are_left_out():
     verdicts = tuple(Verdict.RELIABLE if n <= 20 else Verdict.REFUSED for n in range(1, 33))
     assert of_table(table(verdicts=verdicts)).nodes == tuple(range(1, 21))
 
 
-def test_what_is_to_be_observed_is_the_first_that_a_problem_proposes() -> None:
+def test_what_is_to_be_observed_is_the_first_that_a_problem_proposes():
     assert of_table(table(problems=(Problem("a", "b"), PROBLEM))).observe == 24
 
 
-def test_nothing_observed_is_nothing_to_draw() -> None:
+def test_nothing_observed_is_nothing_to_draw():
     with pytest.raises(PlotError, match="nothing to draw"):
         of_table(table(observed=()))
 
 
-def test_an_advice_brings_its_recommendation() -> None:
+def test_an_advice_brings_its_recommendation():
     row = Row(
         nodes=4, time_s=10.0, low_s=9.0, high_s=11.0, speedup=1.0, efficiency=1.0, node_hours=1.0
     )
@@ -60,14 +60,14 @@ def test_an_advice_brings_its_recommendation() -> None:
     assert (made.recommended, made.knee, made.observed) == (4, 2, (Point(4, 10.0),))
 
 
-def test_a_wide_interval_does_not_make_the_curve_flat() -> None:
+def test_a_wide_interval_does_not_make_the_curve_flat():
     recorded = table()
     wide = replace(recorded, high_s=tuple(1e6 * t for t in recorded.median_s))
     *_, highest = of_table(wide).limits()
     assert highest <= 2.5 * max(recorded.median_s)
 
 
-def test_signs_stand_at_their_node_counts() -> None:
+def test_signs_stand_at_their_node_counts():
     text = draw(replace(of_table(table(problems=(PROBLEM,))), recommended=3), width=75)
     area = 75 - 12
     # From 1 to 32 nodes on a logarithmic axis each doubling is a fifth of the way.
@@ -81,7 +81,7 @@ def test_signs_stand_at_their_node_counts() -> None:
     assert columns(text, SIGNS[KNEE]) == []  # an observation was made there
 
 
-def test_the_curve_falls_and_its_labels_too() -> None:
+def test_the_curve_falls_and_its_labels_too():
     text = draw(of_table(table()))
     rows = {line.index(OBSERVED): i for i, line in enumerate(plot_lines(text)) if OBSERVED in line}
     assert [rows[column] for column in sorted(rows)] == sorted(rows.values())
@@ -91,7 +91,7 @@ def test_the_curve_falls_and_its_labels_too() -> None:
     assert len(shown) >= 3
 
 
-def test_a_history_of_one_node_count_is_a_point() -> None:
+def test_a_history_of_one_node_count_is_a_point():
     text = draw(of_table(history()))
     assert sum(line.count(OBSERVED) for line in plot_lines(text)) == 1
     assert "┴" in text
@@ -104,7 +104,7 @@ def test_a_history_of_one_node_count_is_a_point() -> None:
     unit=st.floats(1e-3, 1e6),
     seen=st.lists(st.integers(1, 20_000), min_size=1, max_size=8, unique=True),
 )
-def test_any_curve_fits_its_frame(width: int, height: int, unit: float, seen: list[int]) -> None:
+def test_any_curve_fits_its_frame(width, height, unit, seen):
     nodes = tuple(sorted({1, *seen, 4 * max(seen)}))
     times = tuple(unit * (100 + 3600 / n) for n in nodes)
     made = Picture(
@@ -123,7 +123,7 @@ def test_any_curve_fits_its_frame(width: int, height: int, unit: float, seen: li
     assert all(len(line) <= max(width, 40) - 12 for line in lines)
 
 
-def test_a_file_says_all_that_the_drawing_says(tmp_path: Path) -> None:
+def test_a_file_says_all_that_the_drawing_says(tmp_path):
     made = replace(of_table(table(problems=(PROBLEM,), label="so$lve$")), recommended=4)
     figure.save(made, tmp_path / "curve.svg")
     text = (tmp_path / "curve.svg").read_text()
@@ -133,19 +133,19 @@ def test_a_file_says_all_that_the_drawing_says(tmp_path: Path) -> None:
         assert f">{reported}<" in text
 
 
-def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
+def test_equal_pictures_are_equal_files(tmp_path):
     for name in ("a.svg", "b.svg"):
         figure.save(of_table(table()), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_files_have_the_colours_of_the_pages() -> None:
+def test_files_have_the_colours_of_the_pages():
     style = (Path(figure.__file__).parent / "templates" / "style.css").read_text()
     for look, colour in COLOURS.items():
         assert f"--{look}: {colour};" in style
 
 
-def test_the_spread_of_the_repeats_is_drawn() -> None:
+def test_the_spread_of_the_repeats_is_drawn():
     recorded = replace(table(), observed=(Point(1, 3700.0, 5, 0.5), Point(4, 1000.0)))
     (axes,) = figure.draw(of_table(recorded)).axes
     (bars,) = (c for c in axes.collections if hasattr(c, "get_segments"))
@@ -156,17 +156,17 @@ def test_the_spread_of_the_repeats_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
 )
-def test_the_suffix_says_the_format(suffix: str, start: bytes, tmp_path: Path) -> None:
+def test_the_suffix_says_the_format(suffix, start, tmp_path):
     figure.save(of_table(history()), tmp_path / f"curve.{suffix}")
     assert (tmp_path / f"curve.{suffix}").read_bytes().startswith(start)
 
 
-def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path):
     with pytest.raises(PlotError, match="No such file or directory"):
         figure.save(of_table(table()), tmp_path / "none" / "curve.svg")
 
 
-def test_braille_dots_are_those_of_unicode() -> None:
+def test_braille_dots_are_those_of_unicode():
     canvas = Canvas(1, 1, (1, 2, 1.0, 2.0))
     for column in (0, 1):
         for row in range(4):

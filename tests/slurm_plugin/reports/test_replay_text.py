@@ -39,7 +39,7 @@ def said(*results: Result) -> str:
     return verdict(report_of(*results))
 
 
-def test_the_verdict_says_when_others_pay() -> None:
+def test_the_verdict_says_when_others_pay():
     result = replace(replayed(), by_chance=())
     calm = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 2.0), much_worse=0.01)
     assert "rigid jobs would be" not in said(replace(result, rigid=calm))
@@ -53,7 +53,7 @@ def test_the_verdict_says_when_others_pay() -> None:
     assert "mean response would be 1.20 times its present value" in later
 
 
-def test_what_chance_does_alone_is_no_harm() -> None:
+def test_what_chance_does_alone_is_no_harm():
     result = replayed()
     slower = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 3.0))
     chance = replace(slower, slowdown=(2.0, 2.99))
@@ -67,14 +67,14 @@ def test_what_chance_does_alone_is_no_harm() -> None:
     ).hurts_bystanders
 
 
-def test_the_load_at_which_others_pay_is_named() -> None:
+def test_the_load_at_which_others_pay_is_named():
     result = replace(replayed(), by_chance=())
     calm = replace(result, load=0.5, rigid=replace(result.rigid, slowdown=(2.0, 2.0)))
     hurt = replace(result, load=0.9, rigid=replace(result.rigid, slowdown=(2.0, 4.0)))
     assert "would be slower at load 0.90: their mean" in said(calm, hurt)
 
 
-def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_held() -> None:
+def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_held():
     result = replace(replayed(), moved=0.5, guard_held=0.93)
     (_, groups) = tables(report_of(result))
     names = [row[0] for row in groups.rows]
@@ -83,7 +83,7 @@ def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_he
     assert "every tenth job two per cent longer" in groups.rows[2][-1]
 
 
-def test_the_verdict_counts_rigid_jobs_that_take_far_longer_than_by_chance() -> None:
+def test_the_verdict_counts_rigid_jobs_that_take_far_longer_than_by_chance():
     result = replayed()
     rigid = replace(result.rigid, slowdown=(2.0, 2.0), much_worse=0.068, much_better=0.064)
     chance = replace(rigid, much_worse=0.002)
@@ -97,7 +97,7 @@ def test_the_verdict_counts_rigid_jobs_that_take_far_longer_than_by_chance() -> 
     assert "Of the rigid jobs" not in said(lucky)
 
 
-def test_all_loads_are_named_at_which_others_pay() -> None:
+def test_all_loads_are_named_at_which_others_pay():
     result = replace(replayed(), by_chance=())
     paying = [
         replace(result, load=load, rigid=replace(result.rigid, slowdown=(2.0, after)))
@@ -108,7 +108,7 @@ def test_all_loads_are_named_at_which_others_pay() -> None:
     assert ", at 0.90, their slowdown 5.0 instead of 2.0." in text
 
 
-def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too() -> None:
+def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too():
     result = replace(replayed(), by_chance=())
     slower = replace(result, rigid=replace(result.rigid, slowdown=(2.0, 3.0)))
     report = replace(report_of(slower), suggested=None)
@@ -116,7 +116,7 @@ def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too() -> None:
     assert "But rigid jobs would be slower" in verdict(report)
 
 
-def test_the_verdict_names_what_sparing_each_bystander_would_give() -> None:
+def test_the_verdict_names_what_sparing_each_bystander_would_give():
     group = replace(replayed(), by_chance=())
     policy = replace_fields(group.setting.policy, bystanders=Bystanders.EACH)
     spared = replace(group.rigid, much_worse=0.002)

@@ -22,13 +22,13 @@ def shown(pairs: list[Pair]) -> str:
     return console.file.getvalue()
 
 
-def test_nothing_decided_is_one_sentence() -> None:
+def test_nothing_decided_is_one_sentence():
     assert title_of(summarise([], confidence=0.9)) == (
         "No decision is recorded for this selection; nimod records one at each submission."
     )
 
 
-def test_all_figures_are_there() -> None:
+def test_all_figures_are_there():
     text = shown(
         [
             (decision(), run(elapsed_s=1250.0)),
@@ -49,17 +49,17 @@ def test_all_figures_are_there() -> None:
     assert "wrf" in text.split("Applications")[1]
 
 
-def test_a_reason_without_words_stands_for_itself() -> None:
+def test_a_reason_without_words_stands_for_itself():
     assert "1  new_reason" in shown(
         [(decision(action="keep", applied=False, reason="new_reason"), None)]
     )
 
 
-def test_a_name_is_never_markup() -> None:
+def test_a_name_is_never_markup():
     assert "[red]wrf[/nonsense]" in shown([(decision(label="[red]wrf[/nonsense]"), None)])
 
 
-def test_how_waits_came_true() -> None:
+def test_how_waits_came_true():
     pairs: list[Pair] = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
     reported = shown(pairs)
     assert "started at once" in reported
@@ -77,7 +77,7 @@ sys.exit(guarded("nimo", lambda: console_for(terminal=False).print("modes") or 0
 """
 
 
-def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands() -> None:
+def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands():
     """Rich would end it with 1, as if there had been an error."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -12,7 +12,7 @@ def said(result, came=None) -> str:
     return explain(explanation_of(result, came), 17)
 
 
-def test_a_changed_job() -> None:
+def test_a_changed_job():
     text = said(decision(given_limit_s=1200, confidence=0.9, request_wait_s=60.0), run())
     assert "Job 17 (ada/wrf) asked for 1 to 8 nodes in partition batch" in text
     assert (
@@ -32,7 +32,7 @@ def test_a_changed_job() -> None:
     assert "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed: 0 %" in text
 
 
-def test_a_job_that_stayed_as_it_was() -> None:
+def test_a_job_that_stayed_as_it_was():
     remaining = decision(
         action="keep", reason="unreliable_curve", applied=False, verdict="doubtful"
     )
@@ -52,10 +52,10 @@ def test_a_job_that_stayed_as_it_was() -> None:
         ({"wait_s": None, "wait_most_s": 86_400.0}, "after a wait of at most 1-00:00:00 (by other"),
     ],
 )
-def test_what_else_can_be(fields, words) -> None:
+def test_what_else_can_be(fields, words):
     assert words in said(decision(**fields))
 
 
-def test_a_job_that_its_limit_stopped() -> None:
+def test_a_job_that_its_limit_stopped():
     text = said(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
     assert text.endswith("and reached its time limit.")

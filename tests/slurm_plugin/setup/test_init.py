@@ -72,9 +72,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path)
 
 
-def test_a_login_node_gets_the_controllers_and_no_store(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_login_node_gets_the_controllers_and_no_store(machine, monkeypatch, capsys):
     scontrol = machine.etc.parent / "bin" / "scontrol"
     hosts = "SlurmctldHost[0]        = ctl1(10.0.0.1)\nSlurmctldHost[1]        = ctl2\n"
     scontrol.write_text(scontrol.read_text().replace("SLURM_VERSION", f"{hosts}SLURM_VERSION"))
@@ -86,18 +84,14 @@ def test_a_login_node_gets_the_controllers_and_no_store(
     assert not any("ingest" in step or "nimod nimo" in step for step in steps)
 
 
-def test_the_controllers_of_a_login_node_can_be_named(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_controllers_of_a_login_node_can_be_named(machine, capsys):
     assert machine.init("--login-node") == 78  # scontrol names none
     assert "--login-node HOST" in capsys.readouterr().err
     assert machine.init("--login-node", "ctl1,ctl2:7000") == 0
     assert load(machine.config).relay.controllers == ("ctl1", "ctl2:7000")
 
 
-def test_what_slurm_says_is_written_down_and_the_rest_is_reported(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_slurm_says_is_written_down_and_the_rest_is_reported(machine, capsys):
     assert machine.init("--json") == 0
     reported = json.loads(capsys.readouterr().out)
     made = load(machine.config)
@@ -116,7 +110,7 @@ def test_what_slurm_says_is_written_down_and_the_rest_is_reported(
     assert "forward_deadline = no" in machine.hook_conf.read_text()
 
 
-def test_options_answer(machine: Machine) -> None:
+def test_options_answer(machine):
     words = ["-M", "oak", "--store", "postgresql+psycopg://nimo@db/nimo", "--mode", "advise"]
     assert machine.init(*words, "-p", "batch,debug", "--socket", "/srv/nimod.sock", "--hooks") == 0
     made = load(machine.config)
@@ -128,7 +122,7 @@ def test_options_answer(machine: Machine) -> None:
     assert (machine.etc / "job_submit.lua").exists()
 
 
-def test_a_second_run_leaves_one_socket_in_both_files(machine: Machine) -> None:
+def test_a_second_run_leaves_one_socket_in_both_files(machine):
     assert machine.init("--socket", "/srv/nimod.sock") == 0
     machine.hook_conf.unlink()
     assert machine.init("--socket", "/srv/other.sock") != 0
@@ -137,9 +131,7 @@ def test_a_second_run_leaves_one_socket_in_both_files(machine: Machine) -> None:
     assert "socket = /srv/nimod.sock\n" in machine.hook_conf.read_text()
 
 
-def test_deadlines_are_forwarded_only_where_job_submit_runs(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_deadlines_are_forwarded_only_where_job_submit_runs(machine, capsys):
     """Otherwise users would see the forwarded deadlines in their comments."""
     assert machine.init("--hooks") == 0
     assert "forward_deadline = no\n" in machine.hook_conf.read_text()
@@ -155,7 +147,7 @@ def test_deadlines_are_forwarded_only_where_job_submit_runs(
 @pytest.mark.parametrize(
     ("mode", "ahead"), [(Mode.OBSERVE, "no"), (Mode.ADVISE, "yes"), (Mode.ENFORCE, "yes")]
 )
-def test_commands_ask_ahead_where_slurmctld_would_wait(mode: Mode, ahead: str) -> None:
+def test_commands_ask_ahead_where_slurmctld_would_wait(mode, ahead):
     sample = (ETC / "nimo_hook.conf").read_text()
     made = texts.hook_settings(sample, Answers(mode=mode), forward_deadline=True)
     assert f"\nask_ahead = {ahead}\n" in made
@@ -163,14 +155,14 @@ def test_commands_ask_ahead_where_slurmctld_would_wait(mode: Mode, ahead: str) -
     assert texts.hook_settings(sample, Answers(mode=mode), forward_deadline=False) == sample
 
 
-def test_only_what_was_asked_differs_from_the_sample() -> None:
+def test_only_what_was_asked_differs_from_the_sample():
     assert parse(settings(SAMPLE, Answers()), name="made") == parse(SAMPLE, name="sample")
     made = settings(SAMPLE, Answers(cluster="a: # b", first_days=7))
     assert made.count("#") == SAMPLE.count("#") + 1
     assert parse(made, name="made").cluster == "a: # b"
 
 
-def test_what_somebody_wrote_stays(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_somebody_wrote_stays(machine, capsys):
     machine.config.parent.mkdir()
     machine.config.write_text("mode: enforce\n")
     machine.hook_conf.write_text("timeout_ms = 5\n")
@@ -182,9 +174,7 @@ def test_what_somebody_wrote_stays(machine: Machine, capsys: pytest.CaptureFixtu
     assert "nimo init --dry-run shows what" in reported
 
 
-def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(machine, capsys):
     machine.config.parent.mkdir()
     machine.config.write_text(SAMPLE)
     assert machine.init() == 0
@@ -195,9 +185,7 @@ def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(
     assert second.startswith(f"  same       {machine.config}")
 
 
-def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(machine, capsys):
     assert machine.init("--dry-run") == 0
     assert not machine.config.exists()
     assert not machine.hook_conf.exists()
@@ -223,9 +211,7 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
         (["--socket", "nimod.sock"], "from / on"),
     ],
 )
-def test_wrong_answers_name_the_fix(
-    machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
-) -> None:
+def test_wrong_answers_name_the_fix(machine, capsys, words, complaint):
     assert machine.init(*words) == 78
     out, err = capsys.readouterr()
     assert out == ""
@@ -233,7 +219,7 @@ def test_wrong_answers_name_the_fix(
     assert not machine.config.exists()
 
 
-def test_on_a_terminal_it_asks_and_asks_again(machine: Machine) -> None:
+def test_on_a_terminal_it_asks_and_asks_again(machine):
     """Answers: the proposed store, a mode that is none, a right one, one partition."""
     ours, theirs = pty.openpty()
     os.write(ours, b"\nnone\nadvise\ndebug\n")
@@ -254,9 +240,7 @@ def test_on_a_terminal_it_asks_and_asks_again(machine: Machine) -> None:
     assert [(rule.partition, rule.mode) for rule in made.rules] == [(("debug",), Mode.ADVISE)]
 
 
-def test_without_slurm_it_proposes_what_is_built_in(
-    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_slurm_it_proposes_what_is_built_in(machine, capsys, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
     assert machine.init() == 0
@@ -268,19 +252,17 @@ def test_without_slurm_it_proposes_what_is_built_in(
     assert "scontrol reconfigure" not in out
 
 
-def test_where_it_must_not_write_it_says_so(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_it_must_not_write_it_says_so(machine, capsys):
     machine.config.parent.touch()  # a file where the folder should be
     assert machine.init() == 78
     assert f"{machine.config}: cannot be written: " in capsys.readouterr().err
 
 
-def test_the_examples_hold() -> None:
+def test_the_examples_hold():
     assert [doctest.testmod(module).failed for module in (texts, slurm_conf_lines)] == [0, 0]
 
 
-def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
+def test_hooks_replace_older_ones_with_job_submit_last(tmp_path):
     versions = [version for version in VERSIONS if compiler_of(version)]
     sources = sorted(path.name for path in HOOKS.glob("*.lua"))
     names = sorted([*sources, *(f"{name}.lua{one}" for name in BUNDLES for one in versions)])
@@ -299,9 +281,7 @@ def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_a_hook_of_the_sites_own_stays_and_ours_is_put_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hook_of_the_sites_own_stays_and_ours_is_put_beside_it(tmp_path, capsys):
     own, ours = tmp_path / "job_submit.lua", tmp_path / "nimo_job_submit.lua"
     own.write_text("function slurm_job_submit() return slurm.SUCCESS end\n")
     before = own.read_text()
@@ -315,8 +295,6 @@ def test_a_hook_of_the_sites_own_stays_and_ours_is_put_beside_it(
     assert capsys.readouterr().out == ""
 
 
-def test_hooks_do_not_go_where_no_slurm_conf_can_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hooks_do_not_go_where_no_slurm_conf_can_be(tmp_path, capsys):
     assert main(["hook-path", "--install", str(tmp_path / "slrum")]) == 78
     assert "the hooks go where slurm.conf is" in capsys.readouterr().err

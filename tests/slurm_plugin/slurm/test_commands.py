@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ def policy_of_a_command() -> str:
 
 
 @pytest.mark.skipif(shutil.which("chrt") is None, reason="chrt is not installed")
-def test_no_command_runs_in_the_real_time_class_of_nimod() -> None:
+def test_no_command_runs_in_the_real_time_class_of_nimod():
     usual = os.sched_getscheduler(0)
     assert policy_of_a_command() == str(usual)
     try:
@@ -31,9 +30,7 @@ def test_no_command_runs_in_the_real_time_class_of_nimod() -> None:
         os.sched_setscheduler(0, usual, os.sched_param(0))
 
 
-def test_the_format_of_squeue_is_not_in_its_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_format_of_squeue_is_not_in_its_command_line(tmp_path, monkeypatch):
     squeue = tmp_path / "squeue"
     squeue.write_text('#!/bin/sh\necho "$*;$SQUEUE_FORMAT;$SQUEUE_FORMAT2"\n')
     squeue.chmod(0o755)

@@ -96,7 +96,7 @@ def test_all_memory_of_a_node_is_more_than_a_lower_limit_allows():
         ({"cpus_per_task": 8}, 8, 8),
     ],
 )
-def test_memory_brings_cpus(fields: dict[str, int], whole_tasks: int, split_tasks: int) -> None:
+def test_memory_brings_cpus(fields, whole_tasks, split_tasks):
     """``MaxMemPerCPU=100`` and 700 MiB need seven CPUs: of whole tasks before Slurm 24.11."""
     capped = partition(max_mem_cpu_mib=100, node_cpus=8)
     job = Job(min_mem_per_node=700, **fields)
@@ -104,7 +104,7 @@ def test_memory_brings_cpus(fields: dict[str, int], whole_tasks: int, split_task
     assert footprint(job, msgspec.structs.replace(capped, whole_tasks=True)).cpus == whole_tasks
 
 
-def test_all_memory_of_a_node_brings_the_cpus_for_it() -> None:
+def test_all_memory_of_a_node_brings_the_cpus_for_it():
     whole = partition(max_mem_cpu_mib=100, node_cpus=8, node_mem_bytes=2 * GIB)
     assert footprint(Job(min_mem_per_node=0), whole).cpus == 21, "more than it has"
     assert footprint(Job(shared=0), whole).cpus == 21

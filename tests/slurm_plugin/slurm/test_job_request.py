@@ -1,5 +1,4 @@
 import re
-from collections.abc import Sequence
 
 import pytest
 
@@ -30,7 +29,7 @@ def job(*words: str, script: str = SCRIPT) -> Job:
     return Job(**fields(*words, script=script))
 
 
-def test_directives_of_the_script() -> None:
+def test_directives_of_the_script():
     made = job("run/wrf.sh", "d02")
     assert (made.min_nodes, made.max_nodes) == (2, 16)
     assert made.ntasks_per_node == 48
@@ -42,7 +41,7 @@ def test_directives_of_the_script() -> None:
     assert made.script == SCRIPT
 
 
-def test_the_command_line_goes_before_the_script() -> None:
+def test_the_command_line_goes_before_the_script():
     made = job("-N4", "--time", "90", "-J", "other", "wrf.sh")
     assert (made.min_nodes, made.max_nodes, made.time_limit, made.name) == (4, 4, 90, "other")
     assert made.ntasks_per_node == 48
@@ -81,9 +80,7 @@ def test_the_command_line_goes_before_the_script() -> None:
         ([":", "-N1"], "het_job_offset", 0),
     ],
 )
-def test_options_fill_the_fields_that_slurmctld_would(
-    words: Sequence[str], field: str, value: object
-) -> None:
+def test_options_fill_the_fields_that_slurmctld_would(words, field, value):
     assert getattr(job(*words, "a.sh"), field) == value
 
 
@@ -97,12 +94,12 @@ def test_options_fill_the_fields_that_slurmctld_would(
         ("2-8:2", (2, 8)),
     ],
 )
-def test_node_counts(text: str, nodes: tuple[int, int]) -> None:
+def test_node_counts(text, nodes):
     made = job("-N", text, "a.sh")
     assert (made.min_nodes, made.max_nodes) == nodes
 
 
-def test_no_limit_is_no_field() -> None:
+def test_no_limit_is_no_field():
     assert job("-t", "UNLIMITED", "a.sh").time_limit is None
 
 
@@ -115,14 +112,12 @@ def test_no_limit_is_no_field() -> None:
         (["--wrap=hostname"], "wrap", []),
     ],
 )
-def test_a_job_without_a_name_is_called_as_sbatch_does(
-    words: Sequence[str], name: str, argv: list[str]
-) -> None:
+def test_a_job_without_a_name_is_called_as_sbatch_does(words, name, argv):
     made = job(*words, script="#!/bin/sh\nhostname\n")
     assert (made.name, made.argv) == (name, argv)
 
 
-def test_a_heterogeneous_script_is_reported_as_one() -> None:
+def test_a_heterogeneous_script_is_reported_as_one():
     script = "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N4\nsrun a\n"
     made = job("a.sh", script=script)
     assert (made.het_job_offset, made.min_nodes) == (0, 1)
@@ -140,21 +135,21 @@ def test_a_heterogeneous_script_is_reported_as_one() -> None:
         ["--deadline=someday"],
     ],
 )
-def test_what_sbatch_would_not_take_names_the_option(words: Sequence[str]) -> None:
+def test_what_sbatch_would_not_take_names_the_option(words):
     with pytest.raises(
         ScriptError, match=r"--(nodes|time|mem|ntasks|cpus-per-task|begin|deadline)="
     ):
         job(*words, "a.sh")
 
 
-def test_an_option_that_is_longer_than_nimod_takes_is_refused() -> None:
+def test_an_option_that_is_longer_than_nimod_takes_is_refused():
     command = parse_command_line(["sbatch", "-p", "p," * 2049, "a.sh"])
     who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
     with pytest.raises(ScriptError, match="length <= 4096"):
         make_job(command, SCRIPT, **who)
 
 
-def test_variables_go_before_the_script_and_after_the_command_line() -> None:
+def test_variables_go_before_the_script_and_after_the_command_line():
     environ = {
         "SBATCH_PARTITION": "long",
         "SBATCH_TIMELIMIT": "2:00:00",
@@ -176,7 +171,7 @@ def test_variables_go_before_the_script_and_after_the_command_line() -> None:
     assert (made.min_nodes, made.max_nodes) == (2, 16)
 
 
-def test_every_variable_names_an_option_of_sbatch() -> None:
+def test_every_variable_names_an_option_of_sbatch():
     variables = {f"SBATCH_{name.upper().replace('-', '_')}": "1" for name in OPTIONS["sbatch"]}
     recorded = options_of(variables | {"SBATCH_TIMELIMIT": "1", "SBATCH_ARRAY_INX": "1"})
     assert {"time", "array", "partition", "account"} <= recorded.keys() <= OPTIONS["sbatch"].keys()
@@ -196,18 +191,18 @@ def test_every_variable_names_an_option_of_sbatch() -> None:
         (["-b", "now+2hours", "--deadline=now+1hour"], "Incompatible begin and deadline"),
     ],
 )
-def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], reported: str) -> None:
+def test_what_slurm_refuses_is_refused_with_its_words(words, reported):
     with pytest.raises(ScriptError, match=re.escape(reported)):
         check_times(fields(*words, "a.sh", script="#!/bin/sh\n"), now_s=NOW_S)
 
 
-def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken() -> None:
+def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken():
     made = fields("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh")
     check_times(made, now_s=NOW_S)
     assert (made["time_limit"], made["time_min"]) == (10, 10)
 
 
 @pytest.mark.parametrize(("text", "listed"), [("2,4,8", True), ("2-8:2", True), ("2-8", False)])
-def test_a_list_of_node_counts_is_distinguished_from_a_range(text: str, *, listed: bool) -> None:
+def test_a_list_of_node_counts_is_distinguished_from_a_range(text, *, listed):
     made = job("-N", text, "a.sh")
     assert (made.min_nodes, made.max_nodes, made.node_sizes) == (2, 8, listed)

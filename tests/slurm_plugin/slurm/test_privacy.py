@@ -33,23 +33,23 @@ def visible(uid: int, private: str, user: str = "", owner: int | None = None) ->
         (1001, "all", "Administrator|\n"),
     ],
 )
-def test_who_sees_all(uid: int, private: str, user: str) -> None:
+def test_who_sees_all(uid, private, user):
     assert visible(uid, private, user) == PrivateDataRules()
 
 
-def test_who_owns_the_store_sees_all() -> None:
+def test_who_owns_the_store_sees_all():
     assert visible(1001, "jobs", "None|\n", owner=1001) == PrivateDataRules()
     assert visible(1001, "jobs", "None|\n", owner=1002).only_user == "ada"
 
 
 @pytest.mark.parametrize("private", ["jobs", "usage", "users,all"])
-def test_others_see_their_own_and_those_they_coordinate(private: str) -> None:
+def test_others_see_their_own_and_those_they_coordinate(private):
     result = visible(1001, private, "None|bio,hpc\n")
     assert (result.only_user, result.accounts) == ("ada", ("bio", "hpc"))
     assert visible(1001, private, "").only_user == "ada"
 
 
-def test_without_an_answer_only_ones_own_are_visible() -> None:
+def test_without_an_answer_only_ones_own_are_visible():
     def run(argv: Sequence[str]) -> str:
         raise SlurmError("scontrol: not found on PATH")
 
@@ -59,7 +59,7 @@ def test_without_an_answer_only_ones_own_are_visible() -> None:
 
 
 @pytest.mark.parametrize("private", ["none", "jobs"])
-def test_a_site_may_hide_more_than_slurm_does(private: str) -> None:
+def test_a_site_may_hide_more_than_slurm_does(private):
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else "None|bio\n"
 
@@ -68,7 +68,7 @@ def test_a_site_may_hide_more_than_slurm_does(private: str) -> None:
     assert visibility(64030, "slurm", owner_uid=None, run=run, own_only=True) == PrivateDataRules()
 
 
-def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
+def test_whom_only_a_name_tells_is_neither_root_nor_owner():
     def run(argv: Sequence[str]) -> str:
         raise SlurmError("scontrol: not found on PATH")
 
@@ -87,7 +87,7 @@ def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
     slurm.run("sacctmgr", "-i", "delete", "account", "physics")
 
 
-def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) -> None:
+def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics):
     def reported() -> PrivateDataRules:
         run = partial(commands.run, timeout_s=60)
         return visibility(

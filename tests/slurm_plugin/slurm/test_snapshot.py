@@ -427,5 +427,5 @@ def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
     ("release", "whole"),
     [("22.05.8", True), ("24.05.4", True), ("24.11.0", False), ("26.05.5", False), ("", False)],
 )
-def test_the_release_tells_whose_cpus_come_with_memory(release: str, whole: bool) -> None:
+def test_the_release_tells_whose_cpus_come_with_memory(release, whole):
     assert read_settings(f"SLURM_VERSION = {release}\n").whole_tasks is whole

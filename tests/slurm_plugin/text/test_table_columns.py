@@ -30,7 +30,7 @@ def shown(**options: object) -> list[str]:
     return TABLE.text(TableOptions(**options)).splitlines()  # type: ignore[arg-type]
 
 
-def test_columns_are_chosen_by_name_without_the_unit() -> None:
+def test_columns_are_chosen_by_name_without_the_unit():
     lines = [line.split() for line in shown(form="wait,name,note", header=False)]
     assert lines == [["60", "s", "wrf", "x"], ["-", "icon-global", "x"]]
     assert shown(form="WaitS") == ["wait", "60 s", "   -"]
@@ -46,33 +46,33 @@ def test_columns_are_chosen_by_name_without_the_unit() -> None:
         ("name:6,wait", "wrf     60 s"),
     ],
 )
-def test_widths_are_those_of_sacct_and_squeue(form: str, line: str) -> None:
+def test_widths_are_those_of_sacct_and_squeue(form, line):
     assert shown(form=form)[1] == line
 
 
-def test_what_does_not_fit_its_width_is_cut_with_a_mark() -> None:
+def test_what_does_not_fit_its_width_is_cut_with_a_mark():
     assert shown(form="name%6", header=False) == ["   wrf", "icon-+"]
 
 
-def test_columns_of_little_worth_go_first_then_texts_are_cut() -> None:
+def test_columns_of_little_worth_go_first_then_texts_are_cut():
     assert TABLE.text(width=17).splitlines()[2] == "icon-global     -"
     assert TABLE.text(width=16).splitlines() == ["name", "wrf", "icon-global"]
     assert TABLE.text(width=9).splitlines() == ["name", "wrf", "icon-glo+"]
 
 
-def test_chosen_columns_stay_whatever_the_width() -> None:
+def test_chosen_columns_stay_whatever_the_width():
     made = TABLE.text(TableOptions(form="name,wait"), width=5)
     assert made.splitlines()[2] == "icon-global     -"
 
 
-def test_rows_are_sorted_and_those_without_a_value_are_last() -> None:
+def test_rows_are_sorted_and_those_without_a_value_are_last():
     assert shown(form="name", sort="wait", header=False) == ["wrf", "icon-global"]
     assert shown(form="name", sort="-wait", header=False) == ["wrf", "icon-global"]
     assert shown(form="name", sort="name", header=False) == ["icon-global", "wrf"]
     assert shown(form="name", sort="-name", header=False) == ["wrf", "icon-global"]
 
 
-def test_raw_values_for_scripts() -> None:
+def test_raw_values_for_scripts():
     assert TABLE.parsable().split("\n") == ["Name|WaitS", "wrf|60", "icon-global|"]
     options = TableOptions(form="note,wait", sort="name", header=False)
     assert TABLE.parsable(options).split("\n") == ["x|", "x|60"]
@@ -81,13 +81,13 @@ def test_raw_values_for_scripts() -> None:
 @pytest.mark.parametrize(
     "options", [{"form": "nam-e"}, {"form": "x"}, {"sort": "-x"}, {"form": ","}]
 )
-def test_a_column_that_there_is_not_is_named(options: dict[str, str]) -> None:
+def test_a_column_that_there_is_not_is_named(options):
     with pytest.raises(NoColumn) as error:
         shown(**options)
     assert error.value.exit_status == 2
 
 
-def test_ideographs_take_two_columns_of_the_terminal() -> None:
+def test_ideographs_take_two_columns_of_the_terminal():
     rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
     lines = OutputTable(COLUMNS, rows).text(width=80).splitlines()
     assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]

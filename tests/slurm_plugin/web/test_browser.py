@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable
 from html import unescape
 from importlib.resources import files
-from pathlib import Path
 from shutil import which
 
 import pytest
@@ -76,9 +75,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (320, "dark")], ids=["wide and light", "narrow and dark"]
 )
-def test_no_page_breaks_a_rule_of_accessibility(
-    ask: Ask, browse: Browse, saved_replay: Path, tmp_path: Path, width: int, scheme: str
-) -> None:
+def test_no_page_breaks_a_rule_of_accessibility(ask, browse, saved_replay, tmp_path, width, scheme):
     addresses = [*ADDRESSES, "/nothing"]
     pages = [_with_style(ask, ask(one, replay=str(saved_replay)).text) for one in addresses]
     page = tmp_path / "check.html"
@@ -97,7 +94,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
         assert {"color-contrast", "document-title", "html-has-lang"} <= set(result["passes"])
 
 
-def test_a_broken_page_is_noticed(browse: Browse, tmp_path: Path) -> None:
+def test_a_broken_page_is_noticed(browse, tmp_path):
     page = tmp_path / "check.html"
     bad = "<html><body><img src=x><p style='color:#ccc;background:#fff'>pale</p></body></html>"
     page.write_text(_filled([bad], 320))
@@ -106,9 +103,7 @@ def test_a_broken_page_is_noticed(browse: Browse, tmp_path: Path) -> None:
     assert "image-alt" in text
 
 
-def test_the_browser_takes_the_style_and_runs_nothing(
-    browse: Browse, store_path: Path, tmp_path: Path
-) -> None:
+def test_the_browser_takes_the_style_and_runs_nothing(browse, store_path, tmp_path):
     shot = tmp_path / "page.png"
     with serving(store_path, "127.0.0.1:0") as (place, _):
         url = f"{place.rstrip('/')}{APPLICATION}b2"
@@ -124,7 +119,6 @@ def test_the_browser_takes_the_style_and_runs_nothing(
 def _with_style(ask: Ask, page: str) -> str:
     """Page with its style sheet inside, as it comes from no server."""
     link = re.search(r'<link rel="stylesheet" href="([^"]+)">', page)
-    assert link is not None
     return page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
 
 

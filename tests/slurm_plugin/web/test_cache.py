@@ -27,7 +27,7 @@ def clock() -> tuple[list[float], Callable[[], float]]:
     return now, lambda: now[0]
 
 
-def test_a_value_is_made_once_and_again_when_it_is_old() -> None:
+def test_a_value_is_made_once_and_again_when_it_is_old():
     make, (now, read) = Maker(), clock()
     remaining = RefreshingCache(make, keep_s=10.0, clock=read)
     assert [remaining.get("a"), remaining.get("a"), remaining.get("b")] == ["a1", "a1", "b2"]
@@ -35,7 +35,7 @@ def test_a_value_is_made_once_and_again_when_it_is_old() -> None:
     assert remaining.get("a") == "a3"
 
 
-def test_an_old_value_is_given_while_a_new_one_is_made() -> None:
+def test_an_old_value_is_given_while_a_new_one_is_made():
     make, (now, read) = Maker(), clock()
     remaining = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
     assert remaining.get("a") == "a1"
@@ -51,7 +51,7 @@ def test_an_old_value_is_given_while_a_new_one_is_made() -> None:
     assert remaining.get("a") == "a3"
 
 
-def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
+def test_what_cannot_be_made_anew_stays_and_is_an_error_later():
     make, (now, read) = Maker(), clock()
     remaining = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
     remaining.get("a")
@@ -66,7 +66,7 @@ def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
         raise AssertionError("an old value was given")
 
 
-def test_only_so_many_keys_are_remembered() -> None:
+def test_only_so_many_keys_are_remembered():
     make = Maker()
     remaining = RefreshingCache(make, keep_s=1e9, most=2)
     for key in "abca":
@@ -74,7 +74,7 @@ def test_only_so_many_keys_are_remembered() -> None:
     assert make.calls == ["a", "b", "c", "a"]
 
 
-def test_many_who_ask_at_once_wait_for_one_value() -> None:
+def test_many_who_ask_at_once_wait_for_one_value():
     make = Maker()
     remaining = RefreshingCache(make, keep_s=1e9)
     threads = [threading.Thread(target=remaining.get, args=("a",)) for _ in range(8)]

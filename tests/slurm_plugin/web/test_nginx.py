@@ -42,7 +42,6 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 def location(folder: Path) -> str:
     """Give the documented lines, with passwords of our own for whatever authenticates."""
     result = re.search(r"^location /nimo/ \{.*?^\}", PAGE.read_text(), re.M | re.S)
-    assert result is not None
     own = f"auth_basic nimo; auth_basic_user_file {folder}/passwords;"
     text, changed = re.subn(r"auth_gss on;.*", own, result[0])
     assert changed == 1
@@ -71,7 +70,7 @@ def nginx(folder: Path) -> Iterator[OverUnix]:
             process.wait(timeout=WAIT_S)
 
 
-def test_users_see_theirs_and_admins_all(store_path: Path) -> None:
+def test_users_see_theirs_and_admins_all(store_path):
     folder = store_path.parent
     settings = f"web: {{hosts: [{HOST}], prefix: /nimo, proxies: [{ME}], admins: [boss]}}\n"
     with serving(store_path, str(folder / "web.sock"), settings), nginx(folder) as browser:
@@ -90,6 +89,5 @@ def test_users_see_theirs_and_admins_all(store_path: Path) -> None:
         status, text = page("boss")
         assert (status, "<bdi>boss</bdi> sees all jobs" in text, "bob" in text) == (200, True, True)
         style = re.search(r'href="(/nimo/style-[^"]+)"', text)
-        assert style is not None
         assert page("ada", style[1])[0] == 200
         assert page("ada", Host="evil.example")[0] == 421

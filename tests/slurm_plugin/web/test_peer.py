@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +25,7 @@ def listening(family: int, address: object) -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize(("family", "host"), LOOPBACKS)
-def test_on_the_loopback_it_is_the_owner_of_the_other_end(family: int, host: str) -> None:
+def test_on_the_loopback_it_is_the_owner_of_the_other_end(family, host):
     with listening(family, (host, 0)) as server:
         client = socket.create_connection(server.getsockname()[:2])
         channel, _ = server.accept()
@@ -36,7 +35,7 @@ def test_on_the_loopback_it_is_the_owner_of_the_other_end(family: int, host: str
             assert peer_of(channel) == Peer()
 
 
-def test_a_port_that_only_listens_is_nobodys_connection() -> None:
+def test_a_port_that_only_listens_is_nobodys_connection():
     """Of a connection that is over the kernel names who listens on its port."""
     with (
         listening(socket.AF_INET, ("127.0.0.1", 0)) as server,
@@ -49,7 +48,7 @@ def test_a_port_that_only_listens_is_nobodys_connection() -> None:
         assert peer_of(channel) == Peer()
 
 
-def test_on_a_unix_socket_it_is_the_owner_of_the_other_end(tmp_path: Path) -> None:
+def test_on_a_unix_socket_it_is_the_owner_of_the_other_end(tmp_path):
     path = str(tmp_path / "s")
     with listening(socket.AF_UNIX, path) as server, socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
@@ -60,7 +59,7 @@ def test_on_a_unix_socket_it_is_the_owner_of_the_other_end(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may be another user")
 @pytest.mark.parametrize(("family", "host"), LOOPBACKS)
-def test_another_users_connection_is_that_users(family: int, host: str) -> None:
+def test_another_users_connection_is_that_users(family, host):
     with listening(family, (host, 0)) as server:
         os.seteuid(65534)
         try:
@@ -72,7 +71,7 @@ def test_another_users_connection_is_that_users(family: int, host: str) -> None:
             assert peer_of(channel) == Peer(uid=65534)
 
 
-def test_ipv4_through_an_ipv6_socket_is_detected_as_well() -> None:
+def test_ipv4_through_an_ipv6_socket_is_detected_as_well():
     with listening(socket.AF_INET, ("127.0.0.1", 0)) as server:
         try:
             client = socket.socket(socket.AF_INET6)

@@ -55,7 +55,6 @@ def serving(
         text=True,
     )
     try:
-        assert process.stdout is not None
         yield process.stdout.readline().strip(), process
     finally:
         process.terminate()
@@ -68,7 +67,7 @@ def got(connection: http.client.HTTPConnection, path: str, **headers: str) -> tu
     return answer.status, answer.read().decode()
 
 
-def test_over_tcp_the_kernel_says_who_asks_and_sigterm_ends_it(store_path: Path) -> None:
+def test_over_tcp_the_kernel_says_who_asks_and_sigterm_ends_it(store_path):
     with serving(store_path, "127.0.0.1:0") as (place, process):
         port = int(place.removeprefix("http://127.0.0.1:").rstrip("/"))
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
@@ -81,7 +80,7 @@ def test_over_tcp_the_kernel_says_who_asks_and_sigterm_ends_it(store_path: Path)
         assert process.wait(timeout=WAIT_S) in (0, -signal.SIGTERM)
 
 
-def test_over_a_unix_socket_a_proxy_names_users(store_path: Path) -> None:
+def test_over_a_unix_socket_a_proxy_names_users(store_path):
     listen = str(store_path.with_name("web.sock"))
     with serving(store_path, listen, f"web: {{proxies: [{ME}]}}\n") as (place, _):
         assert place == listen
@@ -97,7 +96,7 @@ def test_over_a_unix_socket_a_proxy_names_users(store_path: Path) -> None:
         )
 
 
-def test_headers_without_end_are_cut_off(store_path: Path) -> None:
+def test_headers_without_end_are_cut_off(store_path):
     listen = str(store_path.with_name("web.sock"))
     with serving(store_path, listen), socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(WAIT_S)
@@ -148,7 +147,7 @@ def ended(channel: socket.socket) -> bool:
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
+def test_who_asks_nothing_or_drips_is_dropped(tmp_path):
     with in_a_thread(tmp_path) as place:
         with connected(place) as silent:
             assert ended(silent)
@@ -158,14 +157,14 @@ def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
+def test_who_waits_for_a_page_is_not_dropped(tmp_path):
     with in_a_thread(tmp_path) as place, connected(place) as waiting:
         waiting.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
+def test_a_user_has_so_many_connections(tmp_path):
     server.LOOK_S = 1000.0
     with in_a_thread(tmp_path) as place:
         ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -189,35 +188,31 @@ def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
         ("/nowhere/at/all.sock", "No such file or directory"),
     ],
 )
-def test_an_impossible_address_names_the_fix(listen: str, reported: str) -> None:
+def test_an_impossible_address_names_the_fix(listen, reported):
     with pytest.raises(ConfigError, match=reported), server.listening(Web(listen=listen), NOBODY):
         pass
 
 
-def test_answers_do_not_wait_for_acknowledgements() -> None:
+def test_answers_do_not_wait_for_acknowledgements():
     # asyncio switches Nagle's delay off only where the socket names its protocol.
     with server.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
         assert channel.proto == socket.IPPROTO_TCP
 
 
-def test_a_network_needs_a_proxy() -> None:
+def test_a_network_needs_a_proxy():
     proxies = Proxies("X-Forwarded-User", addresses=frozenset({"10.0.0.5"}))
     with server.listening(Web(listen="0.0.0.0:0"), proxies) as (_, place):
         assert place.startswith("http://0.0.0.0:")
 
 
-def test_without_the_extra_it_says_what_to_install(
-    store_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(store_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["web", "--store", str(store_path)]) == 1
     assert "pip install nimo-slurm[web]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("length", "status"), [(32_000, b"200"), (33_000, b"431")])
-def test_headers_that_come_at_once_are_limited_too(
-    store_path: Path, length: int, status: bytes
-) -> None:
+def test_headers_that_come_at_once_are_limited_too(store_path, length, status):
     listen = str(store_path.with_name("web.sock"))
     with serving(store_path, listen), socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(WAIT_S)
@@ -226,7 +221,7 @@ def test_headers_that_come_at_once_are_limited_too(
         assert channel.recv(100).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_crowd_on_the_loopback_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowd_on_the_loopback_keeps_nobody_out(monkeypatch):
     """However many connections one user makes at once: those of the next one are let in."""
     users = iter([*[1] * 60, 2])
     monkeypatch.setattr(server, "peer_of", lambda channel: Peer(uid=next(users)))

@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +15,7 @@ from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_html as html
-from tests.slurm_plugin.web.conftest import EVIL, Ask, own
+from tests.slurm_plugin.web.conftest import EVIL, own
 
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
@@ -33,12 +32,12 @@ class Tags(html.Tags):
         return [str(a[attribute]) for tag, a in self.found if tag == name and attribute in a]
 
 
-def test_every_page_has_an_address_here() -> None:
+def test_every_page_has_an_address_here():
     assert {address.partition("?")[0] for address in ADDRESSES} == set(PAGES)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_page_can_be_navigated(ask: Ask, address: str) -> None:
+def test_a_page_can_be_navigated(ask, address):
     got = ask(address)
     assert got.status_code == 200, got.text
     tags = Tags(got.text)
@@ -59,7 +58,7 @@ def test_a_page_can_be_navigated(ask: Ask, address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_names_are_text_everywhere(ask: Ask, address: str) -> None:
+def test_names_are_text_everywhere(ask, address):
     text = ask(address).text
     tags = Tags(text)
     assert {"script", "i", "iframe", "img", "lake"}.isdisjoint(tag for tag, _ in tags.found)
@@ -68,12 +67,12 @@ def test_names_are_text_everywhere(ask: Ask, address: str) -> None:
     assert "\u202e" not in text
 
 
-def test_the_evil_name_is_shown(ask: Ask) -> None:
+def test_the_evil_name_is_shown(ask):
     for address in ("/applications", f"{APPLICATION}b2", "/decisions", "/decision?id=bbbbbbbbbbbb"):
         assert "bob/<script>alert(1)</script>" in Tags(ask(address).text).text
 
 
-def test_all_links_lead_somewhere(ask: Ask) -> None:
+def test_all_links_lead_somewhere(ask):
     waiting, observed = ["/"], set()
     while waiting:
         address = waiting.pop()
@@ -87,14 +86,14 @@ def test_all_links_lead_somewhere(ask: Ask) -> None:
     assert len(observed) > 20
 
 
-def test_behind_a_prefix_all_links_have_it(ask: Ask) -> None:
+def test_behind_a_prefix_all_links_have_it(ask):
     for address in ADDRESSES:
         tags = Tags(ask(address, prefix="/nimo").text)
         links = [*tags.all("a", "href"), *tags.all("link", "href"), *tags.all("form", "action")]
         assert [one for one in links if not one.startswith(("#", "/nimo/"))] == []
 
 
-def test_a_list_says_how_it_is_ordered(ask: Ask) -> None:
+def test_a_list_says_how_it_is_ordered(ask):
     def order(address: str) -> dict[str, str]:
         heads = re.findall(r'aria-sort="(\w+)"><a href="[^"]*">([^<]+)<', ask(address).text)
         return {title: direction for direction, title in heads}
@@ -108,7 +107,7 @@ def listed(text: str) -> list[str]:
     return re.findall(r'<th scope="row" class="left"><a href="[^"]*"><bdi>([^<]*)</bdi>', text)
 
 
-def test_a_list_comes_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
+def test_a_list_comes_a_page_at_a_time(ask, store_path):
     with Store.open(str(store_path)) as store:
         many = [table(level="line", key=f"k{i}", label=f"u/app{i:03}") for i in range(120)]
         store.fits.replace([row_of(one) for one in many])
@@ -121,7 +120,7 @@ def test_a_list_comes_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
     assert listed(ask("/applications?q=app11").text) == [f"u/app{i}" for i in range(110, 120)]
 
 
-def test_decisions_come_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
+def test_decisions_come_a_page_at_a_time(ask, store_path):
     with Store.open(str(store_path)) as store:
         ((one, _), *_) = store.decisions.with_outcomes()
         store.decisions.add(
@@ -136,7 +135,7 @@ def test_decisions_come_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
     assert len(observed) == len(set(observed)) == 121
 
 
-def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path: Path) -> None:
+def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask, store_path):
     with Store.open(str(store_path)) as store:
         ((one, _), *_) = store.decisions.with_outcomes()
         old_s = one.at_s - 200 * 86_400
@@ -156,9 +155,7 @@ def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path
     ("user", "accounts", "ids"),
     [("ada", (), "a"), ("bob", (), "bc"), ("eve", (), ""), ("ada", ("bio",), "ab")],
 )
-def test_users_see_decisions_about_their_own_jobs(
-    ask: Ask, user: str, accounts: tuple[str, ...], ids: str
-) -> None:
+def test_users_see_decisions_about_their_own_jobs(ask, user, accounts, ids):
     text = ask("/decisions", user, own(user, *accounts)).text
     assert set(re.findall(r"/decision\?id=(\w)", text)) == set(ids)
     for one in "abc":
@@ -166,7 +163,7 @@ def test_users_see_decisions_about_their_own_jobs(
         assert status == (200 if one in ids else 404)
 
 
-def test_users_see_their_own_applications(ask: Ask) -> None:
+def test_users_see_their_own_applications(ask):
     visibility = own("ada")
     assert listed(ask("/applications?group=all", "ada", visibility).text) == ["ada/wrf", "ada/wrf"]
     assert ask(f"{APPLICATION}a1", "ada", visibility).status_code == 200
@@ -178,12 +175,12 @@ def test_users_see_their_own_applications(ask: Ask) -> None:
         assert "bob/" not in ask(address, "ada", visibility).text
 
 
-def test_the_site_names_admins(ask: Ask) -> None:
+def test_the_site_names_admins(ask):
     assert "own jobs" in ask("/", "ada", own("ada")).text
     assert "all jobs" in ask("/", "ada", own("ada"), admins=("ada",)).text
 
 
-def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask: Ask) -> None:
+def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask):
     text = ask(f"{APPLICATION}b2").text
     assert "<svg" in text
     assert "Observed run times: 1 nodes" in text
@@ -196,7 +193,7 @@ def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask: Ask) -> N
     assert len(every) == 32
 
 
-def test_an_application_counts_in_its_own_unit(ask: Ask, store_path: Path) -> None:
+def test_an_application_counts_in_its_own_unit(ask, store_path):
     with Store.open(str(store_path)) as store:
         of_cpus = table(level="line", key="c", label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
         store.fits.replace([row_of(of_cpus)])
@@ -207,15 +204,13 @@ def test_an_application_counts_in_its_own_unit(ask: Ask, store_path: Path) -> No
     assert "Run time over nodes" not in shown
 
 
-def test_an_application_has_a_curve_for_each_node_type(ask: Ask) -> None:
+def test_an_application_has_a_curve_for_each_node_type(ask):
     text = ask("/application?level=tag&key=bob/ocean/d01").text
     assert text.count("<svg") == 2
     assert "nodes of the type ice<lake>" in Tags(text).text
 
 
-def test_a_history_without_observations_has_words_instead_of_a_curve(
-    ask: Ask, store_path: Path
-) -> None:
+def test_a_history_without_observations_has_words_instead_of_a_curve(ask, store_path):
     with Store.open(str(store_path)) as store:
         refused = table(level="line", key="r", label="x/y", observed=(), verdict=Verdict.REFUSED)
         store.fits.replace([row_of(refused)])
@@ -224,7 +219,7 @@ def test_a_history_without_observations_has_words_instead_of_a_curve(
     assert "<svg" not in text
 
 
-def test_the_overview_sums_up_what_is_visible(ask: Ask) -> None:
+def test_the_overview_sums_up_what_is_visible(ask):
     text = Tags(ask("/").text).text
     assert "3 decisions from" in text
     assert "Not all jobs are counted" not in text
@@ -233,7 +228,7 @@ def test_the_overview_sums_up_what_is_visible(ask: Ask) -> None:
     assert "No decision is recorded" in Tags(ask("/", "eve", own("eve")).text).text
 
 
-def test_a_refit_is_noticed(ask: Ask, store_path: Path, config: object) -> None:
+def test_a_refit_is_noticed(ask, store_path, config):
     assert "bob/melt" in ask("/applications").text
     with Store.open(str(store_path)) as store:
         store.fits.replace([row_of(table(level="line", key="n", label="ada/new"))])
@@ -256,7 +251,7 @@ def test_a_refit_is_noticed(ask: Ask, store_path: Path, config: object) -> None:
         (f"/applications?order={quote(EVIL)}", "order: one of"),
     ],
 )
-def test_a_query_that_makes_no_sense_names_the_fix(ask: Ask, address: str, reported: str) -> None:
+def test_a_query_that_makes_no_sense_names_the_fix(ask, address, reported):
     got = ask(address)
     assert got.status_code == 400
     assert reported in Tags(got.text).text
@@ -274,22 +269,18 @@ def test_a_query_that_makes_no_sense_names_the_fix(ask: Ask, address: str, repor
         "/decision?id=0",
     ],
 )
-def test_what_is_not_there_is_said_to_be_so(ask: Ask, address: str) -> None:
+def test_what_is_not_there_is_said_to_be_so(ask, address):
     assert ask(address).status_code == 404
 
 
-def test_a_store_that_cannot_be_read_is_reported_without_its_place(
-    ask: Ask, store_path: Path
-) -> None:
+def test_a_store_that_cannot_be_read_is_reported_without_its_place(ask, store_path):
     store_path.unlink()
     got = ask("/applications")
     assert got.status_code == 503
     assert str(store_path) not in got.text
 
 
-def test_a_saved_replay_is_shown_and_read_again_when_it_changes(
-    ask: Ask, tmp_path: Path, saved_replay: Path
-) -> None:
+def test_a_saved_replay_is_shown_and_read_again_when_it_changes(ask, tmp_path, saved_replay):
     saved = tmp_path / "replay.json"
     assert "has no replay yet" in ask("/replay").text
     assert "No such file" in ask("/replay", replay=str(saved)).text
@@ -302,7 +293,7 @@ def test_a_saved_replay_is_shown_and_read_again_when_it_changes(
     assert "moldable jobs" in text
 
 
-def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
+def test_no_page_needs_more_than_its_own_files(ask):
     text = ask("/").text
     style = Tags(text).all("link", "href")[0]
     got = ask(style)
@@ -315,7 +306,7 @@ def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
     assert style.startswith("/style-")
 
 
-def test_an_application_speaks_the_unit_of_its_curve() -> None:
+def test_an_application_speaks_the_unit_of_its_curve():
     use = ResourceUse(Unit.GPUS, 0.6, 0.5, 0.7, runs=12, predictions=9, inside=8)
     shown = dict(facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None))
     assert shown["Largest memory observed of a job"] == "1.0 GiB"
@@ -328,7 +319,7 @@ def test_an_application_speaks_the_unit_of_its_curve() -> None:
     )
 
 
-def test_the_page_of_a_curve_over_cpus_speaks_of_cpus_alone(ask: Ask, store_path: Path) -> None:
+def test_the_page_of_a_curve_over_cpus_speaks_of_cpus_alone(ask, store_path):
     with Store.open(str(store_path)) as store:
         threads = table(level="line", key="t", label="x/threads", unit=Unit.CPUS)
         store.fits.replace([row_of(threads)])

@@ -1,7 +1,5 @@
 """Workflows and what is known of them, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from random import Random
 

@@ -1,9 +1,6 @@
 """Plans as jobs, submitted over clusters and followed; Slurm is played by a dictionary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -44,7 +41,7 @@ def submitted(chain: list[PlannedJob]) -> state_file.Submitted:
     )
 
 
-def test_scripts_have_the_paths_of_where_they_run(chain: list[PlannedJob]) -> None:
+def test_scripts_have_the_paths_of_where_they_run(chain):
     first, copied, second, back = chain
     assert first.script.endswith("a /near/raw > /near/mid; b ${raw}\n")
     assert "rsync /near/mid host:'/far data/mid.part'\n" in copied.script
@@ -62,14 +59,14 @@ def option(job: PlannedJob, name: str) -> str:
     return next(word.partition("=")[2] for word in job.options if word.startswith(f"--{name}="))
 
 
-def test_deadlines_leave_time_for_what_follows(chain: list[PlannedJob]) -> None:
+def test_deadlines_leave_time_for_what_follows(chain):
     latest = [int(option(job, "deadline").removeprefix("uts")) for job in chain]
     assert latest == sorted(latest)
     assert latest[-1] == NOW + 3600
     assert latest[0] < NOW + 3600 - 40
 
 
-def test_limits_end_within_deadline_and_partition() -> None:
+def test_limits_end_within_deadline_and_partition():
     made = problem(TWO_CLUSTERS)
     schedule = plans(made)[0].schedule
     late = NOW + schedule.end_s - NOW + 30
@@ -83,9 +80,7 @@ def test_limits_end_within_deadline_and_partition() -> None:
     assert option(tight[0], "time") == "2"
 
 
-def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
-    chain: list[PlannedJob], tmp_path: Path
-) -> None:
+def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, tmp_path):
     slurm, given, remaining = Slurm(), submitted(chain), tmp_path / "flow.plan.json"
     assert waits_elsewhere(chain) == ["mid to far", "second", "out to near"]
     assert [job.name for job in submit_ready(given, remaining, slurm.sbatch)] == ["first"]
@@ -113,13 +108,10 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     assert "--dependency=afterok:2" in slurm.lines[2]
     assert [argv[0] for argv in slurm.lines] == ["sbatch"] * 4
     loaded = state_file.load(remaining)
-    assert loaded is not None
     assert set(loaded.states.values()) == {"COMPLETED"}
 
 
-def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
-    chain: list[PlannedJob], tmp_path: Path
-) -> None:
+def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(chain, tmp_path):
     given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
     given.ids = {"first": "6", "mid to far": "7", "second": "8"}
     given.states = {"first": "COMPLETED"}
@@ -142,7 +134,7 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     assert failed(given) == ["mid to far", "second", "out to near"]
 
 
-def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: Path) -> None:
+def test_a_refused_job_keeps_those_before_it(chain, tmp_path):
     given, remaining = submitted(chain), tmp_path / "flow.plan.json"
     given.ids, given.states = {"first": "4"}, {"first": "COMPLETED"}
 
@@ -154,14 +146,11 @@ def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: 
     with pytest.raises(SubmissionRefused):
         submit_ready(given, remaining, refuse)
     loaded = state_file.load(remaining)
-    assert loaded is not None
     assert loaded.ids == {"first": "4", "mid to far": "5"}
     assert failed(loaded) == ["second"]
 
 
-def test_what_may_have_been_submitted_is_looked_for_by_its_name(
-    chain: list[PlannedJob], tmp_path: Path
-) -> None:
+def test_what_may_have_been_submitted_is_looked_for_by_its_name(chain, tmp_path):
     given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
 
     def killed(argv: Sequence[str], script: str) -> str:
@@ -171,7 +160,6 @@ def test_what_may_have_been_submitted_is_looked_for_by_its_name(
     with pytest.raises(KeyboardInterrupt):
         submit_ready(given, remaining, killed, slurm.ask)
     loaded = state_file.load(remaining)
-    assert loaded is not None
     assert (loaded.ids, loaded.trying) == ({}, ["first"])
     assert [job.name for job in submit_ready(loaded, remaining, slurm.sbatch, slurm.ask)] == [
         "first"

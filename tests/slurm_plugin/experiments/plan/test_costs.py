@@ -1,7 +1,5 @@
 """What a plan costs, against closed forms: runs, copies, remote reading, waits, node-hours."""
 
-from __future__ import annotations
-
 from math import exp, inf, log
 from statistics import NormalDist
 
@@ -32,15 +30,14 @@ MIB = 2.0**20
 
 def steps_of(option: TaskOption) -> dict[str, tuple[float, float]]:
     made = build(problem(FLOW), ["work"], {"work": option})
-    assert made is not None
     return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
 
 
-def test_a_task_where_its_data_is_takes_its_run_time() -> None:
+def test_a_task_where_its_data_is_takes_its_run_time():
     assert steps_of(TaskOption("near", 4)) == {"work": (0.0, 300.0)}
 
 
-def test_a_copy_takes_latency_and_size_over_bandwidth() -> None:
+def test_a_copy_takes_latency_and_size_over_bandwidth():
     """1,000 MB and 100 MB at 10 MB/s and 2 s; the place is four times as fast."""
     made = steps_of(TaskOption("fast", 1))
     copy_s = 2 + 1000 / 10
@@ -50,10 +47,9 @@ def test_a_copy_takes_latency_and_size_over_bandwidth() -> None:
     assert made["made to home"] == (pytest.approx(copy_s + 200), pytest.approx(back))
 
 
-def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte() -> None:
+def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte():
     """o_n = latency / 1 MiB + 1 / bandwidth for each byte; the copy back as before."""
     made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 1, stage=False)})
-    assert made is not None
     size = problem(FLOW).workflow.files["raw"].size_bytes
     bandwidth = problem(FLOW).workflow.links["home", "far"].bandwidth_bytes_per_s
     assert bandwidth is not None
@@ -62,15 +58,14 @@ def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte() -> Non
     assert work.estimate.time_s == pytest.approx(200 + size * (2 / MIB + 1 / bandwidth))
 
 
-def test_node_seconds_are_of_tasks_alone() -> None:
+def test_node_seconds_are_of_tasks_alone():
     made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 2)})
-    assert made is not None
     assert made.node_s == pytest.approx(2 * 500 / 4)
     result = plans(problem(FLOW))[0]
     assert result.node_hours == pytest.approx(result.schedule.node_s / 3600)
 
 
-def test_two_tasks_share_nodes_one_after_the_other() -> None:
+def test_two_tasks_share_nodes_one_after_the_other():
     text = """
 storages: {s: {path: /s}}
 places: {a: {storage: s}}
@@ -80,19 +75,17 @@ tasks:
   y: {command: y, reads: [f], run_time: {2: 60}}
 """
     made = build(problem(text, nodes=3), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
-    assert made is not None
     assert [(one.name, one.start_s - NOW, one.wait_s) for one in made.steps] == [
         ("x", 0.0, 0.0),
         ("y", 100.0, 100.0),
     ]
     assert [one.name for one in critical(made)] == ["x", "y"]
     wide = build(problem(text, nodes=4), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
-    assert wide is not None
     assert wide.end_s - NOW == 100.0
     assert [one.name for one in critical(wide)] == ["x"]
 
 
-def test_score_counts_lateness_then_node_seconds_then_the_end() -> None:
+def test_score_counts_lateness_then_node_seconds_then_the_end():
     made = build(problem(FLOW), ["work"], {"work": TaskOption("near", 2)})
     assert made is not None
     assert score(made, NOW + 400.0) == (100 * 10**6, 1_000 * 10**6, NOW + 500.0)
@@ -100,7 +93,7 @@ def test_score_counts_lateness_then_node_seconds_then_the_end() -> None:
     assert score(made, inf)[0] == 0
 
 
-def test_choices_have_their_times_and_leave_out_what_is_no_faster() -> None:
+def test_choices_have_their_times_and_leave_out_what_is_no_faster():
     result = choices(problem(FLOW))["work"]
     assert {(one.option.place, one.option.nodes): (one.time_s, one.node_s) for one in result} == {
         ("near", 1): (800, 800),
@@ -130,7 +123,7 @@ def _between(at_2: float, at_4: float, nodes: int) -> float:
     return (1 - share) * log(at_2) + share * log(at_4)
 
 
-def test_an_interval_makes_an_estimate_that_says_the_same() -> None:
+def test_an_interval_makes_an_estimate_that_says_the_same():
     made = estimates.of_prediction(Prediction(4, 100.0, 80.0, 150.0, 0.9, 0.05), "app")
     assert (made.time_s, made.common, made.group) == (100.0, 0.05, "app")
     assert made.quantile(0.05) == pytest.approx(80.0)
@@ -138,7 +131,7 @@ def test_an_interval_makes_an_estimate_that_says_the_same() -> None:
     assert made.longest_s == pytest.approx(100 * exp(2.3263 * log(1.5) / 1.6449), rel=1e-3)
 
 
-def test_remote_reading_adds_its_own_uncertainty_in_its_share() -> None:
+def test_remote_reading_adds_its_own_uncertainty_in_its_share():
     local = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why")
     path = TransferPath(size_bytes=50 * MIB, bandwidth_bytes_per_s=MIB, latency_s=1.0)
     made = estimates.with_remote(local, [path])
@@ -150,20 +143,19 @@ def test_remote_reading_adds_its_own_uncertainty_in_its_share() -> None:
     assert estimates.with_remote(local, []) is local
 
 
-def test_times_scale_and_given_ones_are_interpolated() -> None:
+def test_times_scale_and_given_ones_are_interpolated():
     made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").times(0.25)
     assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why")
     table = {2: 500.0, 4: 300.0}
     assert estimates.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
     between = estimates.of_run_times(table, 3, "g")
-    assert between is not None
     assert between.time_s == pytest.approx(exp(_between(500, 300, 3)))
     assert estimates.of_run_times(table, 1, "g") is None
     assert estimates.of_run_times(table, 5, "g") is None
 
 
 @pytest.mark.parametrize("elapsed_s", [0.0, 90.0, 100.0, 120.0])
-def test_what_is_left_is_the_median_of_those_that_take_longer(elapsed_s: float) -> None:
+def test_what_is_left_is_the_median_of_those_that_take_longer(elapsed_s):
     sd = 0.2 if elapsed_s > 100 else 0.1
     gone = NormalDist().cdf(log(elapsed_s / 100) / sd) if elapsed_s else 0.0
     z = NormalDist().inv_cdf((1 + gone) / 2)
@@ -173,13 +165,13 @@ def test_what_is_left_is_the_median_of_those_that_take_longer(elapsed_s: float) 
     assert made.up == made.down == GUESSED
 
 
-def test_an_overdue_step_is_expected_to_take_a_fifth_more() -> None:
+def test_an_overdue_step_is_expected_to_take_a_fifth_more():
     assert TaskEstimate(100.0, 0.1, 0.1).left(130.0).time_s == pytest.approx(26.0)
     assert TaskEstimate(100.0).left(40.0).time_s == pytest.approx(60.0)
     assert TaskEstimate(100.0).left(100.0).time_s == pytest.approx(20.0)
 
 
-def test_gaps_in_free_nodes() -> None:
+def test_gaps_in_free_nodes():
     line = Timeline([0.0], [4])
     line.take(3, 10.0, 20.0)
     assert (line.times_s, line.free) == ([0.0, 10.0, 20.0], [4, 1, 4])

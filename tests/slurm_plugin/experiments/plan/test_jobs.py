@@ -1,7 +1,5 @@
 """A plan's jobs: names, limits, deadlines, scripts, and how they change; worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, exp, inf
@@ -61,7 +59,7 @@ def option(one: PlannedJob, name: str) -> str | None:
     return words[0] if words else None
 
 
-def test_limits_hold_what_hardly_any_run_exceeds_and_a_margin() -> None:
+def test_limits_hold_what_hardly_any_run_exceeds_and_a_margin():
     """1.2 times the 99 % quantile and a minute, in minutes rounded up."""
     copy, run, back = made(SITE)
     run_s = 500 * exp(0.1 * Z99) * 1.2 + 60
@@ -79,12 +77,12 @@ def test_limits_hold_what_hardly_any_run_exceeds_and_a_margin() -> None:
 
 
 @pytest.mark.parametrize(("longest_s", "limit"), [(599.0, "9"), (600.0, "10"), (59.0, "1")])
-def test_limits_are_no_longer_than_a_place_gives(longest_s: float, limit: str) -> None:
+def test_limits_are_no_longer_than_a_place_gives(longest_s, limit):
     rooms = {("x", "b"): TaskBounds(longest_s=longest_s)}
     assert option(made(SITE, rooms=rooms)[1], "time") == limit
 
 
-def test_hard_deadlines_leave_what_follows_its_fast_time() -> None:
+def test_hard_deadlines_leave_what_follows_its_fast_time():
     """The copy home may take 4 s at 0.05 of 0.35; the run 500 s at 0.05 of 0.1."""
     z = NormalDist().inv_cdf(0.05)
     back_s, run_s = 4 * exp(0.35 * z), 500 * exp(0.1 * z)
@@ -98,7 +96,7 @@ def test_hard_deadlines_leave_what_follows_its_fast_time() -> None:
     assert all(option(one, "deadline") is None for one in made(SITE, deadline_s=NOW + 1000))
 
 
-def test_latest_ends_are_the_earliest_that_any_follower_asks_for() -> None:
+def test_latest_ends_are_the_earliest_that_any_follower_asks_for():
     def step(name: str, takes_s: float, *needs: str) -> Step:
         estimate = TaskEstimate(takes_s)
         return Step(name, NOW, NOW + takes_s, NOW, estimate, needs, "a", nodes=1, task=name)
@@ -113,7 +111,7 @@ def test_latest_ends_are_the_earliest_that_any_follower_asks_for() -> None:
     assert all(option(one, "deadline") is None for one in untimed)
 
 
-def test_scripts_make_folders_and_copy_beside_the_target_first() -> None:
+def test_scripts_make_folders_and_copy_beside_the_target_first():
     copy, run, back = made(SITE)
     assert run.script.splitlines() == [
         "#!/bin/sh", "set -e", "mkdir -p -- /t", "run /t/in/raw /t/r {other}",
@@ -128,7 +126,7 @@ def test_scripts_make_folders_and_copy_beside_the_target_first() -> None:
     assert path_of(File(name="f"), Storage(name="s", path="/s/")) == "/s/f"
 
 
-def test_a_copy_runs_near_its_target_or_else_its_source() -> None:
+def test_a_copy_runs_near_its_target_or_else_its_source():
     text = SITE.replace("u: {path: /u}", "u: {path: /u}, v: {path: /v}")
     text = text.replace("links: [", "links: [{from: u, to: v, bandwidth: 10M}, ")
     flow = problem(text).workflow
@@ -140,7 +138,7 @@ def test_a_copy_runs_near_its_target_or_else_its_source() -> None:
         assert option(one, "partition") == partition
 
 
-def test_what_waits_for_a_job_of_its_own_cluster_says_so() -> None:
+def test_what_waits_for_a_job_of_its_own_cluster_says_so():
     copy, run, _ = made(SITE)
     assert command_line(run, "n", {copy.name: "7"})[-2:] == [
         "--dependency=afterok:7", "--kill-on-invalid-dep=yes",
@@ -153,7 +151,7 @@ def test_what_waits_for_a_job_of_its_own_cluster_says_so() -> None:
     assert dependents(made(SITE), "r to s") == []
 
 
-def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path: Path) -> None:
+def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
     had = with_options("--nodes=1", "--time=10")
 
     def limited(*options: str) -> tuple[str, ...]:
@@ -186,7 +184,7 @@ def with_options(*options: str, **also: object) -> PlannedJob:
     return replace(planned("x", 0, 9, "a"), options=options, **also)  # type: ignore[arg-type]
 
 
-def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_path: Path) -> None:
+def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_path):
     before = with_options("--nodes=1", "--time=10", "--comment=c")
     same = changed(before, before, tmp_path)
     assert same[:2] == ([], [])
@@ -204,7 +202,7 @@ def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_p
         assert lines == []
 
 
-def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path: Path) -> None:
+def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path):
     before = with_options("--nodes=1", "--time=10")
     free = replace(before, step=replace(before.step, needs=()))
     _, _, one = changed(before, free, tmp_path)
@@ -216,7 +214,7 @@ def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path:
     assert one.leaving == []
 
 
-def test_what_changes_of_a_step_is_said(tmp_path: Path) -> None:
+def test_what_changes_of_a_step_is_said(tmp_path):
     before = with_options("--nodes=1", "--time=10")
     moved = replace(before, step=replace(before.step, pool="q", nodes=2, remote=(("f", "s"),)))
     said, *_ = changed(before, moved, tmp_path)
@@ -231,7 +229,7 @@ def test_what_changes_of_a_step_is_said(tmp_path: Path) -> None:
     assert said == ["y: new, s to t", "a: not needed any more"]
 
 
-def test_an_update_that_slurm_refuses_takes_a_new_job(tmp_path: Path) -> None:
+def test_an_update_that_slurm_refuses_takes_a_new_job(tmp_path):
     def refuse(_: Sequence[str]) -> str:
         raise SlurmError("denied")
 
@@ -245,9 +243,7 @@ def test_an_update_that_slurm_refuses_takes_a_new_job(tmp_path: Path) -> None:
     ("state", "left", "stays"), [("PENDING", 1, False), ("CANCELLED", 0, False), ("", 0, False),
                                  ("RUNNING", 0, True), ("COMPLETED", 0, True)],
 )  # fmt: skip
-def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(
-    tmp_path: Path, state: str, left: int, *, stays: bool
-) -> None:
+def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(tmp_path, state, left, *, stays):
     """Still waiting: the next round cancels it again.  It stays before what needs it."""
     before = planned("x", 0, 9)
     one = given(planned("a", 0, 9), planned("y", 0, 9, "x"), leaving=[("5", before)])
@@ -266,7 +262,7 @@ def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(
     assert one.ids.get("x") == ("5" if stays else None)
 
 
-def test_steps_that_have_begun_stay_with_what_is_left_of_them() -> None:
+def test_steps_that_have_begun_stay_with_what_is_left_of_them():
     """Done: nothing is left.  Running for 60 s of 100: the median of those that take longer."""
     copy = replace(planned("r", 100, 10, "x"), step=replace(
         planned("r", 100, 10, "x").step, nodes=0, task="x"))  # fmt: skip
@@ -295,9 +291,7 @@ def test_steps_that_have_begun_stay_with_what_is_left_of_them() -> None:
         (80.0, 1, 0.8),
     ],
 )
-def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(
-    ran_s: float, runs: int, factor: float
-) -> None:
+def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(ran_s, runs, factor):
     estimate = TaskEstimate(100.0, 0.1, 0.2, 0.1, "app")
     every = [planned(f"x{n}", 0, 100) for n in range(runs)]
     one = given(*(replace(each, step=replace(each.step, estimate=estimate)) for each in every))
@@ -309,7 +303,7 @@ def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(
     assert replan.factors(one) == {}
 
 
-def test_runs_that_say_nothing_of_their_curve_have_no_factor() -> None:
+def test_runs_that_say_nothing_of_their_curve_have_no_factor():
     own = TaskEstimate(100.0, 0.1, 0.2, 0.0, "app")
     one = given(
         replace(planned("x", 0, 100), step=replace(planned("x", 0, 100).step, estimate=own))
@@ -353,22 +347,18 @@ def judged(high_s: float, node_s: float) -> Plan:
         ((601.0, 1.0), (600.0, 900.0), 600.0, False),
     ],
 )
-def test_a_plan_is_exchanged_where_that_is_worth_it(
-    new: tuple[float, float], before: tuple[float, float], deadline_s: float, *, worth: bool
-) -> None:
+def test_a_plan_is_exchanged_where_that_is_worth_it(new, before, deadline_s, *, worth):
     given_s = None if deadline_s == inf else NOW + deadline_s
     assert replan.worth_changing(judged(*new), judged(*before), given_s, NOW) == worth
 
 
-def test_a_step_that_reads_in_place_goes_on_so_where_it_may_choose() -> None:
+def test_a_step_that_reads_in_place_goes_on_so_where_it_may_choose():
     step = replace(planned("x", 0, 9).step, pool="b", nodes=2, remote=(("f", "s"),))
 
     def goes_on(text: str, present: Step) -> TaskOption:
         """What the plan is for the step, as it was planned."""
         one = given(replace(planned("x", 0, 9), step=present))
         before = replan.plan_again(problem(text), one)
-        assert before is not None
-        assert before.before is not None
         return before.before.schedule.choices["x"]
 
     assert goes_on(SITE, step) == TaskOption("b", 2, stage=False)

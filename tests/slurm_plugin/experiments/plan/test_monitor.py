@@ -1,7 +1,5 @@
 """Following a plan: what is late, by how much that is too much, and what is said of it; by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -83,9 +81,7 @@ def late(submitted: state_file.Submitted, after_s: float, path: Path) -> str:
     return followed(submitted, after_s, path)[0].partition(": all ended by ")[0]
 
 
-def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed(
-    tmp_path: Path,
-) -> None:
+def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed(tmp_path):
     """It takes 1000 s and began 101 s after the plan: 1 s more than a tenth of its time."""
     one = given(job("x", 0, 1000), states={"x": "RUNNING"}, started_s={"x": NOW + 101})
     assert late(one, 101, tmp_path) == "x is expected to end 101 s later than planned"
@@ -100,9 +96,7 @@ def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed(
     assert late(short, 29, tmp_path) == ""
 
 
-def test_a_wait_for_nodes_is_late_by_a_tenth_of_the_run_and_three_tenths_of_the_wait(
-    tmp_path: Path,
-) -> None:
+def test_a_wait_for_nodes_is_late_by_a_tenth_of_the_run_and_three_tenths_of_the_wait(tmp_path):
     """Planned to start at 100, it is ready since 0: 0.3 of 143 s is 42.9, of 142 s 42.6."""
     one = given(job("x", 100, 100))
     assert late(one, 131, tmp_path) == ""
@@ -120,9 +114,7 @@ def test_a_wait_for_nodes_is_late_by_a_tenth_of_the_run_and_three_tenths_of_the_
     assert followed(fresh, 500, tmp_path)[0] == "x: submitted as 1"
 
 
-def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_reported_once(
-    tmp_path: Path,
-) -> None:
+def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_reported_once(tmp_path):
     """At 40 one is 50 s late.  Two wait, one should have begun; the others are as planned."""
     one = given(
         job("x", 0, 100), job("waits", 0, 100), job("ahead", 60, 100), job("next", 40, 100),
@@ -141,7 +133,7 @@ def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_reported_once
     assert one_round(again) == []
 
 
-def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path: Path) -> None:
+def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path):
     """a ended at 150 instead of 100; b needs it and takes 50; c is planned for 300 to 310."""
     one = given(
         job("a", 0, 100), job("b", 100, 50, "a"), job("c", 180, 10), states={"a": "RUNNING"}
@@ -167,7 +159,7 @@ def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("started_s", "how"), [(31.4, "31 s later than planned"), (-30.6, "31 s earlier than planned")]
 )
-def test_off_the_plan_is_later_or_earlier(tmp_path: Path, started_s: float, how: str) -> None:
+def test_off_the_plan_is_later_or_earlier(tmp_path, started_s, how):
     slurm = Slurm()
     slurm.shown = {"1": f"RUNNING|{NOW:.0f}|N/A"}
     one = given(job("x", -started_s, 1000))
@@ -186,8 +178,8 @@ def test_off_the_plan_is_later_or_earlier(tmp_path: Path, started_s: float, how:
     ],
 )
 def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
-    tmp_path: Path, ended_s: float, message: str, *, again: bool
-) -> None:
+    tmp_path, ended_s, message, *, again
+):
     slurm, asked = Slurm(), []
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + ended_s:.0f}", "2": "PENDING|N/A|N/A"}
     one = given(job("x", 0, 1000), job("y", 5000, 10, "x"))
@@ -204,7 +196,7 @@ def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
     assert len(asked) == again
 
 
-def test_a_start_is_reported_with_how_far_it_is_off(tmp_path: Path) -> None:
+def test_a_start_is_reported_with_how_far_it_is_off(tmp_path):
     slurm = Slurm()
     one = given(job("x", 0, 1000), job("y", 0, 1000))
     slurm.shown = {"1": f"RUNNING|{NOW + 30:.0f}|N/A", "2": f"RUNNING|{NOW + 29:.0f}|N/A"}
@@ -213,7 +205,7 @@ def test_a_start_is_reported_with_how_far_it_is_off(tmp_path: Path) -> None:
     assert one.started_s == {"x": NOW + 30, "y": NOW + 29}
 
 
-def test_waiting_jobs_are_no_news_and_a_planned_start_is_none(tmp_path: Path) -> None:
+def test_waiting_jobs_are_no_news_and_a_planned_start_is_none(tmp_path):
     slurm = Slurm()
     slurm.shown = {"1": f"PENDING|{NOW + 500:.0f}|N/A"}
     one = given(job("x", 0, 1000))
@@ -221,7 +213,7 @@ def test_waiting_jobs_are_no_news_and_a_planned_start_is_none(tmp_path: Path) ->
     assert one.started_s == {}
 
 
-def test_an_end_that_slurm_does_not_tell_is_now(tmp_path: Path) -> None:
+def test_an_end_that_slurm_does_not_tell_is_now(tmp_path):
     slurm = Slurm()
     slurm.shown = {"1": "COMPLETED|Unknown|Unknown"}
     one = given(job("x", 0, 1000))
@@ -229,7 +221,7 @@ def test_an_end_that_slurm_does_not_tell_is_now(tmp_path: Path) -> None:
     assert (one.started_s, one.ended_s) == ({}, {"x": NOW + 990})
 
 
-def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_path: Path) -> None:
+def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_path):
     def broken(_: object) -> None:
         raise NimoError("no place has the nodes")
 
@@ -247,7 +239,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
         assert one.jobs[1].start_s == NOW + 1200
 
 
-def test_an_outage_while_planning_again_is_sat_out(tmp_path: Path) -> None:
+def test_an_outage_while_planning_again_is_sat_out(tmp_path):
     calls: list[str] = []
 
     def planner(submitted: state_file.Submitted) -> None:
@@ -277,7 +269,7 @@ def test_an_outage_while_planning_again_is_sat_out(tmp_path: Path) -> None:
     assert slept == [7.0, 7.0]
 
 
-def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting() -> None:
+def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting():
     slurm, lines = Slurm(), []
     slurm.shown = {"1": "RUNNING|100|N/A", "9": "RUNNING|1|2", "bad": "line"}
     slurm.accounted = {"2": "CANCELLED by 1000|100|200"}
@@ -300,7 +292,7 @@ def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting() -> No
     assert JobStatus("CANCELLED", 1.0, None).ended
 
 
-def test_states_are_counted() -> None:
+def test_states_are_counted():
     one = given(job("x", 0, 1), job("y", 0, 1), job("z", 0, 1), states={"x": "RUNNING"})
     assert dict(summary(one)) == {"RUNNING": 1, "PENDING": 2}
     one.states["y"] = "FAILED"
@@ -311,7 +303,7 @@ def test_states_are_counted() -> None:
     assert not one.lost("x")
 
 
-def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before() -> None:
+def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
     one = given(job("x", 0, 1), mark="abc")
     assert one.name("x") == "w.x.abc"
     one.tried = {"x": 1}
@@ -346,9 +338,7 @@ ENDED = f"all ended by {clock(NOW + 500)}"
         (False, None, f"the plan stays; all ended by {clock(NOW + 500)}"),
     ],
 )
-def test_what_planning_again_came_to(
-    tmp_path: Path, changed: bool, before_s: float | None, said: str
-) -> None:
+def test_what_planning_again_came_to(tmp_path, changed, before_s, said):
     def plan(end_s: float) -> Plan:
         return Plan(
             label="", schedule=PlanSchedule((), {}, NOW, 0.0), end_s=NOW + end_s, low_s=NOW,

@@ -1,7 +1,5 @@
 """A workflow planned, submitted and followed on a real Slurm with two partitions."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sysconfig
@@ -158,7 +156,7 @@ def environment(file: Path) -> dict[str, str]:
     return {"NIMO_CONFIG": str(file.parent / "nimo.yaml")}
 
 
-def test_submitted_and_followed_within_its_deadline(cluster: SlurmCluster) -> None:
+def test_submitted_and_followed_within_its_deadline(cluster):
     file = workflow(cluster, "good", "test -s {both}")
     planned = json.loads(nimo(cluster, file, "--json", "--deadline=now+10minutes").stdout)
     steps = {step["name"]: step for step in planned["plans"][0]["steps"]}
@@ -188,7 +186,7 @@ def test_submitted_and_followed_within_its_deadline(cluster: SlurmCluster) -> No
     assert "7 COMPLETED" in nimo(cluster, file, "--follow").stdout
 
 
-def test_a_failing_task_takes_along_what_needs_it(cluster: SlurmCluster) -> None:
+def test_a_failing_task_takes_along_what_needs_it(cluster):
     file = workflow(cluster, "bad", "exit 3")
     done = nimo(cluster, file, "--submit", "--follow", "--interval", "0.5", check=False)
     assert done.returncode == 1
@@ -223,7 +221,7 @@ def follow_until(cluster: SlurmCluster, file: Path, start: str) -> list[str]:
     return lines
 
 
-def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster: SlurmCluster) -> None:
+def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster):
     file = workflow(cluster, "again", "", AGAIN)
     killed_while_submitting(cluster, file, "--deadline=now+2hours")
 
@@ -258,9 +256,7 @@ def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster: Slurm
     ])  # fmt: skip
 
 
-def test_planned_and_followed_over_two_clusters(
-    cluster: SlurmCluster, slurm_cluster: ClusterFactory
-) -> None:
+def test_planned_and_followed_over_two_clusters(cluster, slurm_cluster):
     file = workflow(cluster, "both", "", CLUSTERS)
     with slurm_cluster(nodes=1, name="big", beside=cluster):
         refused = nimo(cluster, file, "--submit", check=False)
@@ -275,7 +271,7 @@ def test_planned_and_followed_over_two_clusters(
         )
 
 
-def test_what_the_site_knows_and_allows(cluster: SlurmCluster) -> None:
+def test_what_the_site_knows_and_allows(cluster):
     file = workflow(cluster, "measured", "", MEASURED.replace("{nodes}", "1-2"))
     store = f"sqlite:///{file.parent}/nimo.db"
     (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")

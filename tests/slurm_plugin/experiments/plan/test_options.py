@@ -1,7 +1,5 @@
 """What may be chosen for a task: counts, places and ways to its data, and why there is nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 from statistics import NormalDist
@@ -34,7 +32,7 @@ def bounded(bounds: TaskBounds, text: str = SITE, nodes: int = 8) -> PlanningPro
     return replace(problem(text, nodes), rooms={("x", "a"): bounds, ("x", "b"): bounds})
 
 
-def test_counts_are_within_task_place_limits_and_nodes_that_are_there() -> None:
+def test_counts_are_within_task_place_limits_and_nodes_that_are_there():
     assert counts(problem(SITE), "a") == [2, 3, 4, 5]
     assert counts(problem(SITE, 3), "a") == [2, 3]
     assert counts(problem(SITE.replace("2-6", "2-4")), "a") == [2, 3, 4]
@@ -42,13 +40,13 @@ def test_counts_are_within_task_place_limits_and_nodes_that_are_there() -> None:
     assert counts(bounded(TaskBounds(low=3, high=4)), "a") == [3, 4]
 
 
-def test_a_time_limit_leaves_out_what_may_take_longer() -> None:
+def test_a_time_limit_leaves_out_what_may_take_longer():
     """Four nodes take 40 s, and 40 s times the factor of one run in a hundred."""
     assert counts(bounded(TaskBounds(longest_s=40 * LONGEST)), "a") == [4, 5]
     assert counts(bounded(TaskBounds(longest_s=40 * LONGEST - 0.01)), "a") == [5]
 
 
-def test_a_task_may_be_restricted_to_places() -> None:
+def test_a_task_may_be_restricted_to_places():
     made = problem(SITE.replace("nodes: 1-5", "nodes: 1-5, places: [a]"))
     assert {one.option.place for one in choices(made)["x"]} == {"a"}
 
@@ -57,7 +55,7 @@ def ways(text: str, place: str) -> set[bool]:
     return {one.option.stage for one in choices(problem(text))["x"] if one.option.place == place}
 
 
-def test_reading_in_place_is_a_way_where_a_link_can_open_what_lies_elsewhere() -> None:
+def test_reading_in_place_is_a_way_where_a_link_can_open_what_lies_elsewhere():
     assert ways(SITE, "a") == {True}
     assert ways(SITE, "b") == {True, False}
     assert ways(SITE.replace("one_way: true", "remote: false"), "b") == {True}
@@ -67,7 +65,7 @@ def test_reading_in_place_is_a_way_where_a_link_can_open_what_lies_elsewhere() -
     assert ways(SITE.replace("reads: [f], ", ""), "b") == {True}
 
 
-def test_at_most_twelve_counts_are_tried_in_like_ratios() -> None:
+def test_at_most_twelve_counts_are_tried_in_like_ratios():
     """64 to the power of i/11, each to the nearest count."""
     text = SITE.replace("nodes: 1-5, run_time: {1: 160, 2: 80, 4: 40, 8: 20}",
                         "run_time: {1: 640, 64: 10}")  # fmt: skip
@@ -76,7 +74,7 @@ def test_at_most_twelve_counts_are_tried_in_like_ratios() -> None:
     assert thinned(range(1, 14), 12)[-2:] == [10, 13]
 
 
-def test_what_is_placed_already_is_not_chosen_again() -> None:
+def test_what_is_placed_already_is_not_chosen_again():
     step = Step("x", NOW, NOW + 5, NOW, TaskEstimate(5.0), (), "a", nodes=2, target="s")
     assert choices(replace(problem(SITE), done=(step,))) == {}
 
@@ -100,9 +98,7 @@ def test_what_is_placed_already_is_not_chosen_again() -> None:
          "40 s at b, which gives 36 s"),
     ],
 )  # fmt: skip
-def test_why_a_task_has_no_option(
-    changed: tuple[str, str], bounds: TaskBounds | None, why: str
-) -> None:
+def test_why_a_task_has_no_option(changed, bounds, why):
     made = bounded(bounds or TaskBounds(), SITE.replace(*changed))
     with pytest.raises(LookupError) as raised:
         choices(made)

@@ -1,7 +1,5 @@
 """Which plan is the first, what its rivals lose by, and how a target is moved; by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -77,7 +75,7 @@ def spent(*, copies: float, waits: float, runs: float, remote: float) -> Plan:
         ("remote", "remote reading and runs take 1.7 min"),
     ],
 )
-def test_a_critical_path_is_parted_into_what_it_is_spent_on(kind: str, text: str) -> None:
+def test_a_critical_path_is_parted_into_what_it_is_spent_on(kind, text):
     """A copy waits 5 s for its link, a run 20 s for nodes after it; the last reads in place."""
     path = (
         step("f to t", 5, 15, nodes=0, ready_s=0),
@@ -93,7 +91,7 @@ def test_a_critical_path_is_parted_into_what_it_is_spent_on(kind: str, text: str
     assert "critical path" not in drawback(alike, spent(**parts), None)
 
 
-def test_the_part_that_is_the_longer_one_is_named_from_a_second_on() -> None:
+def test_the_part_that_is_the_longer_one_is_named_from_a_second_on():
     first = plan(step("x", 0, 100))
     runs = drawback(plan(step("x", 0, 190)), first, None)
     assert runs.startswith("ends 1.5 min later: runs take 1.5 min more on its critical path; ")
@@ -118,13 +116,13 @@ def test_the_part_that_is_the_longer_one_is_named_from_a_second_on() -> None:
         (3600.0, "1.0 h"),
     ],
 )
-def test_spans_are_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
+def test_spans_are_in_the_unit_that_suits_them(seconds, text):
     first = plan(step("x", 0, 100))
     later = replace(first, end_s=first.end_s + seconds)
     assert drawback(later, first, None).startswith(f"ends {text} later")
 
 
-def test_why_a_plan_is_not_the_first() -> None:
+def test_why_a_plan_is_not_the_first():
     first = plan(step("x", 0, 100))
     later = plan(step("x", 0, 160))
     assert drawback(later, first, None) == (
@@ -148,7 +146,7 @@ def test_why_a_plan_is_not_the_first() -> None:
     assert drawback(replace(late, chance=None), first, NOW + 159).startswith("in time in 0%")
 
 
-def test_plans_rank_by_their_end_or_within_a_deadline_by_node_hours() -> None:
+def test_plans_rank_by_their_end_or_within_a_deadline_by_node_hours():
     quick = plan(step("x", 0, 100, nodes=4), chance=1.0)
     slow = plan(step("x", 0, 200), chance=0.5)
     assert rank(quick, None) == (NOW + 100, pytest.approx(400 / 3600))
@@ -167,7 +165,7 @@ tasks: {x: {command: x, run_time: {1: 1000, 2: 700, 4: 500}}}
 """
 
 
-def test_quantiles_of_a_plan_are_those_of_its_draws() -> None:
+def test_quantiles_of_a_plan_are_those_of_its_draws():
     made = problem(TRADE)
     built = build(made, ["x"], {"x": TaskOption("a", 1)})
     assert built is not None
@@ -190,9 +188,7 @@ def test_quantiles_of_a_plan_are_those_of_its_draws() -> None:
         (450.0, 4, "as early as possible"),
     ],
 )
-def test_a_deadline_takes_the_fewest_nodes_that_keep_it_nearly_always(
-    deadline_s: float, nodes: int, label: str
-) -> None:
+def test_a_deadline_takes_the_fewest_nodes_that_keep_it_nearly_always(deadline_s, nodes, label):
     first = plans(problem(TRADE), deadline_s=NOW + deadline_s)[0]
     assert first.schedule.choices["x"].nodes == nodes
     assert first.label == label
@@ -201,13 +197,13 @@ def test_a_deadline_takes_the_fewest_nodes_that_keep_it_nearly_always(
     assert first.proven
 
 
-def test_a_lower_confidence_takes_fewer_nodes() -> None:
+def test_a_lower_confidence_takes_fewer_nodes():
     sure = plans(problem(TRADE), deadline_s=NOW + 1050.0)[0]
     bold = plans(problem(TRADE), deadline_s=NOW + 1050.0, confidence=0.6)[0]
     assert (sure.schedule.choices["x"].nodes, bold.schedule.choices["x"].nodes) == (2, 1)
 
 
-def test_targets_move_in_proportion_and_then_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_move_in_proportion_and_then_by_halves(monkeypatch):
     """1000 s may be 1179: the next target for 1050 s is 1050/1179 of it, and 700 s keep it."""
     targets: list[float] = []
     real = plan_search.search
@@ -231,7 +227,7 @@ def test_targets_move_in_proportion_and_then_by_halves(monkeypatch: pytest.Monke
     assert targets == [1300.0, 0.0, inf]
 
 
-def test_rivals_keep_to_one_place_and_one_way() -> None:
+def test_rivals_keep_to_one_place_and_one_way():
     text = """
 storages: {s: {path: /s}, t: {path: /t}}
 links: [{from: s, to: t, bandwidth: 10M}]
@@ -252,7 +248,7 @@ tasks: {x: {command: x, reads: [f], run_time: 100}}
     assert made["all at a, copying what is elsewhere"].schedule.end_s == NOW + 100
 
 
-def test_no_way_to_the_data_is_no_plan() -> None:
+def test_no_way_to_the_data_is_no_plan():
     text = TRADE.replace("storages: {s: {path: /s}}", "storages: {s: {path: /s}, t: {path: /t}}")
     text = text.replace("x: {command", "x: {reads: [f], command")
     text += "files: {f: {at: t, size: 1M}}\n"
@@ -271,7 +267,7 @@ tasks:
 """
 
 
-def test_upward_ranks_are_the_longest_way_to_the_end() -> None:
+def test_upward_ranks_are_the_longest_way_to_the_end():
     made = problem(DIAMOND)
     assert ranked(made, {"a": 10, "b": 40, "c": 60, "d": 5}) == ["a", "c", "b", "d"]
     assert ranked(made, {"a": 10, "b": 61, "c": 60, "d": 5}) == ["a", "b", "c", "d"]
@@ -279,7 +275,7 @@ def test_upward_ranks_are_the_longest_way_to_the_end() -> None:
     assert ranked(made, {"b": 60, "c": 60, "d": 5}) == ["b", "c", "d"]
 
 
-def test_a_critical_path_goes_over_data_and_over_nodes() -> None:
+def test_a_critical_path_goes_over_data_and_over_nodes():
     first, other = step("f", 0, 30), step("g", 0, 50, pool="q")
     waits = step("x", 30, 80, ready_s=10, pool="p")
     last = step("y", 80, 90, needs=("x", "g"))
@@ -293,10 +289,9 @@ def test_a_critical_path_goes_over_data_and_over_nodes() -> None:
     assert [one.name for one in critical(schedule(early, other, waits, last))] == ["x", "y"]
 
 
-def test_heft_takes_what_ends_first_and_of_two_alike_the_cheaper() -> None:
+def test_heft_takes_what_ends_first_and_of_two_alike_the_cheaper():
     made = problem(DIAMOND, 2)
     result = heft(made, choices(made))
-    assert result is not None
     # b and c at the same time on one node each: two for c would wait for b, or b for c.
     assert {one.name: one.start_s - NOW for one in result.steps} == {
         "a": 0.0, "c": 10.0, "b": 50.0, "d": 90.0,
@@ -306,34 +301,31 @@ def test_heft_takes_what_ends_first_and_of_two_alike_the_cheaper() -> None:
     assert heft(alike, own).choices["x"].nodes == 2  # type: ignore[union-attr]
 
 
-def test_tight_targets_are_met_by_more_nodes_for_what_is_critical() -> None:
+def test_tight_targets_are_met_by_more_nodes_for_what_is_critical():
     """On its cheapest option c ends at 75; on two nodes at 55, which meets 60 with 20 s more."""
     made = problem(DIAMOND, 4)
     all_of = choices(made)
     for target_s, end_s, node_s in ((inf, 75.0, 115.0), (75.0, 75.0, 115.0), (60.0, 55.0, 135.0)):
         result = heuristic(made, all_of, NOW + target_s)
-        assert result is not None
         assert (result.end_s - NOW, result.node_s) == (end_s, node_s)
         tree = exact(made, all_of, NOW + target_s)
-        assert tree is not None
         assert (tree.proven, score(tree.schedule, NOW + target_s)) == (
             True,
             score(result, NOW + target_s),
         )
 
 
-def test_a_tree_that_is_too_large_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_is_too_large_proves_nothing(monkeypatch):
     made = problem(DIAMOND, 4)
     monkeypatch.setattr(plan_search, "MOST_PLACED", 3)
     assert exact(made, choices(made), NOW) is None
     best = heuristic(made, choices(made), NOW)
     stopped = exact(made, choices(made), NOW, best)
-    assert stopped is not None
     assert not stopped.proven
     assert stopped.schedule is best
 
 
-def test_no_more_steps_are_tried_than_the_tree_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_steps_are_tried_than_the_tree_may_have(monkeypatch):
     made = problem(DIAMOND, 4)
     drafts: list[str] = []
     real = Board.draft
@@ -349,7 +341,7 @@ def test_no_more_steps_are_tried_than_the_tree_may_have(monkeypatch: pytest.Monk
         assert len(drafts) == most
 
 
-def test_more_nodes_go_where_a_second_costs_least() -> None:
+def test_more_nodes_go_where_a_second_costs_least():
     """From 100 s: 50 s for 150 node-seconds, as 20 s for 60, or 60 s for 220.
 
     All on the cheapest and one step from there are two tries.
@@ -360,15 +352,13 @@ def test_more_nodes_go_where_a_second_costs_least() -> None:
         for nodes, time_s, node_s in ((1, 100, 100), (2, 80, 160), (5, 50, 250), (8, 40, 320))
     ]
     best = heuristic(made, {"x": own}, NOW + 50, effort=2)
-    assert best is not None
     assert best.choices["x"].nodes == 5
     # There is no faster one than 40 s.
     late = heuristic(made, {"x": own}, NOW)
-    assert late is not None
     assert late.choices["x"].nodes == 8
 
 
-def test_the_next_option_is_a_little_faster_or_a_little_cheaper() -> None:
+def test_the_next_option_is_a_little_faster_or_a_little_cheaper():
     own = [
         OptionChoice(TaskOption("a", nodes), time_s, node_s)
         for nodes, time_s, node_s in ((1, 100, 100), (2, 80, 160), (4, 60, 240), (8, 50, 400))
@@ -379,7 +369,7 @@ def test_the_next_option_is_a_little_faster_or_a_little_cheaper() -> None:
     assert next_option(own, own[0], late=False) is own[0]
 
 
-def test_changing_one_task_after_the_other_makes_some_plans_better() -> None:
+def test_changing_one_task_after_the_other_makes_some_plans_better():
     """Twelve tries are enough to give what is critical more."""
     problems = [
         problem(random_text(Random(seed), tasks=9, places=2, counts=3), nodes=6)
@@ -391,7 +381,7 @@ def test_changing_one_task_after_the_other_makes_some_plans_better() -> None:
     assert sum(bool(a and b) and score(a, NOW) < score(b, NOW) for a, b in pairs) == 4
 
 
-def test_everything_stays_together_at_each_place_and_way() -> None:
+def test_everything_stays_together_at_each_place_and_way():
     """x may be anywhere, y at a alone: together at a, copying; the fast and the cheap."""
     own = {
         "x": [
@@ -407,9 +397,7 @@ def test_everything_stays_together_at_each_place_and_way() -> None:
 
 
 @pytest.mark.parametrize("target_s", [0.0, 1e6])
-def test_not_a_try_more_is_made_than_the_effort_has(
-    monkeypatch: pytest.MonkeyPatch, target_s: float
-) -> None:
+def test_not_a_try_more_is_made_than_the_effort_has(monkeypatch, target_s):
     """Each try places all nine tasks; with a far target the first is all that growing takes."""
     made = problem(random_text(Random(2), tasks=9, places=2, counts=3), nodes=6)
     all_of = choices(made)
@@ -430,17 +418,15 @@ def test_not_a_try_more_is_made_than_the_effort_has(
     assert [tried(effort) - starts for effort in (1, 9, 10, 18, 45)] == [1, 1, 2, 2, 5]
 
 
-def test_the_cheapest_and_the_fastest_options_of_all_tasks() -> None:
+def test_the_cheapest_and_the_fastest_options_of_all_tasks():
     made = problem(DIAMOND, 4)
     cheap = plan_search.cheapest(made, choices(made))
     fast = plan_search.fastest(made, choices(made))
-    assert cheap is not None
-    assert fast is not None
     assert (cheap.node_s, cheap.end_s - NOW) == (115.0, 75.0)
     assert (fast.node_s, fast.end_s - NOW) == (135.0, 55.0)
 
 
-def test_where_one_way_is_missing_the_other_is_taken_at_the_same_place() -> None:
+def test_where_one_way_is_missing_the_other_is_taken_at_the_same_place():
     own = {
         "x": [OptionChoice(TaskOption("b", 1, stage=False), 10, 10)],
         "y": [OptionChoice(TaskOption("b", 2), 7, 14), OptionChoice(TaskOption("a", 1), 7, 7)],

@@ -1,7 +1,5 @@
 """What is left of a plan, planned again, and how that is done to what was submitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,57 +64,46 @@ def later(flow: PlanningProblem, by_s: float) -> PlanningProblem:
 
 
 def nodes(result: Replan | None) -> dict[str, int]:
-    assert result is not None
     return {job.name: job.step.nodes for job in result.jobs}
 
 
-def test_a_task_that_was_long_makes_the_others_faster(
-    flow: PlanningProblem, given: state_file.Submitted
-) -> None:
+def test_a_task_that_was_long_makes_the_others_faster(flow, given):
     ran(given, "a", 0, 2000)
     result = plan_again(later(flow, 2000), given)
-    assert result is not None
     assert result.changed
     assert nodes(result) == {"b": 2, "c": 2}
     assert result.plan.high_s <= DEADLINE
 
 
-def test_one_that_was_as_planned_changes_nothing(
-    flow: PlanningProblem, given: state_file.Submitted
-) -> None:
+def test_one_that_was_as_planned_changes_nothing(flow, given):
     ran(given, "a", 0, 1010)
     result = plan_again(later(flow, 1010), given)
-    assert result is not None
     assert not result.changed
     assert nodes(result) == {"b": 1, "c": 1}
 
 
-def test_a_run_that_goes_on_is_expected_to_go_on(
-    flow: PlanningProblem, given: state_file.Submitted
-) -> None:
+def test_a_run_that_goes_on_is_expected_to_go_on(flow, given):
     ran(given, "a", 0)
     (step,) = steps_begun(given, NOW + 2000)
     assert step.end_s == pytest.approx(NOW + 2400)
     assert nodes(plan_again(later(flow, 2000), given)) == {"b": 2, "c": 2}
 
 
-def test_runs_of_one_application_are_late_together(given: state_file.Submitted) -> None:
+def test_runs_of_one_application_are_late_together(given):
     assert factors(given) == {}
     ran(given, "a", 0, 1500)
     # The curve's standard deviation is half of the whole: a quarter of the error is its own.
     assert factors(given) == {"sim/a": pytest.approx(1.5**0.25)}
 
 
-def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(
-    flow: PlanningProblem, given: state_file.Submitted
-) -> None:
+def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(flow, given):
     ran(given, "a", 0, 1000)
     ran(given, "b", 1000)
     given.states["c"] = "CANCELLED"
     assert plan_again(later(flow, 1100), given) is None
 
 
-def test_copies_for_what_was_lost_stay_what_they_are(tmp_path: Path) -> None:
+def test_copies_for_what_was_lost_stay_what_they_are(tmp_path):
     flow = problem("""
 storages: {home: {path: /h}, far: {path: /f}}
 links: [{from: home, to: far, bandwidth: 10M, remote: false}]
@@ -137,7 +124,6 @@ tasks:
     ran(given, "done", 0, 100)
     given.states["lost"] = "FAILED"
     result = plan_again(later(flow, 100), given)
-    assert result is not None
     # The copy home has not begun; its task has, so that it stays as it was submitted.
     assert {job.name for job in result.jobs} == {"open", "made to home"}
     given.ids = {"open": "1", "made to home": "2"}
@@ -156,13 +142,10 @@ def changed(
     """What is said when the plan is changed after a first task that took twice as long."""
     ran(given, "a", 0, 2000)
     result = plan_again(later(flow, 2000), given)
-    assert result is not None
     return list(change(given, result.jobs, path, ask))
 
 
-def test_what_slurm_lets_be_changed_is_changed_in_place(
-    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
-) -> None:
+def test_what_slurm_lets_be_changed_is_changed_in_place(flow, given, tmp_path):
     slurm = Slurm()
     assert changed(given, flow, tmp_path / "r", slurm.ask) == [
         "b: 2 nodes at p instead of 1 node at p",
@@ -185,13 +168,10 @@ def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
     return ask
 
 
-def test_what_slurm_refuses_to_change_is_submitted_again(
-    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
-) -> None:
+def test_what_slurm_refuses_to_change_is_submitted_again(flow, given, tmp_path):
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
     remaining = state_file.load(path)
-    assert remaining is not None
     assert (remaining.ids, [one for one, _ in remaining.leaving]) == ({"a": "1"}, ["2", "3"])
     # Killed here, what leaves is cancelled by whoever goes on.
     assert settle(remaining, path, slurm.ask) == []
@@ -203,9 +183,7 @@ def test_what_slurm_refuses_to_change_is_submitted_again(
     assert f"--dependency=afterok:{remaining.ids['b']}" in second
 
 
-def test_a_job_that_began_before_it_was_cancelled_stays(
-    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
-) -> None:
+def test_a_job_that_began_before_it_was_cancelled_stays(flow, given, tmp_path):
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
     slurm.shown = {"2": "RUNNING", "3": "CANCELLED"}
@@ -215,9 +193,7 @@ def test_a_job_that_began_before_it_was_cancelled_stays(
     assert [(job.name, job.step.nodes) for job in given.jobs] == [("a", 1), ("b", 1), ("c", 2)]
 
 
-def test_followed_it_says_what_it_does_and_why(
-    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
-) -> None:
+def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
     slurm, clock = Slurm(), iter([2000.0, 4000.0, 4100.0])
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 2000:.0f}", "2": "PENDING|N/A|N/A"}
     slurm.shown |= {"3": "PENDING|N/A|N/A"}

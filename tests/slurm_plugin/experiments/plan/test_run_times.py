@@ -1,7 +1,5 @@
 """Run times of a plan from samples: what no run supports is refused, or doubtful and why."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +49,7 @@ def planned(folder: Path, rows: list[dict[str, float]], **places: dict[str, floa
 MHZ = [{"mhz": m, "time_s": 4.2e5 / m - 300} for m in (400.0, 500.0, 600.0, 700.0, 800.0, 900.0)]
 
 
-def test_a_place_far_beyond_the_samples_is_no_choice(tmp_path: Path) -> None:
+def test_a_place_far_beyond_the_samples_is_no_choice(tmp_path):
     """It was planned with 1e-9 s, and "no plan is better"."""
     with pytest.raises(
         LookupError, match="g: its samples do not support a run time: far: mhz 3000"
@@ -62,7 +60,7 @@ def test_a_place_far_beyond_the_samples_is_no_choice(tmp_path: Path) -> None:
     assert first.doubts == {}
 
 
-def test_a_place_just_beyond_is_doubtful_and_says_so(tmp_path: Path) -> None:
+def test_a_place_just_beyond_is_doubtful_and_says_so(tmp_path):
     (plan, *_) = planned(tmp_path, MHZ, near={"mhz": 1000})
     assert plan.doubts == {"g": "mhz 1000 is outside what was run, from 400 to 900"}
     within = planned(tmp_path, MHZ, near={"mhz": 850})[0]
@@ -72,7 +70,7 @@ def test_a_place_just_beyond_is_doubtful_and_says_so(tmp_path: Path) -> None:
     assert "DOUBTFUL g: mhz 1000 is outside what was run" in reported
 
 
-def test_attributes_that_only_changed_together_are_no_answer(tmp_path: Path) -> None:
+def test_attributes_that_only_changed_together_are_no_answer(tmp_path):
     """It answered 33 s for 200: memory was always twice the CPUs."""
     rows = [{"cpu": float(c), "mem": 2.0 * c, "time_s": 1200.0 / c} for c in range(1, 7)]
     with pytest.raises(LookupError, match="cpu and mem only changed together"):
@@ -82,13 +80,13 @@ def test_attributes_that_only_changed_together_are_no_answer(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("bad", [0, -5])
-def test_attributes_that_are_none_are_an_error_with_its_place(tmp_path: Path, bad: float) -> None:
+def test_attributes_that_are_none_are_an_error_with_its_place(tmp_path, bad):
     """Zero ended in a traceback."""
     with pytest.raises((ConfigError, LookupError), match=r"mhz|places"):
         planned(tmp_path, MHZ, odd={"mhz": bad})
 
 
-def test_a_missing_attribute_names_the_place(tmp_path: Path) -> None:
+def test_a_missing_attribute_names_the_place(tmp_path):
     with pytest.raises(ConfigError, match=r"g: attribute mhz is missing.*places\.odd\.attributes"):
         planned(tmp_path, MHZ, odd={"other": 5})
 
@@ -103,9 +101,7 @@ def test_a_missing_attribute_names_the_place(tmp_path: Path) -> None:
         ({"attributes": {}}, "attribute mhz is given for some samples only"),
     ],
 )
-def test_samples_that_cannot_be_are_an_error_with_their_file(
-    tmp_path: Path, changed: dict[str, object], why: str
-) -> None:
+def test_samples_that_cannot_be_are_an_error_with_their_file(tmp_path, changed, why):
     good = {"attributes": {"mhz": 5.0}, "utilisation": 0.5, "time_s": 9.0, "data_bytes": 1.0}
     (tmp_path / "g.json").write_text(json.dumps([good, {**good, **changed}]))
     with pytest.raises(ConfigError, match=rf"g\.json: .*{why}"):
@@ -123,7 +119,7 @@ def trial(share: float, data_bytes: int | None, **also: object) -> Trial:
     )  # fmt: skip
 
 
-def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_path: Path) -> None:
+def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_path):
     trials = [
         trial(1.0, 1000), trial(2.0, None), trial(4.0, 1000), trial(8.0, 1000, network_share=0.25),
     ]  # fmt: skip
@@ -140,7 +136,7 @@ def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_pat
     assert fit.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1.0)
 
 
-def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> None:
+def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path):
     rows = [{"nodes": float(n), "time_s": 10 + 900.0 / n} for n in (1, 2, 4, 8)]
     samples = [
         {"attributes": {"nodes": row["nodes"]}, "utilisation": 0.9, "time_s": row["time_s"],
@@ -164,7 +160,7 @@ def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> No
     assert made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"]) == [2]
 
 
-def test_runs_of_one_node_count_are_planned_on_it(tmp_path: Path) -> None:
+def test_runs_of_one_node_count_are_planned_on_it(tmp_path):
     """They were planned on the fewest nodes of the place, as if those took as long."""
     trials = [with_fields(trial(share, 1000), nodes=4) for share in (1.0, 2.0, 4.0, 8.0)]
     (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": trials}))
@@ -181,7 +177,7 @@ def test_runs_of_one_node_count_are_planned_on_it(tmp_path: Path) -> None:
     )
 
 
-def test_a_journal_says_how_its_runs_are_learned_from(tmp_path: Path) -> None:
+def test_a_journal_says_how_its_runs_are_learned_from(tmp_path):
     """Data flow, the network's share and the form of 'nimo learn' were not those of the plan."""
     model = ModelChoices(
         data_flow=False, network_share=0.5, form=FunctionForm.PAPER, faster=frozenset({"share"})
@@ -203,7 +199,7 @@ def test_a_journal_says_how_its_runs_are_learned_from(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_not_known_of_a_way_to_the_data_is_asked_for(tmp_path: Path) -> None:
+def test_what_is_not_known_of_a_way_to_the_data_is_asked_for(tmp_path):
     """No latency was one of 0 s, which no model takes; no bandwidth was an endless one."""
     rows = [{LATENCY: 1e-3 * lat, "time_s": 100.0 + 50 * lat} for lat in (0.05, 1, 2, 8)]
     planned(tmp_path, rows, near={})
@@ -231,7 +227,7 @@ def test_what_is_not_known_of_a_way_to_the_data_is_asked_for(tmp_path: Path) -> 
             plans(problem(same))
 
 
-def test_an_application_without_runs_has_no_history() -> None:
+def test_an_application_without_runs_has_no_history():
     with pytest.raises(NoHistory, match=r"tasks\.g: samples: no run of its application completed"):
         fit_history("g", [])
     sample = Sample({"nodes": 2.0}, Occupancies(1e-8, 0.0, 0.0, 1e9))

@@ -1,7 +1,5 @@
 """Steps in time, worked out by hand: copies, links, room on storages, results brought home."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -40,7 +38,6 @@ def built(
 
 
 def times(made: PlanSchedule | None) -> dict[str, tuple[float, float]]:
-    assert made is not None
     return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
 
 
@@ -50,7 +47,7 @@ def only(text: str, *tasks: str) -> str:
                      or line[2] in tasks)  # fmt: skip
 
 
-def test_a_file_is_copied_once_for_all_that_read_it_there() -> None:
+def test_a_file_is_copied_once_for_all_that_read_it_there():
     made = times(built(problem(SITE), x=("b", 1), y=("b", 1)))
     # f and then g over the one stream; y needs both, x only f.
     assert made == {
@@ -61,7 +58,7 @@ def test_a_file_is_copied_once_for_all_that_read_it_there() -> None:
     }
 
 
-def test_copies_of_one_task_come_one_after_the_other_and_others_share_the_streams() -> None:
+def test_copies_of_one_task_come_one_after_the_other_and_others_share_the_streams():
     text = SITE.replace("streams: 1", "streams: 2").replace("reads: [f, g]", "reads: [g]")
     made = times(built(problem(text), x=("b", 1), y=("b", 1)))
     assert made["f to t"] == made["g to t"] == (0.0, pytest.approx(10.0))
@@ -70,22 +67,19 @@ def test_copies_of_one_task_come_one_after_the_other_and_others_share_the_stream
     assert made["g to t"] == (pytest.approx(10.0), pytest.approx(20.0))
 
 
-def test_of_several_copies_the_one_that_arrives_first_is_made() -> None:
+def test_of_several_copies_the_one_that_arrives_first_is_made():
     """After x at c, f is at u as well; from s it takes 10 s, from u 20."""
     made = built(problem(SITE), x=("c", 1), y=("b", 1))
-    assert made is not None
     copies = {one.name: one.source for one in made.steps if not one.nodes}
     assert copies == {"f to u": "s", "f to t": "s", "g to t": "s"}
     slow = SITE.replace("bandwidth: 10M, streams: 1", "bandwidth: 1M, streams: 1")
     made = built(problem(slow), x=("c", 1), y=("b", 1))
-    assert made is not None
     assert {one.name: one.source for one in made.steps if not one.nodes}["f to t"] == "u"
 
 
-def test_reading_in_place_takes_the_copy_that_was_there_first() -> None:
+def test_reading_in_place_takes_the_copy_that_was_there_first():
     """s is the earlier one; u cannot be opened from a, and t is not linked to c."""
     made = built(problem(SITE), x=("b", 1), y=("a", 1))
-    assert made is not None
     assert [one.remote for one in made.steps if one.name == "y"] == [()]
     y = next(
         one
@@ -97,7 +91,7 @@ def test_reading_in_place_takes_the_copy_that_was_there_first() -> None:
     assert built(problem(SITE), y=("c", 1, False)) is None
 
 
-def test_a_file_that_has_to_be_staged_is_whatever_is_chosen() -> None:
+def test_a_file_that_has_to_be_staged_is_whatever_is_chosen():
     text = only(SITE, "x").replace(
         "f: {at: s, size: 100M}", "f: {at: s, size: 100M, access: stage}"
     )
@@ -107,7 +101,7 @@ def test_a_file_that_has_to_be_staged_is_whatever_is_chosen() -> None:
     assert list(times(built(problem(remote), x=("b", 1, True)))) == ["x"]
 
 
-def test_storages_have_room_for_copies_and_results_to_the_byte() -> None:
+def test_storages_have_room_for_copies_and_results_to_the_byte():
     for free, fits in ((140, True), (139, False)):
         text = SITE.replace("t: {path: /t}", f"t: {{path: /t, free: {free}M}}")
         assert (built(problem(text), x=("b", 1)) is not None) == fits
@@ -117,10 +111,9 @@ def test_storages_have_room_for_copies_and_results_to_the_byte() -> None:
     assert built(problem(text.replace("239M", "240M")), x=("b", 1), y=("b", 1)) is not None
 
 
-def test_results_are_brought_to_where_they_have_to_be() -> None:
+def test_results_are_brought_to_where_they_have_to_be():
     text = only(SITE, "x").replace("r: {size: 40M}", "r: {size: 40M, deliver: s}")
     away, home = built(problem(text), x=("b", 1)), built(problem(text), x=("a", 1))
-    assert away is not None
     (copy,) = (one for one in away.steps if one.name == "r to s")
     assert (copy.source, copy.target, copy.needs, copy.task) == ("t", "s", ("x",), "x")
     assert (copy.start_s - NOW, copy.end_s - NOW) == (pytest.approx(60.0), pytest.approx(64.0))
@@ -129,17 +122,17 @@ def test_results_are_brought_to_where_they_have_to_be() -> None:
     assert built(problem(text.replace("streams: 1", "one_way: true")), x=("b", 1)) is None
 
 
-def test_more_nodes_than_there_are_is_no_plan() -> None:
+def test_more_nodes_than_there_are_is_no_plan():
     wide = SITE.replace("run_time: 30", "run_time: {1: 30, 3: 10}")
     assert built(problem(wide, 2), y=("a", 3)) is None
     assert built(problem(wide, 3), y=("a", 3)) is not None
 
 
-def test_a_copy_whose_time_is_unknown_is_no_way() -> None:
+def test_a_copy_whose_time_is_unknown_is_no_way():
     assert built(problem(SITE.replace("bandwidth: 10M, ", "")), x=("b", 1)) is None
 
 
-def test_unmeasured_links_are_as_fast_for_reading_as_for_copying() -> None:
+def test_unmeasured_links_are_as_fast_for_reading_as_for_copying():
     """A copy of 100 MiB in 25 s: 4 MiB/s, so that the run stalls for 25 s; no latency."""
     made = problem(SITE.replace("bandwidth: 10M, ", ""))
 
@@ -157,7 +150,7 @@ def done(name: str, end_s: float, nodes: int, **also: object) -> Step:
     return Step(name, NOW, NOW + end_s, NOW, estimate, (), nodes=nodes, **given)  # type: ignore[arg-type]
 
 
-def test_what_has_begun_keeps_its_link_but_its_nodes_are_counted_already() -> None:
+def test_what_has_begun_keeps_its_link_but_its_nodes_are_counted_already():
     copy = done("g to t", 30.0, 0, pool="s to t", file="g", source="s", task="y")
     made = replace(problem(SITE, 1), done=(copy,))
     assert times(built(made, x=("b", 1)))["f to t"] == (pytest.approx(30.0), pytest.approx(40.0))
@@ -165,13 +158,11 @@ def test_what_has_begun_keeps_its_link_but_its_nodes_are_counted_already() -> No
     made = replace(problem(only(SITE, "x", "y"), 1), done=(run,))
     assert times(built(made, x=("b", 1)))["x"][0] == pytest.approx(10.0)
     board = built(made)
-    assert board is not None
     assert (board.end_s, board.node_s) == (NOW + 30.0, 30.0)
 
 
-def test_needs_and_waits_are_what_a_step_waits_for() -> None:
+def test_needs_and_waits_are_what_a_step_waits_for():
     made = built(problem(SITE, 1), x=("b", 1), y=("b", 1))
-    assert made is not None
     by_name = {one.name: one for one in made.steps}
     assert by_name["x"].needs == ("f to t",)
     assert by_name["y"].needs == ("f to t", "g to t")
@@ -183,9 +174,8 @@ def test_needs_and_waits_are_what_a_step_waits_for() -> None:
     assert by_name["f to t"].node_s == 0.0
 
 
-def test_a_task_of_nothing_is_ready_at_once_and_after_the_moment_of_planning() -> None:
+def test_a_task_of_nothing_is_ready_at_once_and_after_the_moment_of_planning():
     text = only(SITE, "x").replace("reads: [f], ", "")
     made = built(replace(problem(text), now_s=NOW + 5.0), x=("a", 1))
-    assert made is not None
     assert made.steps[0].ready_s == NOW + 5.0
     assert made.steps[0].start_s == NOW + 5.0

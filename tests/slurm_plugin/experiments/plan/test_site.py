@@ -118,7 +118,7 @@ def problem_of(
     return site.problem(flow, config, folder, **also)
 
 
-def test_bounds_are_those_of_partition_and_request() -> None:
+def test_bounds_are_those_of_partition_and_request():
     part = partition(max_nodes=6, min_nodes=2, max_time_s=3600.0)
     made = room_for(cluster(part), request(partition="batch", min_nodes=1, max_nodes=None))
     assert made == TaskBounds(2, 6, 3600.0, "MaxNodes of partition batch")
@@ -137,7 +137,7 @@ def test_bounds_are_those_of_partition_and_request() -> None:
         (partition(name="other"), "partition batch is not up"),
     ],
 )  # fmt: skip
-def test_a_partition_that_takes_no_such_task_gives_no_node(part: object, why: str) -> None:
+def test_a_partition_that_takes_no_such_task_gives_no_node(part, why):
     asked = request(partition="batch", account="chem")
     assert room_for(cluster(part), asked) == TaskBounds(high=0, why=why)  # type: ignore[arg-type]
     nobody = room_for(cluster(part), request(partition="batch"))  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_a_partition_that_takes_no_such_task_gives_no_node(part: object, why: st
         assert nobody.why == "partition batch does not admit normal"
 
 
-def test_the_qos_of_an_association_may_come_in() -> None:
+def test_the_qos_of_an_association_may_come_in():
     part = partition(admits=AccessRules(qos=frozenset({"long"})))
     tables = LimitTables(associations={("chem", "alice", ""): Association(default_qos="long")})
     look = cluster(part)
@@ -156,9 +156,7 @@ def test_the_qos_of_an_association_may_come_in() -> None:
     assert room_for(look, request(partition="batch", account="chem")).high == 32
 
 
-def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says(
-    slurm: Polled, tmp_path: Path
-) -> None:
+def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says(slurm, tmp_path):
     profiles = [node("1", 10.0), node("2", 20.0), node("3", None), node("4", 90.0),
                 node("1", 999.0, on="oak")]  # fmt: skip
     slurm.gives(*places(a="123", b="4", c=""))
@@ -178,9 +176,7 @@ def speeds(made: PlanningProblem) -> Mapping[str, float]:
     return made.runs.speeds
 
 
-def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(
-    slurm: Polled, tmp_path: Path
-) -> None:
+def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(slurm, tmp_path):
     profiles = [node("1", 1.0, "old"), node("2", 1.0, "old"), node("3", 1.0, "new")]
     slurm.gives(*places(a="12", b="23", c=""))
     runs = problem_of(flow(), tmp_path, profiles).runs
@@ -188,7 +184,7 @@ def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(
     assert runs.types == {"a": "old"}
 
 
-def test_idle_clusters_have_the_nodes_that_the_workflow_says(slurm: Polled, tmp_path: Path) -> None:
+def test_idle_clusters_have_the_nodes_that_the_workflow_says(slurm, tmp_path):
     text = TEXT.replace("{storage: s}", "{storage: s, nodes: 2-5}")
     text = text.replace("{storage: s, attributes", "{storage: s, nodes: 3, attributes")
     made = problem_of(flow(text), tmp_path, empty=True)
@@ -203,9 +199,7 @@ def test_idle_clusters_have_the_nodes_that_the_workflow_says(slurm: Polled, tmp_
     ("source", "far"),
     [(Source.AUTO, Source.TEXT), (Source.PYSLURM, Source.TEXT), (Source.JSON, Source.JSON)],
 )
-def test_pyslurm_reads_the_local_cluster_alone(
-    slurm: Polled, tmp_path: Path, source: Source, far: Source
-) -> None:
+def test_pyslurm_reads_the_local_cluster_alone(slurm, tmp_path, source, far):
     slurm.gives(*places(a="1", b="2"))
     slurm.gives(*places(c="3"), cluster="big")
     text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
@@ -214,7 +208,7 @@ def test_pyslurm_reads_the_local_cluster_alone(
     assert slurm.asked["big"]["how"].source is far
 
 
-def test_a_profile_begins_now(slurm: Polled, tmp_path: Path) -> None:
+def test_a_profile_begins_now(slurm, tmp_path):
     text = TEXT.replace("places: {a: {storage: s}", "places: {a: {storage: s, partition: batch}")
     free = profile([(NOW - 9, 4), (NOW + 60, 2)])
     slurm.gives(partition(free), *places(b="", c=""))
@@ -225,9 +219,7 @@ def test_a_profile_begins_now(slurm: Polled, tmp_path: Path) -> None:
         problem_of(flow(text), tmp_path)
 
 
-def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(
-    slurm: Polled, tmp_path: Path
-) -> None:
+def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(slurm, tmp_path):
     slurm.gives(*places(a="1", b="2", c="3"))
     task = "x: {command: x, run_time: 10, nodes: 3-5, sbatch: [--account=chem]}"
     text = TEXT.replace("x: {command: x, run_time: 10}", task)
@@ -238,9 +230,7 @@ def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(
         problem_of(flow(text.replace("--account=chem", "--mem=lots")), tmp_path)
 
 
-def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(
-    slurm: Polled, tmp_path: Path
-) -> None:
+def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_path):
     """a runs for 100 s more; b waits; c is on another cluster; d has ended; e has no id."""
     plan = submitted(
         job("a", 0, 100), job("b", 0, 100), job("c", 0, 100, cluster="big"), job("d", 0, 9),
@@ -272,9 +262,7 @@ def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(
     assert left("") == [(one.job_id, one.end_s) for one in queue]
 
 
-def test_commands_go_to_their_cluster_but_those_about_all(
-    slurm: Polled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_go_to_their_cluster_but_those_about_all(slurm, tmp_path, monkeypatch):
     lines: list[list[str]] = []
     monkeypatch.setattr(site, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or "")
     slurm.gives(*places(a="1", b="2"))
@@ -297,19 +285,16 @@ tasks: {x: {command: x, nodes: 2-16, application: solve}}
 """
 
 
-def test_a_table_has_the_counts_and_the_doubts_that_it_has() -> None:
+def test_a_table_has_the_counts_and_the_doubts_that_it_has():
     refused = [Verdict.RELIABLE] * 4 + [Verdict.DOUBTFUL] * 4 + [Verdict.REFUSED] * 24
     recorded = table(verdicts=tuple(refused), curve_sd=0.05)
     made = problem(TABLED, 16, tables={"x": recorded})
     task, places = made.workflow.tasks["x"], made.workflow.places
     assert list(made.runs.counts(task, places["a"])) == list(range(1, 9))
     sure, doubtful = (made.runs.run(task, places["a"], n, ()) for n in (2, 8))
-    assert sure is not None
-    assert doubtful is not None
     assert (sure.time_s, sure.common, sure.group, sure.doubt) == (1900.0, 0.05, "solve", "")
     assert doubtful.doubt == "its prediction is doubtful"
     fast = made.runs.run(task, places["b"], 2, ())
-    assert fast is not None
     assert fast.time_s == pytest.approx(950.0)
     assert made.runs.run(task, places["a"], 33, ()) is None
     none = problem(TABLED, 16)
@@ -317,7 +302,7 @@ def test_a_table_has_the_counts_and_the_doubts_that_it_has() -> None:
     assert none.runs.run(task, places["a"], 2, ()) is None
 
 
-def test_a_measured_speed_counts_where_the_workflow_gives_none() -> None:
+def test_a_measured_speed_counts_where_the_workflow_gives_none():
     given = {"tables": {"x": table()}, "speeds": {"a": 4.0, "b": 4.0}}
     made = problem(TABLED, 16, **given)
     task, places = made.workflow.tasks["x"], made.workflow.places
@@ -325,19 +310,16 @@ def test_a_measured_speed_counts_where_the_workflow_gives_none() -> None:
     assert [one.time_s for one in times if one] == [pytest.approx(250), pytest.approx(500)]
 
 
-def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
+def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says():
     recorded = table(node_type="old")
     given = {"tables": {"x": recorded}, "speeds": {"a": 4.0}, "types": {"a": "old", "b": "old"}}
     made = problem(TABLED, 16, **given)
     task, places = made.workflow.tasks["x"], made.workflow.places
     typed, reported = (made.runs.run(task, places[name], 4, ()) for name in "ab")
-    assert typed is not None
-    assert reported is not None
     # Its type is the table's: the measured speed is in it.  A speed that is given counts.
     assert (typed.time_s, reported.time_s) == (1000.0, 500.0)
     other = problem(TABLED, 16, **{**given, "types": {"a": "else"}})
     unlike = other.runs.run(task, places["a"], 4, ())
-    assert unlike is not None
     assert unlike.time_s == 250.0
 
 
@@ -350,9 +332,7 @@ def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
         ("{me}/melt", "line", "{me}", "nimo:app=melt"),
     ],
 )
-def test_a_job_of_a_plan_has_the_tag_of_its_history(
-    slurm: Polled, tmp_path: Path, label: str, level: str, owner: str, tag: str
-) -> None:
+def test_a_job_of_a_plan_has_the_tag_of_its_history(slurm, tmp_path, label, level, owner, tag):
     """With the label of 'nimo predict' its runs joined another application's, ravi/ravi/lammps."""
     me = user_name()
     label, owner = label.format(me=me), owner.format(me=me)
@@ -368,7 +348,7 @@ def test_a_job_of_a_plan_has_the_tag_of_its_history(
     assert f"--comment={tag}" in jobs(made.workflow, first.schedule, rooms={})[0].options
 
 
-def test_a_link_without_a_latency_has_the_measured_one(slurm: Polled, tmp_path: Path) -> None:
+def test_a_link_without_a_latency_has_the_measured_one(slurm, tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
         store.probes.add(
             Probe(resource=Resource.LATENCY, source="n1", target="t", at_s=NOW - at, value=2e-3)
@@ -384,7 +364,7 @@ def test_a_link_without_a_latency_has_the_measured_one(slurm: Polled, tmp_path: 
     assert links["t", "s"].latency_s is None
 
 
-def test_of_several_ways_the_slowest_counts() -> None:
+def test_of_several_ways_the_slowest_counts():
     """A run takes its latency in milliseconds, and a second beside each 50 bytes a second."""
     near = {LATENCY: 1e-3, BANDWIDTH: 100.0}
     samples = [
@@ -398,7 +378,6 @@ def test_of_several_ways_the_slowest_counts() -> None:
 
     def time_s(*ways: TransferPath) -> float:
         made = runs.run(task, place, 1, ways)
-        assert made is not None
         return made.time_s
 
     ways = TransferPath(1.0, 100.0, 0.01), TransferPath(1.0, 50.0, 0.002)
@@ -406,7 +385,7 @@ def test_of_several_ways_the_slowest_counts() -> None:
     assert time_s() == time_s(TransferPath(1.0, 100.0, 1e-3))
 
 
-def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured() -> None:
+def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured():
     text = TEXT.replace(
         "storages: {s: {path: /s}}",
         "storages: {s: {path: /s, host: n1}, t: {path: /t}}\n"
@@ -423,24 +402,20 @@ def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured() -> None:
         return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)  # type: ignore[arg-type, func-returns-value, return-value]
 
     reported = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")
-    assert reported is not None
     assert (reported.time_s, reported.down, reported.up) == (8.0, GUESSED, GUESSED)
     empty = copies(Time(0.0), text.replace(", latency: 3s", "")).copy(0.0, "s", "t")
-    assert empty is not None
     assert empty.time_s == 1e-3
     assert asked == []
     probed = text.replace("bandwidth: 1M, ", "")
     measured = copies(Time(40.0), probed).copy(9.0, "s", "t")
-    assert measured is not None
     assert (measured.time_s, measured.quantile(0.05)) == (40.0, pytest.approx(20.0))
     assert asked == [(9.0, "n1", "t")]
     nothing = copies(Time(0.0), probed).copy(0.0, "s", "t")
-    assert nothing is not None
     assert (nothing.time_s, nothing.up) == (1e-3, 0.0)
     assert copies(Time(40.0, Verdict.REFUSED), probed).copy(9.0, "s", "t") is None
 
 
-def test_the_record_lies_beside_the_workflow(tmp_path: Path) -> None:
+def test_the_record_lies_beside_the_workflow(tmp_path):
     assert state_file.path_for(tmp_path / "w.yaml") == tmp_path / "w.plan.json"
     assert state_file.load(tmp_path / "none.plan.json") is None
     one = submitted(job("a", 0, 1))
@@ -449,7 +424,7 @@ def test_the_record_lies_beside_the_workflow(tmp_path: Path) -> None:
     assert len(one.mark) == 6
 
 
-def test_each_cluster_is_asked_once_about_its_own_places(slurm: Polled, tmp_path: Path) -> None:
+def test_each_cluster_is_asked_once_about_its_own_places(slurm, tmp_path):
     slurm.gives(partition(profile([(NOW, 2)])))
     slurm.gives(partition(profile([(NOW, 4)]), name="gpu"), cluster="big")
     text = """

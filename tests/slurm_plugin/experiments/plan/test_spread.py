@@ -1,7 +1,5 @@
 """When a plan ends, against closed forms: log-normal steps, shared errors, waits."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -43,7 +41,7 @@ def took(drawn: EndSpread, share: float) -> float:
     return drawn.quantile(share) - NOW
 
 
-def test_a_step_is_log_normal_on_each_side() -> None:
+def test_a_step_is_log_normal_on_each_side():
     drawn = chain(TaskEstimate(100.0, 0.1, 0.3))
     assert took(drawn, 0.5) == pytest.approx(100.0, rel=0.02)
     assert took(drawn, 0.05) == pytest.approx(100 * exp(-0.1 * Z95), rel=0.02)
@@ -54,14 +52,14 @@ def test_a_step_is_log_normal_on_each_side() -> None:
         assert drawn.chance(NOW + deadline) == pytest.approx(share, abs=0.03)
 
 
-def test_what_is_sure_takes_its_time() -> None:
+def test_what_is_sure_takes_its_time():
     drawn = chain(TaskEstimate(100.0), TaskEstimate(50.0))
     assert set(drawn.drawn_s) == {NOW + 150.0}
     assert drawn.chance(NOW + 150.0) == 1.0
     assert drawn.chance(NOW + 149.9) == 0.0
 
 
-def test_steps_of_their_own_even_out_and_those_of_one_group_do_not() -> None:
+def test_steps_of_their_own_even_out_and_those_of_one_group_do_not():
     """Four steps of 100 s: sd 10 % each gives 5 % of the sum, or 10 % if all is one error."""
     own = chain(*[TaskEstimate(100.0, 0.1, 0.1)] * 4)
     one = chain(*[TaskEstimate(100.0, 0.1, 0.1, 0.1, "app")] * 4)
@@ -72,14 +70,14 @@ def test_steps_of_their_own_even_out_and_those_of_one_group_do_not() -> None:
     assert took(one, 0.95) == pytest.approx(400 * exp(0.1 * Z95), rel=0.01)
 
 
-def test_a_shared_part_is_shared_and_the_rest_is_not() -> None:
+def test_a_shared_part_is_shared_and_the_rest_is_not():
     """Of 0.1 in all 0.06 is common: two steps correlate by 0.36."""
     drawn = chain(*[TaskEstimate(100.0, 0.1, 0.1, 0.06, "app")] * 2)
     sd = sqrt(0.1**2 * (2 + 2 * 0.36)) / 2
     assert np.std(np.log(drawn.drawn_s - NOW)) == pytest.approx(sd, rel=0.05)
 
 
-def test_the_latest_of_several_is_later_than_its_own() -> None:
+def test_the_latest_of_several_is_later_than_its_own():
     """Two independent steps side by side: the chance of both is the product."""
     both = ends(
         schedule(
@@ -92,13 +90,13 @@ def test_the_latest_of_several_is_later_than_its_own() -> None:
         assert both.chance(NOW + deadline) == pytest.approx(share, abs=0.03)
 
 
-def test_a_wait_for_others_is_drawn_and_exceeds_1_45_once_in_twenty() -> None:
+def test_a_wait_for_others_is_drawn_and_exceeds_1_45_once_in_twenty():
     waits = ends(schedule(step("a", TaskEstimate(1e-9), NOW + 100.0, NOW)), NOW)
     assert took(waits, 0.5) == pytest.approx(100.0, rel=0.02)
     assert took(waits, 0.95) == pytest.approx(145.0, rel=0.02)
 
 
-def test_a_wait_for_the_plan_s_own_steps_is_theirs() -> None:
+def test_a_wait_for_the_plan_s_own_steps_is_theirs():
     """The second waits for the nodes of the first: its start is the other's end, whenever."""
     first = step("a", TaskEstimate(100.0, 0.3, 0.3))
     second = step("b", TaskEstimate(10.0), first.end_s, NOW)
@@ -110,7 +108,7 @@ def test_a_wait_for_the_plan_s_own_steps_is_theirs() -> None:
     assert np.std(apart.drawn_s - alone.drawn_s) > 1.0
 
 
-def test_a_wait_of_both_kinds_is_drawn_in_its_part() -> None:
+def test_a_wait_of_both_kinds_is_drawn_in_its_part():
     """40 s for the plan's own step, 60 s more for other people's jobs."""
     first = step("a", TaskEstimate(40.0))
     second = step("b", TaskEstimate(1e-9), NOW + 100.0, NOW)
@@ -119,7 +117,7 @@ def test_a_wait_of_both_kinds_is_drawn_in_its_part() -> None:
     assert took(drawn, 0.95) == pytest.approx(40.0 + 60 * 1.45, rel=0.02)
 
 
-def test_steps_that_ended_before_or_started_later_hold_nothing_up() -> None:
+def test_steps_that_ended_before_or_started_later_hold_nothing_up():
     """Ready at 50: a step that ended at 40 is none that it waited for."""
     early = step("a", TaskEstimate(40.0, 0.5, 0.5))
     late = step("b", TaskEstimate(1e-9), NOW + 100.0, NOW + 50.0)
@@ -128,7 +126,7 @@ def test_steps_that_ended_before_or_started_later_hold_nothing_up() -> None:
     assert took(drawn, 0.5) < 100.0
 
 
-def test_quantiles_rise_and_the_draws_are_the_same_each_time() -> None:
+def test_quantiles_rise_and_the_draws_are_the_same_each_time():
     drawn = chain(TaskEstimate(100.0, 0.1, 0.3), TaskEstimate(30.0, 0.2, 0.1))
     again = chain(TaskEstimate(100.0, 0.1, 0.3), TaskEstimate(30.0, 0.2, 0.1))
     assert (drawn.drawn_s == again.drawn_s).all()
@@ -136,5 +134,5 @@ def test_quantiles_rise_and_the_draws_are_the_same_each_time() -> None:
     assert all(a <= b for a, b in pairwise(drawn.quantile(q / 10) for q in range(11)))
 
 
-def test_a_plan_of_nothing_has_ended() -> None:
+def test_a_plan_of_nothing_has_ended():
     assert ends(schedule(), NOW).quantile(0.5) == NOW

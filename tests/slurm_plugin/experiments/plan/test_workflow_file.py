@@ -1,7 +1,5 @@
 """Reading workflows: what they may say, and what is told of mistakes."""
 
-from __future__ import annotations
-
 import pytest
 
 from sacct_ingest.errors import ConfigError
@@ -20,12 +18,11 @@ tasks:
 """
 
 
-def test_all_that_it_says_is_read() -> None:
+def test_all_that_it_says_is_read():
     flow = parse(GOOD, name="my flow.yaml")
     assert flow.name == "my-flow"
     assert flow.storages["home"].free_bytes == 10 * 2**30
     back = flow.link("scratch", "home")
-    assert back is not None
     assert (back.bandwidth_bytes_per_s, back.latency_s, back.streams) == (200 * 2**20, 0.002, 2)
     assert (flow.places["slow"].low, flow.places["slow"].high) == (1, 8)
     assert (flow.places["fast"].partition, flow.places["fast"].speed) == ("gpu", 2.0)
@@ -55,7 +52,7 @@ def test_all_that_it_says_is_read() -> None:
         ("after: [sort], ", "writes: [out], ", "out is written by two tasks, sort and end"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place(old: str, new: str, reported: str) -> None:
+def test_a_mistake_is_reported_with_its_place(old, new, reported):
     assert old in GOOD
     with pytest.raises(ConfigError) as raised:
         parse(GOOD.replace(old, new, 1), name="f.yaml")
@@ -65,13 +62,13 @@ def test_a_mistake_is_reported_with_its_place(old: str, new: str, reported: str)
 @pytest.mark.parametrize(
     ("written", "low", "high"), [("nodes: 4", 4, 4), ('nodes: "4-4"', 4, 4), ("speed: 1", 1, None)]
 )
-def test_ranges_of_nodes(written: str, low: int, high: int | None) -> None:
+def test_ranges_of_nodes(written, low, high):
     place = parse(GOOD.replace("nodes: 1-8", written), name="w").places["slow"]
     assert (place.low, place.high) == (low, high)
 
 
 @pytest.mark.parametrize("written", ["0", "0-3", "a", "1-b", "-3", "3-2", "1.5"])
-def test_what_is_no_range_of_nodes(written: str) -> None:
+def test_what_is_no_range_of_nodes(written):
     with pytest.raises(ConfigError, match="is no range such as 2-8"):
         parse(GOOD.replace("1-8", f'"{written}"'), name="w")
 
@@ -81,34 +78,31 @@ def test_what_is_no_range_of_nodes(written: str) -> None:
     [("90", 90.0), ("2s", 2.0), ("3ms", 0.003), ("5us", 5e-6), ("2m", 120.0), ("2min", 120.0),
      ("1.5h", 5400.0), ('" 20 min "', 1200.0)],
 )  # fmt: skip
-def test_times_have_units(text: str, seconds: float) -> None:
+def test_times_have_units(text, seconds):
     flow = parse(GOOD.replace("run_time: 90", f"run_time: {text}"), name="w")
     assert flow.tasks["end"].run_times_s == {1: pytest.approx(seconds)}
 
 
-def test_a_single_run_time_is_that_of_the_fewest_nodes() -> None:
+def test_a_single_run_time_is_that_of_the_fewest_nodes():
     flow = parse(GOOD.replace("run_time: 90", "run_time: 90, nodes: 3-5"), name="w")
     assert flow.tasks["end"].run_times_s == {3: 90.0}
 
 
-def test_a_link_by_itself_opens_files_and_makes_one_copy_at_a_time() -> None:
+def test_a_link_by_itself_opens_files_and_makes_one_copy_at_a_time():
     link = NetworkLink(source="a", target="b")
     assert (link.remote, link.streams, link.latency_s) == (True, 1, None)
 
 
-def test_links_go_both_ways_or_one_and_have_defaults() -> None:
+def test_links_go_both_ways_or_one_and_have_defaults():
     flow = parse(GOOD, name="w")
     assert set(flow.links) == {("home", "scratch"), ("scratch", "home")}
     one = parse(GOOD.replace("streams: 2", "one_way: true"), name="w")
     assert set(one.links) == {("home", "scratch")}
     link = one.link("home", "scratch")
-    assert link is not None
     assert (link.streams, link.remote, link.copy) == (1, True, "cp -a -- {source} {target}")
     plain = parse(GOOD.replace(", latency: 2ms, streams: 2", ""), name="w").link("home", "scratch")
-    assert plain is not None
     assert plain.latency_s is None
     unmeasured = parse(GOOD.replace("bandwidth: 200M, ", ""), name="w").link("home", "scratch")
-    assert unmeasured is not None
     assert unmeasured.bandwidth_bytes_per_s is None
 
 
@@ -126,22 +120,21 @@ def test_links_go_both_ways_or_one_and_have_defaults() -> None:
         ("{1: 1.5h, 4: 30min}", "{0: 1.5h, 4: 30min}", "run_time: node counts and times"),
     ],
 )
-def test_numbers_that_are_none(old: str, new: str, why: str) -> None:
+def test_numbers_that_are_none(old, new, why):
     with pytest.raises(ConfigError, match=why):
         parse(GOOD.replace(old, new), name="w")
 
 
-def test_one_copy_at_a_time_is_the_least_and_storages_have_room_without_end() -> None:
+def test_one_copy_at_a_time_is_the_least_and_storages_have_room_without_end():
     flow = parse(GOOD.replace("streams: 2", "streams: 1"), name="w")
     link = flow.link("home", "scratch")
-    assert link is not None
     assert link.streams == 1
     assert flow.storages["scratch"].free_bytes == float("inf")
     assert flow.files["out"].size_bytes == 0.0
 
 
 @pytest.mark.parametrize("section", ["storages", "places", "tasks"])
-def test_sections_that_are_needed(section: str) -> None:
+def test_sections_that_are_needed(section):
     lines = [line for line in GOOD.splitlines() if line.strip()]
     remaining = [line for line in lines if not line.startswith((section, "  ", "links", "places"))]
     text = "\n".join([*remaining, f"{section}: {{}}"])
