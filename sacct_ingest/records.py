@@ -227,7 +227,7 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     comment: str = ""
     admin_comment: str = ""
     steps: tuple[StepRun, ...] = ()
-    gpu_percent: float | None = None  #: highest of any step
+    gpu_percent: float | None = None  #: highest of any step, else the mean that jobstats has
     gpu_mem_bytes: int | None = None
     gpu_types: str = ""  #: ``a100=3,v100=1``; empty where the accounting has no types
     req_cpus: int | None = None  #: in all; Slurm may add some for memory, or give whole nodes

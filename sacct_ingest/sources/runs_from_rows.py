@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice, repeat
+from math import ceil
 from typing import Any
 
 from msgspec import structs
@@ -12,6 +13,7 @@ from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.sources.column_plan import ColumnPlan, plans
 from sacct_ingest.sources.columns import canonical_name
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.text.jobstats import Measured
 from sacct_ingest.text.slurm_text import parse_job_id, parse_memory_request, storable
 
 _Record = list[str]
@@ -249,6 +251,28 @@ def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> Non
     used = zip(*map(_used, owned, tasks, memory), strict=True)
     for field, values in zip(_USED_FIELDS, used, strict=True):
         columns[field] = values
+    measured = columns.pop("_measured", ())
+    if any(measured):
+        _fill_from_jobstats(columns, measured)
+
+
+def _fill_from_jobstats(columns: _Columns, measured: Sequence[Measured | None]) -> None:
+    """Take memory where it is more than Slurm sampled, and the use of GPUs where Slurm has none."""
+    filled: dict[str, list[Any]] = {name: list(columns[name]) for name in _OF_JOBSTATS}
+    sizes = zip(columns["tasks"], columns.get("nodes") or repeat(1), strict=False)
+    for at, (one, (tasks, nodes)) in enumerate(zip(measured, sizes, strict=False)):
+        if one is None:
+            continue
+        if one.node_mem_bytes is not None:
+            share = ceil(one.node_mem_bytes / max(ceil((tasks or 0) / max(nodes, 1)), 1))
+            filled["mem_bytes"][at] = max(filled["mem_bytes"][at] or 0, share)
+        for name in ("gpu_percent", "gpu_mem_bytes"):
+            if filled[name][at] is None:
+                filled[name][at] = getattr(one, name)
+    columns |= filled
+
+
+_OF_JOBSTATS = ("mem_bytes", "gpu_percent", "gpu_mem_bytes")
 
 
 _USED_FIELDS = (

@@ -319,3 +319,8 @@ def test_what_a_command_wrote_is_not_written_again(both: Hooks) -> None:
     both.answer({"v": 1, "action": "set", "set": {}, "admin_comment": "NIMO1:x"})
     outcome = both.submit(comment=options["comment"], cpus_per_task=8, min_cpus=8)
     assert (outcome.writes, outcome.log) == (["comment", "admin_comment"], [])
+
+
+def test_what_other_tools_wrote_into_admin_comment_stays(both: Hooks) -> None:
+    both.answer({"v": 1, "admin_comment": "NIMO1:x"})
+    assert both.submit(admin_comment="JS1:H4sI=").job["admin_comment"] == "JS1:H4sI= NIMO1:x"

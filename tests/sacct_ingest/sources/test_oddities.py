@@ -30,6 +30,7 @@ JOB = {
     "ReqMem": "4G",
     "TotalCPU": "00:09.002",
     "MaxRSS": "",
+    "AdminComment": "",
     "JobName": "solve",
     "Elapsed": "00:01:00",
 }

@@ -113,7 +113,7 @@ def test_a_sacct_that_says_nothing_is_ended(tmp_path):
 def test_the_time_that_sacct_takes_is_counted(tmp_path):
     tally = Tally()
     list(fake(tmp_path, f"sleep 0.3\n{ROW}").read(0, 10, tally))
-    assert tally.waited_s >= 0.3
+    assert tally.waited_s > 0.2
 
 
 def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path):
