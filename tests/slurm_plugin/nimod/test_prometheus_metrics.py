@@ -8,8 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
@@ -24,6 +28,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod.answer_counts import BOUNDS_S, AnswerCounts
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
 from slurm_plugin.protocol.status_messages import Status
+from tests.processes import free_ports, wait_until
 from tests.sacct_ingest.records import run as made_run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
@@ -31,7 +36,7 @@ from tests.slurm_plugin.reports.rows import decision
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "etc" / "prometheus" / "nimo.rules.yml"
 DASHBOARD = ROOT / "etc" / "grafana" / "nimo.json"
-PROMTOOL = shutil.which("promtool")
+PROMETHEUS, PROMTOOL = map(shutil.which, ("prometheus", "promtool"))
 NAMES = {one.name for one in METRICS}
 _SERIES = NAMES | {f"nimo_answer_seconds_{end}" for end in ("bucket", "sum", "count")}
 
@@ -39,12 +44,19 @@ _SERIES = NAMES | {f"nimo_answer_seconds_{end}" for end in ("bucket", "sum", "co
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """Settings with a store in which one run was predicted, and no nimod."""
+    fill(f"sqlite:///{tmp_path}/nimo.db")
+    path = tmp_path / "nimo.yaml"
+    path.write_text(f"store: sqlite:///{tmp_path}/nimo.db\nsocket: {tmp_path}/none.sock\n")
+    return path
+
+
+def fill(url: str) -> None:
     now_s = int(time.time())
     note = "NIMO1:0123456789ab:n=4,req=1-8,t=1,lo=1,hi=1,v=reliable,m=enforce,r=cheapest"
     run = made_run(
         submit_s=now_s, end_s=now_s + 1250, elapsed_s=1250.0, nodes=4, admin_comment=note
     )
-    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+    with Store.open(url) as store:
         store.runs.add([run])
         store.decisions.add([decision(at_s=float(now_s), deadline_s=now_s + 9e9)])
         assert store.decisions.join_outcomes() == 1
@@ -59,9 +71,6 @@ def config(tmp_path: Path) -> Path:
             [StandingRow(level=KeyLevel.LINE, key="k", label="wrf", off=True, ratio=2.0, runs=6,
                          low=0.7, high=1.5, since_s=1.0, judged_s=1.0)]
         )  # fmt: skip
-    path = tmp_path / "nimo.yaml"
-    path.write_text(f"store: sqlite:///{tmp_path}/nimo.db\nsocket: {tmp_path}/none.sock\n")
-    return path
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -139,6 +148,13 @@ def test_it_is_served_on_the_loopback_as_it_is_printed(
 ) -> None:
     assert main(["metrics", "--config", str(config)]) == 0
     printed = samples(capsys.readouterr().out)
+    with endpoint(config) as address, urlopen(address, timeout=30) as answer:
+        assert samples(answer.read().decode()) == printed
+
+
+@contextmanager
+def endpoint(config: Path) -> Iterator[str]:
+    """Address of ``nimo metrics --listen``."""
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "metrics", "--config", str(config), "--listen", "0"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -146,12 +162,10 @@ def test_it_is_served_on_the_loopback_as_it_is_printed(
         address = process.stdout.readline().strip()
         try:
             assert address.startswith("http://127.0.0.1:")
-            with urlopen(address, timeout=30) as answer:
-                served = samples(answer.read().decode())
+            yield address
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
-    assert served == printed
 
 
 def test_a_connection_on_which_nothing_comes_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,6 +183,55 @@ def test_a_connection_on_which_nothing_comes_is_closed(capsys: pytest.CaptureFix
 def _queries() -> str:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     return "\n".join(target["expr"] for panel in panels for target in panel["targets"])
+
+
+PROMETHEUS_YML = """\
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{rules}]
+scrape_configs:
+  - {{job_name: nimo, static_configs: [{{targets: [{target}]}}]}}
+"""
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
+def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod: Any) -> None:
+    fill(nimod.url)
+    nimod.start()
+    nimod.see_cluster()
+    queries = re.sub(r"\$__(rate_interval|range)", "1m", _queries()).splitlines()
+    (port,), folder = free_ports(1), nimod.folder / "prometheus"
+    folder.mkdir()
+    with endpoint(nimod.folder / "nimo.yaml") as address:
+        target = address.removeprefix("http://").removesuffix("/metrics")
+        yml = folder / "prometheus.yml"
+        yml.write_text(PROMETHEUS_YML.format(rules=RULES, target=target))
+        argv = [str(PROMETHEUS), f"--config.file={yml}", f"--storage.tsdb.path={folder}/data"]
+        argv.append(f"--web.listen-address=127.0.0.1:{port}")
+
+        def asked(path: str, **fields: str) -> Any:
+            with (
+                suppress(URLError),
+                urlopen(
+                    f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(fields)}", timeout=30
+                ) as answer,
+            ):
+                return json.load(answer)["data"]
+
+        def rules() -> list[Any]:
+            groups = (asked("rules") or {"groups": []})["groups"]
+            return [rule for group in groups for rule in group["rules"]]
+
+        def without_data() -> list[str]:
+            nimod.decide()
+            return [one for one in queries if not (asked("query", query=one) or {}).get("result")]
+
+        with (folder / "log").open("wb") as log, subprocess.Popen(argv, stderr=log) as process:
+            try:
+                wait_until(lambda: not without_data(), what="data for every panel")
+                wait_until(lambda: {one["health"] for one in rules()} == {"ok"}, what="rules")
+                assert len(rules()) == RULES.read_text().count("alert:")
+            finally:
+                process.kill()
 
 
 @pytest.mark.parametrize("read", [_queries, RULES.read_text], ids=["dashboard", "rules"])
