@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import by_files, unavailable
+from tests.conftest import unavailable
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,6 @@ class Item:
 
     def get_closest_marker(self, name: str) -> bool:
         return self.long and name == "long"
-
-
-def test_folders_with_a_long_file_come_first_and_each_folder_in_one_piece():
-    given = ["many/a", "few/short", "many/a", "many/b", "other/long", "few/long", "other/short"]
-    items = [Item(Path(name), long=name.endswith("/long")) for name in given]
-    assert [str(item.path) for item in by_files(items)] == [  # type: ignore[arg-type]
-        "few/long", "few/short", "other/long", "other/short", "many/a", "many/a", "many/b",
-    ]  # fmt: skip
 
 
 def test_a_missing_server_skips_the_test_and_says_what_to_do(monkeypatch):

@@ -299,18 +299,6 @@ def test_between_two_phases_all_observations_count():
     assert ((ratios[2:5] < 0.9) & (ratios[2:5] > 0.7)).all()
 
 
-def test_figure_8_three_phases():
-    nodes = np.array([2, 4, 8, 16, 32, 64, 128, 256.0])
-    times = downey(500, 0.8)(nodes) / np.where(nodes >= 16, 1.4, 1) / np.where(nodes >= 128, 1.4, 1)
-    assert diagnose(nodes, times).phase == (0, 0, 0, 1, 1, 1, 2, 2)
-
-
-def test_four_observations_are_too_few_for_a_step():
-    nodes = np.array([1, 2, 4, 8.0])
-    times = downey(30, 0.8)(nodes) / np.array([1, 1, 1.5, 1.5])
-    assert "stepwise" not in named(diagnose(nodes, times))
-
-
 def specially_optimised(nodes: Floats, belongs: Floats) -> Floats:
     return downey(100, 0.8)(nodes) * np.where(belongs, 1, 1.4)
 

@@ -19,7 +19,7 @@ from predictor.models.adept.fit_checks import (
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.model import Instance, shared_targets
-from predictor.models.adept.search import EnvelopeLimits, SearchSettings, search, weights
+from predictor.models.adept.search import EnvelopeLimits
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
 from predictor.types import Point
 from tests.predictor.example_curves import Floats, curve_of, downey
@@ -57,60 +57,6 @@ def test_the_terms_of_each_piece():
 
 
 # --- Envelope: each range pair holds what is feasible, and no more
-
-
-def feasible(
-    mode: VarianceMode, nodes: Floats, times: Floats, delta: float, bounds: Bounds
-) -> Floats:
-    """(end, σ) on a fine grid that agree with both observations."""
-    last = bounds.parallelism * nodes.max()
-    edges = [1.0, *nodes, *((nodes + 1) / 2), last]
-    ends = np.union1d(np.geomspace(1, last, 600), [e for e in edges if e >= 1])
-    sigmas = (
-        np.linspace(0, 1, 301) if mode is VarianceMode.LOW else np.geomspace(1, bounds.sigma, 301)
-    )
-    x = sigmas / 2 if mode is VarianceMode.LOW else sigmas
-    (p, q), (r, s) = (terms(mode, np.full_like(ends, n), ends) for n in nodes)
-    ratio = (p[:, None] + x * q[:, None]) / (r[:, None] + x * s[:, None])
-    measured = times[0] / times[1]
-    low, high = measured * (1 - delta) / (1 + delta), measured * (1 + delta) / (1 - delta)
-    i, j = np.nonzero((ratio >= low) & (ratio <= high))
-    return np.stack([ends[i], sigmas[j]], axis=1)
-
-
-@pytest.mark.parametrize("delta", [0.03, 0.15])
-@pytest.mark.parametrize(
-    ("nodes", "A", "sigma"),
-    [
-        ((2, 8), 20, 0.4),
-        ((4, 30), 20, 0.8),
-        ((4, 64), 20, 0.6),
-        ((24, 35), 20, 0.2),
-        ((24, 64), 20, 0.9),
-        ((2, 40), 20, 3.0),
-        ((8, 90), 20, 1.5),
-        ((60, 90), 5, 4.0),
-    ],
-)
-def test_range_pairs_are_tight(nodes, A, sigma, delta):
-    n, bounds = np.array(nodes, float), Bounds(parallelism=4.0, sigma=30.0)
-    times = downey(A, sigma)(n)
-    pairs = envelope(n, times, delta, bounds)
-    for mode in VarianceMode:
-        own = [pair for pair in pairs if pair.mode is mode]
-        points = feasible(mode, n, times, delta, bounds)
-        covered = np.zeros(len(points), bool)
-        for pair in own:
-            e, s = points[:, 0], points[:, 1]
-            held = (e >= pair.end_min - 1e-9) & (e <= pair.end_max * (1 + 1e-9))
-            held &= (s >= pair.sigma_min - 1e-9) & (s <= pair.sigma_max * (1 + 1e-9))
-            covered |= held
-            assert held.any()
-            assert e[held].min() <= pair.end_min * 1.03 + 0.01
-            assert e[held].max() >= pair.end_max / 1.03 - 0.01
-            assert s[held].min() <= pair.sigma_min * 1.03 + 0.01
-            assert s[held].max() >= pair.sigma_max / 1.03 - 0.01
-        assert covered.all()
 
 
 def test_a_range_pair_holds_itself_and_what_is_smaller():
@@ -166,23 +112,6 @@ def test_the_closest_x_from_below_and_above():
     assert above == pytest.approx([0.12, 0.15, 0.3, np.inf, np.inf])
     below, above = limits(BOXES[0]).nearest(np.array([5.0]), np.array([0.15]))
     assert (below[0], above[0]) == (-np.inf, np.inf)
-
-
-@pytest.mark.parametrize("sigma", [0.6, 0.9, 2.0, 5.0])
-def test_both_passes_come_as_close_as_their_steps(sigma):
-    n = np.array([2, 6, 20, 60, 200, 700.0])
-    for A in (13.1, 17.7, 23.9, 31.3):
-        t = downey(A, sigma)(n)
-        target = np.array([20.0])
-        ranges = envelope(n, t, 0.05)
-        weight = weights(target, n, 2.0)
-        first, second = (
-            search(n, t, weight, target, ranges, SearchSettings(v=v)) for v in (1e-9, 0.15)
-        )
-        assert first.parallelism[0] == pytest.approx(A, rel=6e-4)
-        assert second.parallelism[0] == pytest.approx(A, rel=6e-4)
-        assert second.sigma[0] == pytest.approx(sigma, rel=3e-3)
-        assert second.serial_time[0] == pytest.approx(1000, rel=1e-3)
 
 
 def test_an_instance():

@@ -11,7 +11,6 @@ from predictor.models.downey import (
     sigma_of,
     speedup,
     terms,
-    working_set,
 )
 
 PARALLELISM, SIGMA = st.floats(1, 2000), st.floats(0, 20)
@@ -64,11 +63,3 @@ def test_run_time_is_linear_in_two_amplitudes(A, sigma):
     assert np.allclose(amplitude * (p + x * q), serial / speedup(n, A, sigma))
     assert parallelism_of(mode, end, x) == pytest.approx(A)
     assert sigma_of(mode, x) == pytest.approx(sigma)
-
-
-@given(st.floats(1, 200), SIGMA)
-def test_the_working_set_is_the_highest_ratio_of_squared_speedup_to_nodes(A, sigma):
-    n = np.arange(1, int(max_useful(A, sigma)) + 3)
-    ratio = speedup(n, A, sigma) ** 2 / n
-    result = working_set(A, sigma)
-    assert speedup([result], A, sigma)[0] ** 2 / result == pytest.approx(ratio.max())

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.occupancy.active.design import binary_search, effects, plackett_burman
+from predictor.occupancy.active.design import binary_search
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (
     Error,
     LearnerSettings,
     OccupancyPart,
-    Purpose,
     Reference,
     RefinementOrder,
     Selection,
@@ -60,66 +59,16 @@ def external_error(learner: Learner) -> float:
     )
 
 
-def test_binary_search_is_the_sequence_of_algorithm_5():
-    even = [float(n) for n in range(9)]
-    assert list(binary_search(even)) == [0, 8, 4, 2, 6, 1, 3, 5, 7]
-
-
 @given(st.sets(st.floats(0.1, 1e6), min_size=1, max_size=12))
 def test_binary_search_gives_every_level_once(levels):
     ordered = sorted(levels)
     assert sorted(islice(binary_search(ordered), 20)) == ordered
 
 
-def test_plackett_burman_with_foldover_has_two_levels_of_each_equally_often():
-    design = plackett_burman(SPACE)
-    assert len(design) == 8  # as in section 3.2
-    for name in SPACE.attributes:
-        low, high = SPACE.levels(name)[0], SPACE.levels(name)[-1]
-        assert sorted(one[name] for one in design) == [low] * 4 + [high] * 4
-
-
-def test_effects_are_differences_of_means():
-    runs = [
-        (one, 3.0 * (one["cpu_mhz"] > 900) + 1.0 * (one["latency_ms"] > 9))
-        for one in plackett_burman(SPACE)
-    ]
-    assert effects(SPACE, runs) == {"cpu_mhz": 3.0, "memory_mb": 0.0, "latency_ms": 1.0}
-
-
 def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had():
     space = Space(({"a": 1.0, "b": 10.0}, {"a": 5.0, "b": 90.0}), {"a": True, "b": True})
     assert space.nearest({"a": 1.5, "b": 10.0}) == {"a": 1.0, "b": 10.0}
     assert space.corner(best=True) == {"a": 5.0, "b": 90.0}
-
-
-@pytest.mark.parametrize(
-    ("reference", "expected"),
-    [(Reference.MIN, (451.0, 64.0, 18.0)), (Reference.MAX, (1396.0, 2048.0, 0.2))],
-)
-def test_the_reference_comes_first(reference, expected):
-    proposal = Learner(SPACE, LearnerSettings(reference=reference)).propose()
-    assert proposal.purpose is Purpose.REFERENCE
-    assert tuple(proposal.assignment.values()) == expected
-
-
-def test_lmax_i1_varies_one_attribute_of_the_reference():
-    reported = {"order": RefinementOrder.DOMAIN, "attribute_order": RefinementOrder.DOMAIN}
-    learner = learned(LearnerSettings(selection=Selection.LMAX_I1, **reported, target=0.0), 12)
-    reference = learner.samples[0].attributes
-    for sample in learner.samples[1:]:
-        assert sum(sample.attributes[name] != reference[name] for name in SPACE.attributes) == 1
-
-
-def test_relevance_screens_before_it_learns():
-    learner = Learner(SPACE, LMAX)
-    purposes = []
-    for _ in range(9):
-        proposal = learner.propose()
-        purposes.append(proposal.purpose)
-        learner.observe(blast(proposal.assignment))
-    # The worst corner is the reference already.
-    assert purposes == [Purpose.REFERENCE, *[Purpose.SCREENING] * 7, Purpose.TRAINING]
 
 
 def test_domain_knowledge_sets_the_order():
@@ -176,19 +125,6 @@ def test_every_choice_of_table_1_learns(reference, traversal, error):
     # The interaction of memory and latency is not seen with one attribute at a time.
     assert external_error(learner) < 20.0
     assert len(learner.samples) <= 40
-
-
-def test_test_sets_are_never_learned_from():
-    learner = learned(LearnerSettings(error=Error.RANDOM_TEST, test_runs=7))
-    assert len(learner.tests) == 7
-    tested = {SPACE.key(one.attributes) for one in learner.tests}
-    assert not tested & {SPACE.key(one.attributes) for one in learner.samples}
-
-
-def test_two_levels_end_when_their_design_does():
-    learner = learned(LearnerSettings(selection=Selection.L2_I2, target=0.0))
-    assert learner.propose() is None
-    assert len(learner.samples) == 8
 
 
 def test_our_own_choice_needs_less_run_time_than_the_paper_s():

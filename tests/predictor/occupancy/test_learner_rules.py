@@ -95,6 +95,33 @@ def test_the_data_flow_counts_with_what_a_byte_takes_on_average():
     assert why.startswith("refines the network occupancy")
 
 
+def test_the_data_flow_is_refined_like_the_occupancies():
+    def grows(given: dict[str, float]) -> Sample:
+        return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 10.0 + 5 * given["lat"]))
+
+    own = {"parts": (OccupancyPart.DATA,), "attributes": {OccupancyPart.DATA: ("lat", "cpu")}}
+    learner, runs, why = Learner(SPACE, replace(ALONE, **own)), [], ""
+    while proposal := learner.propose():
+        runs.append(tuple(proposal.assignment.values()))
+        why = why or (proposal.why if proposal.purpose is Purpose.TRAINING else "")
+        learner.observe(grows(proposal.assignment))
+    assert runs[:4] == [(1.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, 2.0)]
+    assert why == "refines the data flow over lat"
+    assert learner.fit.data({"cpu": 2.0, "lat": 2.5}) == pytest.approx(22.5)
+
+
+def test_paper_functions_are_linear_in_predetermined_transformations():
+    """Algorithm 6: f_a = 8 (1/cpu) of the reference's 8, and f_n = lat, once levels were run."""
+    own = {OccupancyPart.COMPUTE: ("cpu", "lat"), OccupancyPart.NETWORK: ("lat", "cpu")}
+    fit = run(Learner(SPACE, replace(BY_DOMAIN, attributes=own, target=0.0, fewest=100))).fit
+    assert [str(term) for term in fit.compute.terms] == ["1/cpu", "lat"]
+    assert [str(term) for term in fit.network.terms] == ["lat", "1/cpu"]
+    assert fit.bottleneck is None
+    for cpu, lat in ((4.0, 1.0), (2.0, 3.0)):
+        given = {"cpu": cpu, "lat": lat}
+        assert fit.predict(given).time_s == pytest.approx(plain(given).measured.time_s)
+
+
 def test_an_interval_reaches_as_far_as_the_root_of_its_width():
     made = Occupancies(1.0, 0.0, 0.0, 1.0)
     assert interval_percent(Predicted(120.0, 100.0, 144.0, 0.9, made)) == pytest.approx(20.0)

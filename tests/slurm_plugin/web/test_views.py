@@ -317,13 +317,3 @@ def test_an_application_speaks_the_unit_of_its_curve():
     assert "Largest memory observed on a node" in dict(
         facts(replace(table(), mem_node_bytes=1), None)
     )
-
-
-def test_the_page_of_a_curve_over_cpus_speaks_of_cpus_alone(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        threads = table(level="line", key="t", label="x/threads", unit=Unit.CPUS)
-        store.fits.replace([row_of(threads)])
-    for address in (f"{APPLICATION}t", f"{APPLICATION}t&counts=all"):
-        text = Tags(ask(address).text).text
-        assert "Run time over CPUs" in text
-        assert re.findall(r"\bnodes? counts?\b|over nodes|\d nodes", text) == []

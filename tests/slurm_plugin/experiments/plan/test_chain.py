@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from slurm_plugin.experiments.plan import state_file
-from slurm_plugin.experiments.plan.bounds import TaskBounds
 from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
 from slurm_plugin.experiments.plan.monitor import PlanMonitor, failed
 from slurm_plugin.experiments.plan.plans import plans
@@ -57,27 +56,6 @@ def test_scripts_have_the_paths_of_where_they_run(chain):
 
 def option(job: PlannedJob, name: str) -> str:
     return next(word.partition("=")[2] for word in job.options if word.startswith(f"--{name}="))
-
-
-def test_deadlines_leave_time_for_what_follows(chain):
-    latest = [int(option(job, "deadline").removeprefix("uts")) for job in chain]
-    assert latest == sorted(latest)
-    assert latest[-1] == NOW + 3600
-    assert latest[0] < NOW + 3600 - 40
-
-
-def test_limits_end_within_deadline_and_partition():
-    made = problem(TWO_CLUSTERS)
-    schedule = plans(made)[0].schedule
-    late = NOW + schedule.end_s - NOW + 30
-    rooms = {("first", "here"): TaskBounds(longest_s=120.0)}
-    tight = jobs(made.workflow, schedule, rooms=rooms, deadline_s=late, hard=True)
-    for job in tight:
-        ends_s = job.start_s + 60 * int(option(job, "time"))
-        # Slurm refuses it otherwise; a minute is the least limit that there is.
-        latest_s = int(option(job, "deadline").removeprefix("uts"))
-        assert ends_s <= latest_s or option(job, "time") == "1"
-    assert option(tight[0], "time") == "2"
 
 
 def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, tmp_path):
