@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TypeVar
 
 import msgspec
@@ -276,6 +277,22 @@ def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
         return None
     low, high, part = _bracket(table, nodes)
     return _log_mix(tail.time_s[low], tail.time_s[high], part)
+
+
+@lru_cache(maxsize=_CACHED)
+def level_quantile(table: PredictionTable, nodes: int, share: float) -> float:
+    """Give the run time in seconds that ``share`` of new runs on ``nodes`` stay below.
+
+    The logs of run times are taken to be normal on each side of the median, as wide as the
+    interval.
+
+    Raises LookupError: ``nodes`` is outside the table; ValueError: ``share`` is no share.
+    """
+    need_share("share of runs", share)
+    one, normal = at(table, nodes), NormalDist()
+    end_s = one.high_s if share >= 0.5 else one.low_s
+    reach = abs(normal.inv_cdf(share)) / normal.inv_cdf((1 + table.confidence) / 2)
+    return float(one.time_s * (end_s / one.time_s) ** reach)
 
 
 def longest(table: PredictionTable, nodes: int) -> float:

@@ -280,6 +280,7 @@ class DecisionRow:
     message: str = ""
     given_limit_s: int | None = None  #: time limit that the hook was to write
     given_min_s: int | None = None  #: and ``--time-min``
+    soft_s: int | None = None  #: limit to plan with, beside the ``limit_s`` that the job is held to
     request_low_s: float | None = None  #: interval on the count asked for
     request_high_s: float | None = None
     request_wait_s: float | None = None

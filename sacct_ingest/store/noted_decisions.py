@@ -88,6 +88,8 @@ def _decision(note: Note, run: Row[Any]) -> DecisionRow:
         high_s=float(note.high_s),
         given_limit_s=seconds_of(note.limit_min),
         given_min_s=seconds_of(note.least_min),
+        soft_s=seconds_of(note.soft_min),
+        limit_s=seconds_of(note.own_min),
         given_mem_mib=note.mem_mib,
         **{name: getattr(run, name) for name in (*_SAME, *KEYS)},
     )

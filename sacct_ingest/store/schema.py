@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0014"
+HEAD: Final = "0015"
 
 metadata = MetaData()
 
@@ -198,6 +198,7 @@ decisions = Table(
     _prose("message"),
     _count("given_limit_s"),
     _count("given_min_s"),
+    _count("soft_s"),
     _real("request_low_s"),
     _real("request_high_s"),
     _real("request_wait_s"),

@@ -2,8 +2,9 @@
 
 ``NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest``: the id
 under which the store has all of it, then times in whole seconds; a limit that was
-set follows in minutes (``,tl=20,tm=15``), memory in MiB (``,mm=5300``).  Other tools write
-into the same field (jobstats: ``JS1:…``), so ours is one word among others, separated by spaces.
+set follows in minutes (``,tl=20,tm=15``), one to plan with beside the job's own (``,sl=25-1440``),
+memory in MiB (``,mm=5300``).  Other tools write into the same field (jobstats: ``JS1:…``), so ours
+is one word among others, separated by spaces.
 """
 
 import re
@@ -14,7 +15,7 @@ _NOTE = re.compile(
     r"(?:^|\s)NIMO1:(?P<id>[0-9a-f]{12}):n=(?P<n>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
     r"t=(?P<t>\d+),lo=(?P<lo>\d+),hi=(?P<hi>\d+),"
     r"v=(?P<v>[a-z]+),m=(?P<m>[a-z]+),r=(?P<r>[a-z_]+)"
-    r"(?:,tl=(?P<tl>\d+))?(?:,tm=(?P<tm>\d+))?(?:,mm=(?P<mm>\d+))?(?=\s|$)"
+    r"(?:,tl=(?P<tl>\d+))?(?:,tm=(?P<tm>\d+))?(?:,sl=(?P<sl>\d+)-(?P<ul>\d+))?(?:,mm=(?P<mm>\d+))?(?=\s|$)"
 )
 
 
@@ -36,6 +37,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     limit_min: int | None = None  #: time limit that was set, minutes
     least_min: int | None = None  #: and ``--time-min``
+    soft_min: int | None = None  #: limit that Slurm plans with, minutes ...
+    own_min: int | None = None  #: ... beside the one that the job is held to
     mem_mib: int | None = None  #: memory of each node that was set, MiB
 
 
@@ -48,11 +51,12 @@ def build(note: Note) -> str:
     """
     limit = "" if note.limit_min is None else f",tl={note.limit_min}"
     least = "" if note.least_min is None else f",tm={note.least_min}"
+    soft = "" if note.soft_min is None else f",sl={note.soft_min}-{note.own_min}"
     memory = "" if note.mem_mib is None else f",mm={note.mem_mib}"
     return (
         f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
         f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
-        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{memory}"
+        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}"
     )
 
 
@@ -75,6 +79,8 @@ def parse(admin_comment: str) -> Note | None:
         reason=part["r"],
         limit_min=int(part["tl"]) if part["tl"] else None,
         least_min=int(part["tm"]) if part["tm"] else None,
+        soft_min=int(part["sl"]) if part["sl"] else None,
+        own_min=int(part["ul"]) if part["ul"] else None,
         mem_mib=int(part["mm"]) if part["mm"] else None,
     )
 

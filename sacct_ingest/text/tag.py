@@ -2,9 +2,9 @@
 
 ``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
 says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
-that the time limit may be.  ``nimo:cpus=4-32``, ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for
-CPUs of each task, tasks and GPUs, ``nimo:mem=auto`` that memory which runs do not need may be taken
-off.
+that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``nimo:cpus=4-32``,
+``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
+``nimo:mem=auto`` that memory which runs do not need may be taken off.
 """
 
 import re
@@ -27,6 +27,7 @@ class Tag:
     off: bool = False
     on: bool = False
     time: str = ""  #: what to do with the time limit
+    soft: str = ""  #: ``off``: Slurm plans with the time limit itself
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
     cpus: tuple[int, int] | None = None  #: CPUs of each task
@@ -63,6 +64,7 @@ def parse_tag(comment: str) -> Tag | None:
         off="off" in values,
         on="on" in values,
         time=values.get("time", ""),
+        soft=values.get("soft", ""),
         mem=values.get("mem", ""),
         **{name: _range(values.get(name, "")) for name in _RANGES},
     )

@@ -117,8 +117,9 @@ def _check_ranges(config: Config, name: str) -> None:
 
 def _check_rules(config: Config, name: str) -> None:
     for index, rule in enumerate(config.rules):
-        if not (rule.mode or rule.time_limit or rule.memory or rule.trust):
-            raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit, memory or trust")
+        if not (rule.mode or rule.time_limit or rule.soft or rule.memory or rule.trust):
+            text = "give it mode, time_limit, soft, memory or trust"
+            raise ConfigError(f"{name}: rules[{index}]: {text}")
 
 
 def _check_relay(config: Config, name: str) -> None:

@@ -49,6 +49,13 @@ class TimeUse(StrEnum):
     SET = "set"  #: written to the job in enforce mode
 
 
+class SoftUse(StrEnum):
+    """Whether Slurm plans jobs with a shorter limit than the one that they are held to."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class MemoryUse(StrEnum):
     """Whether memory that runs do not need is taken off a job."""
 

@@ -30,6 +30,7 @@ from slurm_plugin.config.setting_types import (
     Section,
     Share,
     Shown,
+    SoftUse,
     Source,
     TimeUse,
     Trust,
@@ -59,10 +60,11 @@ class Match(Section, frozen=True, kw_only=True):
 
 
 class ModeRule(Match, frozen=True, kw_only=True):
-    """What holds for the jobs that match, as far as it says; at least one of the four."""
+    """What holds for the jobs that match, as far as it says; at least one of the five."""
 
     mode: Mode | None = None
     time_limit: TimeUse | None = None
+    soft: SoftUse | None = None
     memory: MemoryUse | None = None
     trust: Trust | None = None
 
@@ -109,7 +111,10 @@ class Deadline(Section, frozen=True, kw_only=True):
 class TimeLimit(Section, frozen=True, kw_only=True):
     """Time limits from predictions; see :mod:`slurm_plugin.decision.time_limits`."""
 
-    use: TimeUse = TimeUse.ADVISE
+    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.soft_limits`
+    soft: SoftUse = SoftUse.OFF
+    outlasted_share: Part = 0.15  #: of the jobs, to outlast the limit that they are planned with
+    use: TimeUse = TimeUse.ADVISE  #: set: the limit that ends the job
     quantile: HighShare = 0.99  #: share of runs that end within the limit ...
     min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
     margin: Ratio = 1.2  #: slack on both
@@ -328,6 +333,7 @@ class Config(Section, frozen=True, kw_only=True):
         return JobSettings(
             mode=next((r.mode for r in rules if r.mode), self.mode),
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
+            soft=next((r.soft for r in rules if r.soft), self.time_limit.soft),
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
             tell_changes=self.tell_changes,
@@ -350,6 +356,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     time_limit: TimeUse
     trust: Trust
+    soft: SoftUse = SoftUse.OFF
     memory: MemoryUse = MemoryUse.TAG
     tell_changes: bool = True
 

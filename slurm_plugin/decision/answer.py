@@ -10,12 +10,17 @@ from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import change_of
+from slurm_plugin.decision.soft_limits import MOST_AGE_S
 from slurm_plugin.decision.task_layout import change_for
 from slurm_plugin.protocol.decision_messages import Answer, Change
+from slurm_plugin.slurm.cluster_state import Cluster
 
 
-def permitted(case: DecisionContext, decided: Decision) -> Answer:
-    """Answer with as much of a decision as the mode of the job permits."""
+def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = None) -> Answer:
+    """Answer with as much of a decision as the mode of the job permits.
+
+    seen: the view of the cluster that says how Slurm plans.
+    """
     answer = Answer(reason=decided.reason)
     if case.site.mode is Mode.OBSERVE:
         return answer
@@ -25,6 +30,10 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
         answer.action = "refuse"
     elif case.site.mode is Mode.ENFORCE:
         change = _with_memory(_change(case, decided.action, decided.chosen), decided.memory)
+        soft = decided.soft if change.time_limit is None else None
+        if soft and seen:
+            until_s = int(seen.taken_s + MOST_AGE_S)
+            change = replace(change, soft_min=round(soft.limit_s / 60), soft_until=until_s)
         if change != Change():
             answer.action, answer.set = "set", change
             every = case.site.tell_changes
@@ -32,6 +41,7 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
             lines = [
                 messages.changed(decided, change, own, case.request, every=every),
                 messages.less_memory(decided.memory) if decided.memory and every else "",
+                messages.planned(soft) if soft and every else "",
             ]
             answer.message = "\n".join(filter(None, (answer.message, *lines)))
     limit = answer.set.time_limit if answer.set else None

@@ -9,7 +9,7 @@ from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.job_script import parse_script
 from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import MemoryUse, TimeUse
+from slurm_plugin.config.setting_types import MemoryUse, SoftUse, TimeUse
 from slurm_plugin.config.settings import JobSettings, OptIn
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import size_span_of, span_of
@@ -44,6 +44,7 @@ class Asked:
         now_s: float,
         distrusted: Reason | None = None,
         with_least: bool = False,
+        plans_softly: bool = False,
         lengthen: bool = True,
     ) -> Request:
         """Count the request in the unit of its table, with deadline and time limit in seconds.
@@ -51,6 +52,7 @@ class Asked:
         now_s: time that relative deadlines count from, seconds since the epoch.
         distrusted: why the prediction is only observed.
         with_least: whether a least time limit may be set beside the own one.
+        plans_softly: whether Slurm plans with a least time limit, and ends no job for it.
         lengthen: whether the site lets limits become longer.
         """
         job, tag = self.job, self.tag
@@ -73,6 +75,10 @@ class Asked:
             step = multiple_of(job, size_option_of(job, table))
             nearest = min(max(own, low), high)
             nearest = nearest if nearest == own else max(nearest - nearest % step, low)
+        soft = plans_softly and self.settings.soft is SoftUse.ON and _plans(job, tag)
+        site_use = self.settings.time_limit
+        if soft and site_use is TimeUse.SET:
+            site_use = TimeUse.ADVISE  # nobody's limit has to be shortened
         return Request(
             low=low,
             high=high,
@@ -90,7 +96,8 @@ class Asked:
             lower_memory=_lowers_memory(tag, fixed, self.settings.memory),
             fixed=fixed,
             distrusted=distrusted,
-            time_use=_time_use(job, tag, fixed, self.settings.time_limit, sized=sized),
+            time_use=_time_use(job, tag, fixed, site_use, sized=sized),
+            soft=soft,
         )
 
 
@@ -112,6 +119,13 @@ def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> boo
     if use is MemoryUse.AUTO:
         return word != MemoryUse.OFF
     return use is MemoryUse.TAG and word == MemoryUse.AUTO
+
+
+def _plans(job: Job, tag: Tag | None) -> bool:
+    """Whether Slurm may plan a job with less than its time limit."""
+    left_alone = job.time_min or job.reservation or job.het_job_offset is not None
+    off = tag is not None and (tag.off or tag.soft == SoftUse.OFF)
+    return bool(job.script and job.time_limit) and not left_alone and not off
 
 
 def _time_use(

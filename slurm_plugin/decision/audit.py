@@ -3,6 +3,9 @@
 from math import inf
 from typing import Any
 
+from msgspec.structs import replace
+
+from predictor.table import at
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.slurm_text import seconds_of
@@ -38,10 +41,12 @@ def row_of(
         limit_s=int(request.limit_s or 0) if limited else None,
         deadline_s=request.deadline_s,
         unit=request.unit.value,
-        applied=answer.action != "keep",
+        # A limit to plan with changes nothing that a prediction is about.
+        applied=answer.action == "refuse" or _is_changed(answer.set),
         message=answer.message,
         given_limit_s=seconds_of(answer.set.time_limit if answer.set else None),
         given_min_s=seconds_of(answer.set.time_min if answer.set else None),
+        soft_s=seconds_of(answer.set.soft_min if answer.set else None),
         given_mem_mib=decided.memory.given_mib if decided.memory else None,
         asked_mem_mib=decided.memory.asked_mib if decided.memory else None,
         **_who(case),
@@ -55,13 +60,19 @@ def note_of(
     case: DecisionContext, decided: Decision, change: Change | None, *, decision_id: str
 ) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
-    if decided.chosen is None or case.table is None:
+    soft = decided.soft if change and change.soft_min else None
+    if case.table is None:
         return ""
-    one = decided.chosen.prediction
+    if decided.chosen is not None:
+        one = decided.chosen.prediction
+    elif soft is not None:
+        one = at(case.table, soft.size)
+    else:
+        return ""
     return admin_comment.build(
         admin_comment.Note(
             decision_id=decision_id,
-            nodes=decided.chosen.nodes,
+            nodes=one.nodes,
             low=case.request.low,
             high=case.request.high,
             time_s=round(one.time_s),
@@ -72,9 +83,15 @@ def note_of(
             reason=decided.reason.value,
             limit_min=change.time_limit if change else None,
             least_min=change.time_min if change else None,
+            soft_min=change.soft_min if change else None,
+            own_min=case.job.time_limit if soft else None,
             mem_mib=decided.memory.given_mib if decided.memory and change else None,
         )
     )
+
+
+def _is_changed(change: Change | None) -> bool:
+    return change is not None and replace(change, soft_min=None, soft_until=None) != Change()
 
 
 def _who(case: DecisionContext) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     distrusted: Reason | None = None  #: why the prediction is only observed
     time_use: TimeUse = TimeUse.OFF  #: of a limit from the prediction
     with_least: bool = False  #: a ``--time-min`` may go with it
+    soft: bool = False  #: Slurm may plan with less than its time limit
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
     advised: bool = False  #: before a deadline it gets the limit of the line to paste

@@ -109,7 +109,7 @@ class ContextBuilder:
         self._budget = budget
         self._tables = PredictionLookup()
         self._cluster: Cluster | None = None
-        self._keeps_limit = False
+        self._keeps_limit = self._plans_softly = False
         self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: TermsCache = {}
         self._cache = _requests()
@@ -124,8 +124,9 @@ class ContextBuilder:
 
     def renew(self, view: Cluster) -> None:
         """Take a new view of the cluster."""
-        if view.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or answers at last
-            self._keeps_limit, self._cache = view.keeps_limit, _requests()
+        of_slurm = view.keeps_limit, view.plans_softly
+        if of_slurm != (self._keeps_limit, self._plans_softly):  # upgraded, or answers at last
+            (self._keeps_limit, self._plans_softly), self._cache = of_slurm, _requests()
         self._cluster = view
         self._types, self._terms = {}, {}
 
@@ -268,6 +269,7 @@ class ContextBuilder:
                 off=off,
             ),
             with_least=self._keeps_limit,
+            plans_softly=self._plans_softly,
             lengthen=self._config.time_limit.lengthen,
         )
         return identity, site, request, table

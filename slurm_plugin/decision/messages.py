@@ -14,11 +14,11 @@ from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
+from slurm_plugin.decision.time_limits import MINUTE_S, SoftLimit, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import clock, count, duration, percent
+from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent
 
 #: Why a prediction is not even told.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED)
@@ -115,6 +115,11 @@ def _more(case: DecisionContext, memory: int) -> str:
 def less_memory(memory: LowerMemory) -> str:
     """Line for the user whose job gets less memory than it asked for."""
     return f"nimo: this job has --mem={memory.given_mib}M instead of {memory.asked_mib}M"
+
+
+def planned(soft: SoftLimit) -> str:
+    """Line for the user whose job is planned with less than its time limit."""
+    return f"nimo: planned for {limit_text(soft.limit_s)}, may run its {limit_text(soft.own_s)}"
 
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:

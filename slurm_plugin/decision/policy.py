@@ -29,7 +29,7 @@ from slurm_plugin.decision.candidates import (
 )
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
-from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.decision.time_limits import SoftLimit, TimeLimits
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 
@@ -59,6 +59,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
+    soft: SoftLimit | None = None  #: what Slurm is to plan with; None: its time limit
     memory: LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
 
 

@@ -30,6 +30,7 @@ from slurm_plugin.decision.lower_memory import lower_memory
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.remedies import MISSED, remedies
+from slurm_plugin.decision.soft_limits import SoftPlans, soft_limit
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -59,6 +60,7 @@ class DecisionService:
     publish: puts decisions that were prepared where job_submit finds them without asking.
     cpu_clock: processor time of the thread that answers, seconds.
     most_s: processor time of one request; a job that takes more is not changed.
+    plans: what came of limits to plan with; may be exchanged at any time.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
     """
 
@@ -81,6 +83,7 @@ class DecisionService:
         self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
+        self.plans = SoftPlans()
 
     @property
     def config(self) -> Config:
@@ -210,8 +213,11 @@ class DecisionService:
         """Decide, under an id of its own."""
         decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
         memory = lower_memory(case, decided, self._config)
-        decided = msgspec.structs.replace(decided, memory=memory)
-        answer = permitted(case, decided)
+        soft = self._cluster and soft_limit(
+            case, decided, self._config.time_limit, self._cluster, self.plans
+        )
+        decided = msgspec.structs.replace(decided, memory=memory, soft=soft)
+        answer = permitted(case, decided, self._cluster)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
         return decided, answer, decision_id

@@ -200,13 +200,14 @@ def given_of(answer: Answer, hook: int) -> Change | None:
     change = answer.set
     if answer.action != "set" or change is None:
         return None
-    memory = {"min_mem_per_node": None, "min_mem_per_cpu": None}  # job_submit sees to it
+    # job_submit sees to these
+    left = dict.fromkeys(("min_mem_per_node", "min_mem_per_cpu", "soft_min", "soft_until"))
     if change.min_nodes is not None:
-        return msgspec.structs.replace(change, num_tasks=None, min_cpus=None, **memory)
+        return msgspec.structs.replace(change, num_tasks=None, min_cpus=None, **left)
     sized = any(getattr(change, name) is not None for name in (*_SIZES, *_DEVICES))
     if not sized or hook < HookLevel.COMMANDS:
         return None
-    return msgspec.structs.replace(change, min_cpus=None, **memory)
+    return msgspec.structs.replace(change, min_cpus=None, **left)
 
 
 def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None:

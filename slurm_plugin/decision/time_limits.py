@@ -22,6 +22,15 @@ class TimeLimits:
     least_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SoftLimit:
+    """What Slurm plans a job with, beside the time limit that it is held to."""
+
+    limit_s: float
+    own_s: float
+    size: int  #: nodes, or what its prediction counts
+
+
 def whole_minutes(seconds: float) -> float:
     """Seconds of the whole minutes that hold ``seconds``.
 

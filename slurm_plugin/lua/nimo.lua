@@ -279,6 +279,9 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end
   end
+  if change.soft_min then
+    writes[#writes + 1] = { at = job_desc, key = "time_min", value = change.soft_min }
+  end
   writes = shared.joined(writes, device_fields(job_desc, change))
   if (answer.admin_comment or "") ~= "" then
     local there = job_desc.admin_comment or ""

@@ -14,6 +14,9 @@ M.FIELDS = {
   "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
   "time_limit", "time_min",
 }
+-- A time_min to plan with, and until when it is one.
+local SOFT = { "soft_min", "soft_until" }
+local SOFT_S = 60 -- for which nimod's word is good
 
 -- The largest `field` among the partitions that the job names; nil where that is unknown.
 local function largest(partitions, names, field)
@@ -114,16 +117,28 @@ local function check_time_min(change, job, partitions, settings)
   end
 end
 
+-- Without the option of slurm.conf time_min ends jobs: nimod has to have seen it just now.
+local function check_soft(change, job, settings)
+  local minutes, own, now = change.soft_min, job.time_limit, os.time()
+  if not minutes then return nil end
+  local left = (change.soft_until or 0) - now
+  if left < 0 or left > SOFT_S or not own or job.time_min or change.time_limit or change.time_min
+    or minutes > own or minutes < least(own, settings) then
+    return "soft_min " .. minutes .. " is not allowed"
+  end
+end
+
 local function check_text(answer, field, most_bytes)
   local text = answer[field]
   if text ~= nil and (type(text) ~= "string" or #text > most_bytes) then return "bad " .. field end
 end
 
 local function check_change(change, job, partitions, settings, environment)
-  return shared.malformed(change, shared.joined(M.FIELDS, memory.FIELDS), sizes.DEVICES)
+  local numbers = shared.joined(shared.joined(M.FIELDS, SOFT), memory.FIELDS)
+  return shared.malformed(change, numbers, sizes.DEVICES)
     or check_nodes(change, job, partitions) or check_tasks(change, job, settings)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
-    or check_time_min(change, job, partitions, settings)
+    or check_time_min(change, job, partitions, settings) or check_soft(change, job, settings)
     or memory.fault(change, job, partitions, settings, environment or {})
 end
 

@@ -21,6 +21,9 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     tres_per_task: str | None = None
     time_limit: int | None = None  #: minutes; raised only together with another size
     time_min: int | None = None  #: minutes, at most the limit; never where the user gave one
+    #: minutes: becomes the job's time_min where Slurm plans with that and ends no job for it ...
+    soft_min: int | None = None
+    soft_until: int | None = None  #: ... as nimod has seen: good until then, seconds of the epoch
     min_mem_per_node: int | None = None  #: MiB, less than the job asks for
     min_mem_per_cpu: int | None = None  #: MiB
 

@@ -7,7 +7,15 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
-from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, percent, printable
+from slurm_plugin.text.formatting import (
+    RECOGNISED,
+    clock,
+    count,
+    duration,
+    limit_text,
+    percent,
+    printable,
+)
 
 _STATES = {
     "COMPLETED": "completed",
@@ -104,6 +112,14 @@ def _decided(one: DecisionRow) -> str:
 
 
 def _done(one: DecisionRow) -> str:
+    soft = ""
+    if one.soft_s is not None:
+        own = f" its {limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
+        soft = f"Slurm plans with {limit_text(one.soft_s)}; the job may run{own}. "
+    return f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip()
+
+
+def _changed(one: DecisionRow) -> str:
     if not one.applied:
         forbidden = WORDS.get(one.mode, "") if one.action != "keep" else ""
         return f"Nothing was changed: {forbidden}." if forbidden else "Nothing was changed."

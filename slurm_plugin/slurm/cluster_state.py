@@ -187,6 +187,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitTables = LimitTables()
     licences: Mapping[str, NodeAvailability] = {}  #: free ones over time
     keeps_limit: bool = False  #: backfill cuts limits only as far as it must
+    plans_softly: bool = False  #: ``--time-min`` is to plan with, and we may take it back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
 
     def partition(self, name: str) -> Partition | None:

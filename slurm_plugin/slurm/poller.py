@@ -3,19 +3,21 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, Protocol
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Source
-from slurm_plugin.slurm import commands, pyslurm_source, sources
+from slurm_plugin.slurm import commands, privacy, pyslurm_source, sources
 from slurm_plugin.slurm.assoc_mgr import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, read_limits
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import build
+from slurm_plugin.slurm.soft_limits import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class ClusterPoller:
         self._latest: Cluster | None = None
         self._settings: SlurmConf | None = None
         self._settings_s = 0.0
+        self._may_update = False
+        self._guard = Guard(self._run)
         self._limits = LimitPoller(clock, self._run)
         self._pyslurm: Any = None
         self.raw = RawState()
@@ -107,6 +111,7 @@ class ClusterPoller:
         settings = self._ask_settings()
         taken_s = self._clock()
         self.raw = raw = self._adapt(self._ask(settings))
+        self._guard.look(raw.jobs, safe=settings.plans_softly)
         limits = self._limits.look(self._cluster, settings.enforced)
         self._latest = build(
             raw,
@@ -153,7 +158,9 @@ class ClusterPoller:
 
     def _ask_settings(self) -> SlurmConf:
         now_s = self._clock()
-        if self._settings is None or now_s - self._settings_s >= _SETTINGS_S:
+        # What is written by the word of an option is written by a fresh one.
+        pause_s = 0.0 if self.settings.plans_softly else _SETTINGS_S
+        if self._settings is None or now_s - self._settings_s >= pause_s:
             slurm_conf = read_settings(self._run(CONFIG))
             if not (self._cluster or slurm_conf.cluster):
                 raise SlurmError("scontrol show config: no ClusterName")
@@ -161,6 +168,11 @@ class ClusterPoller:
             if slurm_conf.slurm_user is not None:
                 self.slurm_users = frozenset({slurm_conf.slurm_user})
             self.private = slurm_conf.private
+            if slurm_conf.plans_softly and not self._may_update:
+                self._may_update = privacy.may_update(slurm_conf.slurm_user, self._run)
+                if not self._may_update:
+                    _log.warning("no limits to plan with: %s", privacy.NO_RIGHTS)
+            slurm_conf = replace(slurm_conf, may_update=self._may_update)
             self._settings, self._settings_s = slurm_conf, now_s
         return self._settings
 

@@ -1,5 +1,7 @@
 """Whose jobs a user may see, as Slurm's own commands would show them."""
 
+import os
+import pwd
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +10,8 @@ from sacct_ingest.records import KeyLevel
 from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 
 _ABOVE = ("Operator", "Administrator")
+#: What a user who cannot take limits back is told.
+NO_RIGHTS = "nimod cannot take them back; sacctmgr add user nimo account=root adminlevel=operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,17 @@ def visibility(
         return PrivateDataRules()
     why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"
     return PrivateDataRules(only_user=name, accounts=accounts, why=why)
+
+
+def may_update(slurm_user: int | None, run: Callable[[Sequence[str]], str]) -> bool:
+    """Whether this process may change others' jobs: as root, SlurmUser or an operator."""
+    uid = os.geteuid()
+    if uid in (0, slurm_user):
+        return True
+    try:
+        return _standing(run(_user(pwd.getpwuid(uid).pw_name)))[0] in _ABOVE
+    except (KeyError, SlurmError):
+        return False
 
 
 def is_own(level: KeyLevel, key: str, label: str, user: str) -> bool:

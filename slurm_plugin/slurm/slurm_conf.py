@@ -7,6 +7,10 @@ CONFIG = ("scontrol", "show", "config")
 _LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
 _HIDING = frozenset({"jobs", "usage", "all"})
 _NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode")
+#: Slurm plans with ``--time-min`` and ends jobs at their limit: since then (RELEASE_NOTES) ...
+SOFT_OPTION, SOFT_SINCE = "time_min_as_soft_limit", [23, 11]
+#: ... and since then the ends of running jobs are planned so, too (CHANGELOG of 25.05.4).
+SOFT_ENDS_SINCE = [25, 5, 4]
 _NUMBER = re.compile(r"\d+")
 #: Before it, a job that backfill starts runs with exactly its ``--time-min`` (Slurm's CHANGELOG).
 _KEEPS_LIMIT = [25, 5, 3]
@@ -32,6 +36,9 @@ class SlurmConf:
     max_mem_node_mib: int | None = None  #: MaxMemPerNode
     whole_cores: bool = True  #: jobs get cores or sockets, not single threads
     whole_tasks: bool = False  #: CPUs that jobs get for their memory are those of whole tasks
+    plans_softly: bool = False  #: ``--time-min`` is to plan with, and ends no job ...
+    ends_softly: bool = False  #: ... and running jobs are planned to end by it, too
+    may_update: bool = False  #: as the poller finds: this process may change others' jobs
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
 
@@ -47,6 +54,7 @@ def read_settings(text: str) -> SlurmConf:
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = numbers["ResumeTimeout"]
+    option = SOFT_OPTION in re.split(r"[,\s]+", said.get("SchedulerParameters", "").lower())
     return SlurmConf(
         cluster=said.get("ClusterName", "").strip(),
         release=(version[0], version[1]) if len(version) >= 2 else (0, 0),
@@ -63,6 +71,8 @@ def read_settings(text: str) -> SlurmConf:
         max_mem_node_mib=numbers["MaxMemPerNode"],
         whole_tasks=[] < version < _SPLITS_TASKS,
         keeps_limit=version >= _KEEPS_LIMIT,
+        plans_softly=option and version >= SOFT_SINCE,
+        ends_softly=option and version >= SOFT_ENDS_SINCE,
     )
 
 

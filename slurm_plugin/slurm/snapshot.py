@@ -86,6 +86,7 @@ def build(
         limits=limits or LimitTables(),
         licences=_licences(raw, taken_s),
         keeps_limit=settings.keeps_limit,
+        plans_softly=settings.plans_softly and settings.may_update,
         shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
     )
 

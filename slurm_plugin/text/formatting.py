@@ -5,6 +5,8 @@ from datetime import datetime
 from itertools import accumulate
 from unicodedata import combining, east_asian_width
 
+from sacct_ingest.text.slurm_text import time_span
+
 #: How an application was recognised, in words.
 RECOGNISED = {
     "tag": "its tag in the comment",
@@ -16,6 +18,17 @@ RECOGNISED = {
 
 #: From here on six digits are less than a whole number has.
 _LARGE = 1e6
+
+
+def limit_text(seconds: float) -> str:
+    """Time limit as people say it, in hours or minutes where it is whole ones.
+
+    >>> limit_text(86400), limit_text(1500), limit_text(5520)
+    ('24 h', '25 min', '1.5 h')
+    """
+    if seconds % 3600 == 0:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else time_span(seconds)
 
 
 def duration(seconds: float | None) -> str:

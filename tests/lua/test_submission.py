@@ -1,5 +1,6 @@
 """What the job_submit hook asks, and what it does with the answer."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,7 @@ WRONG = {
     "longer limit on the same nodes": limits(time_limit=31),
     "time_min beyond the limit": limits(time_limit=20, time_min=21),
     "time_min beyond the user's limit": limits(time_min=31),
+    "both limits to plan with": limits(time_limit=20, soft_min=9, soft_until=4_000_000_000),
     "time_min of nothing": limits(time_limit=20, time_min=0),
     "limit beyond the partition's": change(4, time_limit=61),
     "a list": "[1, 2]\n",
@@ -290,6 +292,28 @@ def test_a_shorter_limit_is_written_with_and_without_nodes(hooks: Hooks, nodes: 
     assert (outcome.job["time_limit"], outcome.job["time_min"]) == (20, 15)
     assert outcome.job["min_nodes"] == nodes.get("min_nodes", MOLDABLE["min_nodes"])
     assert outcome.log == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "left_s", "job", "written"),
+    [
+        *((15, left_s, {}, written) for left_s, written in ((50, True), (-2, False), (70, False))),
+        *((minutes, 50, {}, written) for minutes, written in ((30, True), (31, False), (1, False))),
+        (15, 50, {"time_min": 20}, False),
+        (15, 50, {"time_limit": 4294967295}, False),
+        (15, None, {}, False),
+    ],
+)
+def test_a_limit_to_plan_with_is_written_by_a_fresh_word_only(
+    hooks: Hooks, minutes: int, left_s: int | None, job: Fields, written: bool
+) -> None:
+    until = {} if left_s is None else {"soft_until": int(time.time()) + left_s}
+    hooks.answer(limits(soft_min=minutes, **until))
+    outcome = hooks.submit(partitions=PARTITIONS, **{**MOLDABLE, **job})
+    assert outcome.writes == (["time_min"] if written else [])
+    assert outcome.job["time_limit"] == {**MOLDABLE, **job}["time_limit"]
+    if written:
+        assert outcome.job["time_min"] == minutes
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "table.covers": (None, {"table": TABLE, "nodes": 3}),
     "table.longest": (None, {"table": TABLE, "nodes": 3}),
     "table.longest_cut": (None, {"table": TABLE, "nodes": 3}),
+    "table.level_quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.verdict_at": (None, {"table": TABLE, "nodes": 3}),
     "table.for_limit": (None, {"table": TABLE, "limit_s": 60.0}),

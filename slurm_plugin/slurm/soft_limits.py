@@ -1,0 +1,142 @@
+"""Limits that NIMO gave Slurm to plan with: which jobs have one, and how they are taken back.
+
+The field of a job is its least time limit.  Without ``time_min_as_soft_limit`` backfill cuts the
+job down to it, so where the option goes, pending jobs lose the field, and running ones that were
+cut already get their users' limit back.  A running job's least limit cannot be changed.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from sacct_ingest.errors import SlurmError
+from sacct_ingest.text.admin_comment import Note, parse
+from sacct_ingest.text.slurm_text import parse_time_limit
+from slurm_plugin.slurm.raw_state import RawJob
+from slurm_plugin.slurm.snapshot import WAITS
+from slurm_plugin.slurm.sources import Run
+
+_log = logging.getLogger(__name__)
+_END = "\x1f"  #: nothing in these fields has it
+_FIELDS = ("JobArrayID", "State", "MinTime", "TimeLimit", "UserName", "Partition", "admin_comment")
+_SQUEUE = (
+    *("squeue", "-h", "-a", "-t", "PD,R,S,CF", "-O"),
+    ",".join(f"{name}:{_END}" for name in _FIELDS),
+)
+_AT_ONCE = 1000  #: job ids of one command
+
+
+class SoftJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits or runs with a limit to plan with, as Slurm has it now; minutes."""
+
+    job: str  #: id as scontrol takes it: of an array that waits all tasks
+    user: str
+    partition: str
+    waits: bool
+    least_min: int  #: 0: it has none any more
+    limit_min: int | None  #: None: no end
+    soft_min: int  #: as NIMO set it ...
+    own_min: int  #: ... beside its user's limit
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it runs with less than its user's limit."""
+        return not self.waits and self.limit_min is not None and self.limit_min < self.own_min
+
+
+def planned_softly(job: RawJob) -> Note | None:
+    """Give the note of a job that NIMO gave a limit to plan with; None for all others."""
+    note = parse(job.admin_comment) if ",sl=" in job.admin_comment else None
+    return note if note and note.soft_min is not None else None
+
+
+def soft_jobs(run: Run) -> list[SoftJob]:
+    """Ask for the jobs that NIMO gave a limit to plan with.
+
+    Raises SlurmError: squeue does not answer.
+    """
+    rows = (line.split(_END) for line in run(_SQUEUE).split("\n") if ",sl=" in line)
+    return [job for row in rows if len(row) > len(_FIELDS) - 1 and (job := _job(*row[:7]))]
+
+
+def _job(
+    name: str, state: str, least: str, limit: str, user: str, partition: str, comment: str
+) -> SoftJob | None:
+    note = parse(comment)
+    if note is None or note.soft_min is None or note.own_min is None:
+        return None
+    return SoftJob(
+        job=name.partition("_[")[0],
+        user=user,
+        partition=partition,
+        waits=state in WAITS,
+        least_min=_minutes(least) or 0,
+        limit_min=_minutes(limit),
+        soft_min=note.soft_min,
+        own_min=note.own_min,
+    )
+
+
+def _minutes(text: str) -> int | None:
+    try:
+        seconds = parse_time_limit(text)
+    except ValueError:
+        return None
+    return None if seconds is None else seconds // 60
+
+
+def take_back(run: Run) -> list[str]:
+    """Let jobs wait without a limit to plan with, and run up to their users' limit.
+
+    Returns list of str: what was done, for people.  Backfill may undo an update of a job that it
+    has just looked at (before 26.05.3), so this is to be done again.
+
+    Raises SlurmError: squeue does not answer.
+    """
+    jobs, lines = soft_jobs(run), list[str]()
+    waiting = [one.job for one in jobs if one.waits and one.least_min]
+    lines += _update(run, waiting, "timemin=0")
+    cut: dict[int, list[str]] = defaultdict(list)
+    for one in jobs:
+        if one.is_cut:
+            cut[one.own_min].append(one.job)
+    for minutes, names in cut.items():
+        lines += _update(run, names, f"timelimit={minutes}")
+    return lines
+
+
+def _update(run: Run, jobs: list[str], change: str) -> Iterator[str]:
+    for first in range(0, len(jobs), _AT_ONCE):
+        some = jobs[first : first + _AT_ONCE]
+        try:
+            run(("scontrol", "update", f"jobid={','.join(some)}", change))
+        except SlurmError as error:  # such as for a job that has just ended; the others are done
+            yield f"{change} of {len(some)} jobs: {error}"
+        else:
+            yield f"{change}: {', '.join(some)}"
+
+
+class Guard:
+    """Takes limits back where Slurm does not say that they are to plan with.
+
+    run: gives the output of a Slurm command; raises SlurmError.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def look(self, jobs: Iterable[RawJob], *, safe: bool) -> None:
+        """Look at the jobs of a view; with each one anew, as an update may be undone.
+
+        safe: whether Slurm plans with such limits.
+        """
+        if safe or not any(",sl=" in job.admin_comment for job in jobs):
+            return
+        try:
+            lines = take_back(self._run)
+        except SlurmError as error:
+            lines = [str(error)]
+        for line in lines:
+            _log.warning("time_min_as_soft_limit is gone: %s", line)
