@@ -28,7 +28,7 @@ PACKAGE_PYTHON ?= /usr/bin/python3
 PIN := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \
   --no-annotate
 
-.PHONY: requirements audit help setup lint types quick test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: requirements audit help setup lint types quick test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down release deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -119,6 +119,11 @@ cluster: $(VENV)/.developer ## start a throw-away Slurm with NIMO switched on, t
 
 cluster-down: ## stop it
 	$(BIN)/python -m tests.cluster down --directory .cluster
+
+release: $(VENV)/.developer ## the wheel, and all of it in one file for sites without pip (nimo.pyz), in dist
+	$(BIN)/python -m pip install --quiet shiv
+	rm -rf dist && $(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+	$(BIN)/shiv --quiet --compressed -p '/usr/bin/env python3' -c nimo -o dist/nimo.pyz dist/*.whl
 
 deb: $(VENV)/.developer ## the Debian package, in build/deb, for this system's Python
 	$(BIN)/python -m packages.deb.build build/deb --python $(PACKAGE_PYTHON)

@@ -7,7 +7,7 @@ and is written back: of each identity, and pooled for the site.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,7 @@ from predictor.level.record import RecordEntry, decode, decode_pool, encode, poo
 from predictor.node_types import stored_sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
-from predictor.table import whole_key
+from predictor.table import part_key, whole_key
 from predictor.tables.build import record_of
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
@@ -83,12 +83,13 @@ class _Done:
     identities: int = 0
 
 
-def refit(
+def refit(  # noqa: PLR0913 - each by its name
     store: Store,
     *,
     now_s: float,
     settings: TableSettings | None = None,
     shared: Sequence[SharedTag] = (),
+    only: Collection[tuple[KeyLevel, str]] | None = None,
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
@@ -97,6 +98,7 @@ def refit(
 
     now_s: time of the refit, seconds since the epoch; goes into every table.
     shared: tags that have tables of several users' runs, besides those of each user's own.
+    only: identities to fit; the tables of others, and the past of queues, stay as they are.
     workers: processes that fit; the tables are the same whatever their number.
     pool: what fits instead of processes of our own, e.g. a Dask cluster; it has ``workers``
         workers.
@@ -109,16 +111,22 @@ def refit(
     stored_sums.add_runs(store, types)
     sums_of = partial(stored_sums.texts, store) if len(types.types) > 1 else None
     made = fits_of(
-        RefitInput(partial(_by_key, store, shared), sums_of, store.records.of_level),
+        RefitInput(
+            partial(_by_key, store, shared) if only is None else partial(_of_keys, store, only),
+            sums_of,
+            store.records.of_level,
+        ),
         now_s=now_s,
         settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
         pool=pool,
         progress=progress,
     )
-    store.fits.replace(made.fits)
-    store.records.replace(made.records)
-    _put_pasts(store)
+    parts = [(level, part_key(key, "")) for level, key in only or ()]
+    store.fits.replace(made.fits, keep_others=only is not None, begins=parts)
+    store.records.replace(made.records, keep_others=only is not None)
+    if only is None:
+        _put_pasts(store)
     return _summary(made.fits, perf_counter() - started)
 
 
@@ -139,6 +147,14 @@ def _by_key(
     yield from store.runs.by_key(level)
     if level is KeyLevel.TAG:
         yield from chain.from_iterable(map(store.runs.shared, shared))
+
+
+def _of_keys(
+    store: Store, only: Collection[tuple[KeyLevel, str]], level: KeyLevel
+) -> Iterator[tuple[str, list[RunRow]]]:
+    """Give the runs of some identities of a level."""
+    for key in sorted(key for its, key in only if its is level):
+        yield key, store.runs.of_key(level, key)
 
 
 #: Gives the runs of each key of a level; the keys in order, the newest run last.

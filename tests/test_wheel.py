@@ -63,6 +63,12 @@ def test_the_demo_runs_from_the_wheel_alone(scripts, tmp_path):
     assert "$ nimo report" in done.stdout
 
 
+def test_python_runs_it_as_a_module(scripts, tmp_path):
+    command = [scripts / "python", "-m", "slurm_plugin", "advise", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: nimo-advise")
+
+
 def test_the_hooks_are_located_in_the_environment(scripts, tmp_path):
     done = subprocess.run(
         [scripts / "nimo", "hook-path"], cwd=tmp_path, capture_output=True, text=True, check=True

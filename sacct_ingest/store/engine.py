@@ -5,8 +5,9 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -130,7 +131,10 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
     # The URL may say otherwise: sqlite:////var/lib/nimo/nimo.db?timeout=60.
     busy_s = float(str(url.query.get("timeout", BUSY_S)))
     options: dict[str, Any] = {"connect_args": {"timeout": busy_s, "check_same_thread": False}}
-    set_up = _set_up_writable
+    set_up: Callable[[Any, object], None] = partial(
+        _set_up_writable, journal=str(url.query.get("journal", "WAL"))
+    )
+    url = url.difference_update_query(["journal"])
     if url.database in (None, "", ":memory:"):
         options["poolclass"] = StaticPool
     else:
@@ -189,11 +193,12 @@ def _set_up(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlche
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _set_up_writable(connection: Any, record: object) -> None:
+def _set_up_writable(connection: Any, record: object, *, journal: str) -> None:
     _set_up(connection, record)
     # Only of use before the first table is made: 'nimo prune' can give space back in small steps.
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    _write_ahead(connection)
+    if journal == "WAL":
+        _write_ahead(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
 

@@ -1,6 +1,6 @@
 """Prediction tables: written by refits, read by nimod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, insert, or_, select
 
@@ -21,10 +21,17 @@ class Fits:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def replace(self, rows: Sequence[FitRow], *, keep_others: bool = False) -> None:
+    def replace(
+        self,
+        rows: Sequence[FitRow],
+        *,
+        keep_others: bool = False,
+        begins: Iterable[tuple[KeyLevel, str]] = (),
+    ) -> None:
         """Write ``rows`` in one transaction and raise the version.
 
         keep_others: leave the rows of other identities; otherwise they are deleted.
+        begins: levels, and what keys begin with that are deleted all the same.
         """
         latest = {(row.level, row.key): row for row in rows}
         values = [{name: getattr(row, name) for name in _COLUMNS} for row in latest.values()]
@@ -32,6 +39,9 @@ class Fits:
             counters.increase(connection, "fits", 1)
             if not keep_others:
                 connection.execute(delete(fits))
+            for level, begin in begins:
+                part = func.substr(fits.c.key, 1, len(begin)) == begin
+                connection.execute(delete(fits).where(fits.c.level == level, part))
             for start in range(0, len(values), _BATCH):
                 batch = values[start : start + _BATCH]
                 if keep_others:

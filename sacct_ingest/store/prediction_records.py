@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Engine, bindparam, delete, insert, select
 
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.rows import RecordRow
@@ -12,9 +12,9 @@ _BATCH = 500
 #: Level and key of what is pooled over all identities.
 SITE = ("site", "")
 #: Levels of what no refit replaces, by cluster: errors of estimated waits, how jobs came to the
-#: queue, and what new jobs have to expect.
+#: queue, and what new jobs have to expect; and which runs each identity was fitted with.
 WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
-_LASTING = (WAITS, QUEUE, OUTLOOK)
+_LASTING = (WAITS, QUEUE, OUTLOOK, "fitted")
 
 
 class Records:
@@ -23,11 +23,19 @@ class Records:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def replace(self, rows: Iterable[RecordRow]) -> None:
-        """Write ``rows`` in place of all that refits made, in one transaction."""
+    def replace(self, rows: Iterable[RecordRow], *, keep_others: bool = False) -> None:
+        """Write ``rows`` in place of all that refits made, in one transaction.
+
+        keep_others: leave the rows of other identities.
+        """
         values = [{"level": r.level, "key": r.key, "payload": r.payload} for r in rows]
         with writing(self._engine) as connection:
-            connection.execute(delete(records).where(records.c.level.not_in(_LASTING)))
+            if keep_others:
+                same = (records.c.level == bindparam("of")) & (records.c.key == bindparam("its"))
+                places = [{"of": one["level"], "its": one["key"]} for one in values]
+                connection.execute(delete(records).where(same), places)
+            else:
+                connection.execute(delete(records).where(records.c.level.not_in(_LASTING)))
             for start in range(0, len(values), _BATCH):
                 connection.execute(insert(records), values[start : start + _BATCH])
 

@@ -69,12 +69,27 @@ class Runs:
                 members = list(group)
                 yield members[0].identity.key(level), members
 
+    def newest_ids(self, keys: Iterable[tuple[KeyLevel, str]] | None) -> dict[str, int]:
+        """Give the highest run id of identities, by their level and key with a space between.
+
+        keys: identities; None: all there are.
+        """
+        found: dict[str, int] = {}
+        with reading(self._engine) as connection:
+            for level, key in keys if keys is not None else ((one, "") for one in KeyLevel):
+                columns = _key_columns(level)
+                query = select(func.max(runs.c.id), *columns).group_by(*columns)
+                having = _has_key(level, key) if key else and_(*(one > "" for one in columns))
+                for newest, *words in connection.execute(query.where(having)):
+                    found[f"{level.value} {'/'.join(words)}"] = int(newest)
+        return found
+
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
-        """Give the runs with a key (not that of names), the newest last."""
+        """Give the runs with a key, the newest last."""
         query = (
             select(*_FULL_COLUMNS, _NODE_TYPE)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
-            .where(runs.c[level.value] == key)
+            .where(_has_key(level, key))
             .order_by(*_CHRONOLOGICAL)
         )
         with reading(self._engine) as connection:
@@ -159,3 +174,8 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
     if level is KeyLevel.NAME:
         return [runs.c.user, runs.c.name]
     return [runs.c[level.value]]
+
+
+def _has_key(level: KeyLevel, key: str) -> ColumnElement[bool]:
+    words = key.split("/", 1) if level is KeyLevel.NAME else [key]
+    return and_(*(column == word for column, word in zip(_key_columns(level), words, strict=True)))

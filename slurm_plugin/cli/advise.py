@@ -62,6 +62,7 @@ examples:
   nimo-advise --plot job.sh
   nimo-advise --plot=curve.svg job.sh
   nimo-advise --store history.db job.sh
+  nimo-advise --local job.sh
 """
 
 #: Our own options; all others are sbatch's.
@@ -78,6 +79,7 @@ _FLAGS = (
     "-v",
     "--verbose",
     "--noheader",
+    "--local",
 )
 _VALUED = ("--config", "--store", "--user", "--format", "--sort", "--confidence")
 _PLOT = "--plot"  #: its value may be left out
@@ -117,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
         help="required chance to make the deadline (default: the site's, 95)",
     )
     plot.add_plot(made)
-    add_shared(made, "parsable", "json", "config", "store")
+    add_shared(made, "parsable", "json", "config", "local", "store")
     return made
 
 
@@ -259,18 +261,21 @@ def _ask_slurm(
 
 
 def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFields) -> Advice:
-    if not args.store:
+    local = args.local
+    if not (args.store or local):
         socket = nimod_socket(args, settings)
         try:
             return line_client.advise(socket, job, confidence=args.confidence, timeout_s=_TIMEOUT_S)
         except line_client.RequestRefused:
             raise
         except line_client.Unreachable as error:
-            from slurm_plugin.cli.through_nimod import not_on_login_nodes  # noqa: PLC0415 - heavy
+            from slurm_plugin.cli import through_nimod as without  # noqa: PLC0415 - heavy
 
-            not_on_login_nodes(settings(), error)
-            print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
+            local = bool(without.own_history_of(settings(), error, program="nimo-advise"))
+            if not local:
+                without.not_on_login_nodes(settings(), error)
+                print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
     from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
 
-    return stored_advice.advise(Job(**job), settings(), now_s=time.time())
+    return stored_advice.advise(Job(**job), settings(), now_s=time.time(), local=local)

@@ -103,6 +103,14 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "help": "SQLite file or database URL (default: the configuration's)",
         },
     ),
+    "local": (
+        ("--local",),
+        {
+            "action": "store_true",
+            "help": "from your own jobs in the accounting, without nimod (where there is none: "
+            "the default)",
+        },
+    ),
     "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
     # As sacct has it.
     "parsable": (

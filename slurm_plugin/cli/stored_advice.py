@@ -7,6 +7,7 @@ from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import FitRow
 from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.cli.own_history import refreshed
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext, shared_by
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -16,9 +17,10 @@ from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.store_access import open_store
 
 
-def advise(job: Job, config: Config, *, now_s: float) -> Advice:
+def advise(job: Job, config: Config, *, now_s: float, local: bool = False) -> Advice:
     """Advise on a job from the configured store, which has no state of the queue.
 
+    local: from the user's own history instead, brought up to date.
     Raises StoreError: there is no store, or it cannot be read.
     """
     identity = identity_of_request(
@@ -29,6 +31,9 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
         argv=job.argv,
         work_dir=job.work_dir,
     )
+    if local:
+        keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
+        config = refreshed(config, keys, program="nimo-advise")
     tables, places = _read(job, config, identity)
     advisor = DecisionService(config, new_id=str)
     advisor.tables = tables

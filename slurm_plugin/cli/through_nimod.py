@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sacct_ingest.errors import StoreError
@@ -31,51 +32,89 @@ def may_read_store(config: Config) -> bool:
 def nimod_or_store(
     settings: Callable[[], Config],
     ask_nimod: Callable[[], _Answer],
-    read_store: Callable[[], _Answer],
+    read_store: Callable[[Config], _Answer],
     *,
     store_named: bool,
+    local: bool = False,
 ) -> _Answer:
     """Ask nimod; where it does not answer, read the store, which few users may.
 
     Nimod has all of it loaded: to read the store takes twice as long.  Login nodes have none.
+    Where no store is configured, the user's own history is read.
 
     settings: reads the configuration: only needed where nimod does not answer.
+    read_store: reads the store of the configuration that it is given.
     store_named: the command line names a store, so that nimod's is not meant.
+    local: the user's own history is meant.
     Raises Unreachable: nimod does not answer, and the user must not read the store; StoreError: the
         store cannot be read.
     """
-    if store_named:
-        return read_store()
+    if local or store_named:
+        return read_store(_refreshed(settings()) if local else settings())
     try:
         return ask_nimod()
     except RequestRefused:
         if not may_read_store(settings()):
             raise
-        return read_store()
+        return read_store(settings())
     except Unreachable as error:
+        if own := own_history_of(settings(), error):
+            return read_store(_refreshed(own))
         not_on_login_nodes(settings(), error)
         if may_read_store(settings()):
-            return read_store()
+            return read_store(settings())
         try:
-            answer = read_store()
+            answer = read_store(settings())
         except StoreError as unreadable:
             raise Unreachable(f"{error}; nor can you read the store: {unreadable}") from error
         print(f"nimo: {error}; read the store instead", file=sys.stderr)
         return answer
 
 
-def from_nimod(settings: Callable[[], Config], ask_nimod: Callable[[], _Answer]) -> _Answer:
+def own_history_of(config: Config, error: Unreachable, *, program: str = "nimo") -> Config | None:
+    """Give the configuration where the user's own history has to do; None: a store is meant.
+
+    Says so where nimod should answer and does not.
+    """
+    from slurm_plugin.cli import own_history  # noqa: PLC0415 - heavy
+
+    if not own_history.is_meant(config):
+        return None
+    if Path(config.socket).exists():
+        print(f"{program}: {error}; from your own jobs instead", file=sys.stderr)
+    return config
+
+
+def _refreshed(config: Config) -> Config:
+    from slurm_plugin.cli.own_history import refreshed  # noqa: PLC0415 - heavy
+
+    return refreshed(config)
+
+
+def from_nimod(
+    settings: Callable[[], Config],
+    ask_nimod: Callable[[], _Answer],
+    *,
+    own: Callable[[Config], _Answer] | None = None,
+    local: bool = False,
+) -> _Answer:
     """Ask nimod what only nimod can answer.
 
     settings: reads the configuration: only needed where nimod does not answer.
+    own: answers from the user's own history, where that is all there is.
+    local: the user's own history is meant.
     Raises Unreachable: nimod does not answer; the message says how to start it, or a login node's
         relay.
     """
+    if own and local:
+        return own(_refreshed(settings()))
     try:
         return ask_nimod()
     except RequestRefused:
         raise
     except Unreachable as error:
+        if own and (config := own_history_of(settings(), error)):
+            return own(_refreshed(config))
         not_on_login_nodes(settings(), error)
         raise Unreachable(f"{error}; does it run? systemctl status nimod") from error
 

@@ -206,6 +206,15 @@ class Ingest(Section, frozen=True, kw_only=True):
     follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
 
 
+class Local(Section, frozen=True, kw_only=True):
+    """A user's own history, read where no nimod answers."""
+
+    days: Count = 180  #: how far the first reading goes back
+    steps_days: Count = 30  #: of older jobs no steps are read, so no memory and no CPU time
+    every_min: Positive = 10.0  #: sacct is asked at most once in this time
+    timeout_s: Positive = 20.0  #: a sacct that says nothing for so long is ended
+
+
 class Retention(Section, frozen=True, kw_only=True):
     """Days for which "nimo prune" keeps rows; 0: for ever."""
 
@@ -313,6 +322,7 @@ class Config(Section, frozen=True, kw_only=True):
     relay: RelaySettings = RelaySettings()
     advise: Advise = Advise()
     ingest: Ingest = Ingest()
+    local: Local = Local()
     retention: Retention = Retention()
     fit: Fit = Fit()
     probes: SensorSettings = SensorSettings()

@@ -31,6 +31,7 @@ class Waits(msgspec.Struct, kw_only=True):
     v: int = msgspec.field(default_factory=version)
     ok: bool = True
     made_s: float | None = None  #: when the queue was run forward; None: not yet
+    own: bool = False  #: by the waits of the user's own jobs: the queue was not run forward
     recorded: int = 0  #: estimates whose outcome is on record
     rows: list[WaitRow] = []
     missing: list[int] = []  #: jobs that do not wait, or that the user may not see

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from predictor.refit import RefitSummary
+    from predictor.tables.settings import TableSettings
+    from slurm_plugin.config.settings import Config
 
 EXAMPLE = """\
   nimo fit
@@ -50,10 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Refit everything and say what came of it."""
-    # Loaded here: scipy takes a second, and the help shall not.
-    from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
-    from predictor.refit import refit  # noqa: PLC0415
-    from predictor.tables.settings import TableSettings  # noqa: PLC0415
+    from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second, help shall not
 
     config = load_config(args)
     with ExitStack() as stack:
@@ -63,12 +62,7 @@ def run(args: argparse.Namespace) -> int:
         done = refit(
             store,
             now_s=time.time(),
-            settings=TableSettings(
-                confidence=config.fit.confidence,
-                backtest=BacktestSettings(model=config.fit.model),
-                memory_margin=config.policy.memory_margin,
-                tails=(config.time_limit.min_quantile, config.time_limit.quantile),
-            ),
+            settings=table_settings(config),
             shared=config.sharing.tags,
             workers=workers,
             pool=pool,
@@ -76,6 +70,19 @@ def run(args: argparse.Namespace) -> int:
         )
     print(json.dumps(asdict(done)) if args.json else describe(done))
     return 0
+
+
+def table_settings(config: "Config") -> "TableSettings":
+    """Give the settings of prediction tables."""
+    from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
+    from predictor.tables.settings import TableSettings  # noqa: PLC0415
+
+    return TableSettings(
+        confidence=config.fit.confidence,
+        backtest=BacktestSettings(model=config.fit.model),
+        memory_margin=config.policy.memory_margin,
+        tails=(config.time_limit.min_quantile, config.time_limit.quantile),
+    )
 
 
 def _workers(

@@ -22,6 +22,7 @@ from slurm_plugin.cli.command_context import (
     table_options,
     user_settings,
 )
+from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Applications
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser, "-o", "-n")
     parser.add_argument("-u", "--user", default="", help="list the applications of this user")
     plot.add_plot(parser)
-    add_shared(parser, "parsable", "json", "store", "config")
+    add_shared(parser, "parsable", "json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,10 +80,12 @@ def run(args: argparse.Namespace) -> int:
         lambda: query_client.applications(
             nimod_socket(args, settings), name, every=every, timeout_s=TIMEOUT_S
         ),
-        lambda: _stored(settings()),
+        _stored,
         store_named=bool(args.store),
+        local=args.local,
     )
-    if (answer.left_off or not answer.tables) and not args.store and may_read_store(settings()):
+    named = args.store or args.local or is_meant(settings())
+    if (answer.left_off or not answer.tables) and not named and may_read_store(settings()):
         answer = _stored(settings())  # nimod sends a part of the list only
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}

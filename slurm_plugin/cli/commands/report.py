@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.command_context import (
+    add_shared,
     add_table_of_store,
     moment,
     nimod_socket,
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print only this table (default with -P: applications)",
     )
     add_table_of_store(parser)
+    add_shared(parser, "local")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,8 +92,9 @@ def run(args: argparse.Namespace) -> int:
     report = nimod_or_store(
         settings,
         lambda: _of_nimod(nimod_socket(args, settings), args),
-        lambda: _stored(settings(), args),
+        lambda config: _stored(config, args),
         store_named=bool(args.store),
+        local=args.local,
     )
     report = replace(report, selection=_selection(args))
     if args.anonymise:

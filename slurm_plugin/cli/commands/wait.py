@@ -20,6 +20,7 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
+from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.text.formatting import clock, count, duration, short_clock, wrapped
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-u", "--user", default="", help="only jobs of this user")
     parser.add_argument("-p", "--partition", default="", help="only jobs in this partition")
     add_table_options(parser, "-o", "-n")
-    add_shared(parser, "parsable", "json", "config")
+    add_shared(parser, "parsable", "json", "local", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
         lambda: client.waits(
             socket, asked, user=args.user, partition=args.partition, timeout_s=TIMEOUT_S
         ),
+        own=lambda config: _by_own_record(config, args, {job_id for job_id, _ in asked}),
+        local=args.local,
     )
     if args.json:
         print(json_text(waits))
@@ -83,6 +86,15 @@ def run(args: argparse.Namespace) -> int:
         name = f"{job_id}" if task < 0 else f"{job_id}_{task}"
         print(f"nimo wait: job {name} is not waiting, or you may not see it", file=sys.stderr)
     return NOT_WAITING if missing else 0
+
+
+def _by_own_record(config: Config, args: argparse.Namespace, asked: set[int]) -> Waits:
+    """Estimate starts by what the user's own jobs waited, beside those that Slurm plans."""
+    from slurm_plugin.cli.own_waits import own_waits  # noqa: PLC0415 - the database is heavy
+
+    rows = own_waits(config, user=args.user, partition=args.partition, now_s=time.time())
+    rows = [row for row in rows if not asked or _numbers(row) & asked]
+    return Waits(rows=rows, own=True)
 
 
 def _none(args: argparse.Namespace) -> str:
@@ -145,6 +157,12 @@ def queue_table(rows: Sequence[WaitRow]) -> OutputTable:
 
 def sentence(waits: Waits, *, now_s: float) -> str:
     """Say what the moments are, and what they rest on."""
+    if waits.own:
+        return (
+            'Half of your own jobs that had waited as long in the partition started by "starts", '
+            'nine in ten between the next two moments; "Slurm\'s start" is what Slurm plans.  '
+            "Other jobs' waits need nimod."
+        )
     if waits.made_s is None:
         return "The queue was not run forward yet; ask again in a minute."
     age = duration(max(now_s - waits.made_s, 0.0))

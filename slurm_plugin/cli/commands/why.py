@@ -8,10 +8,12 @@ import argparse
 import re
 import time
 from datetime import datetime
+from pathlib import Path
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.text import admin_comment
 from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import query_client
@@ -36,12 +38,17 @@ _SUBMITTED = re.compile(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("job", metavar="JOBID", type=_job_id, help="id of the job")
-    add_shared(parser, "json", "store", "config")
+    add_shared(parser, "json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask nimod or the store, and print."""
     config = load_config(args, for_user=True)
+    if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
+        raise NoHistory(
+            f"no nimod is asked here, so nothing was decided about job {args.job}; 'nimo-advise' "
+            "with its script says what is advised"
+        )
     shown = "" if args.store else _shown(args.job, timeout_s=config.snapshot.timeout_s)
     note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
     decision_id = note.decision_id if note else ""
@@ -52,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             lambda: query_client.explain(
                 config.socket, args.job, decision_id, submitted=submitted, timeout_s=TIMEOUT_S
             ),
-            lambda: _stored(config, args.job, decision_id, submitted),
+            lambda config: _stored(config, args.job, decision_id, submitted),
             store_named=bool(args.store),
         )
         if explanation.decision is not None or submitted is None:

@@ -11,7 +11,7 @@ from slurm_plugin.store_access import open_store
 LOGIN_NODE = Config(relay=RelaySettings(controllers=("ctl1",)))
 
 
-def unread():
+def unread(*_config):
     raise AssertionError("the store was read")
 
 
@@ -38,7 +38,7 @@ def test_on_a_login_node_what_hangs_is_named_and_is_no_case_for_starting_the_rel
 
 
 def test_a_store_that_is_named_is_read():
-    assert nimod_or_store(lambda: LOGIN_NODE, unread, lambda: "read", store_named=True) == "read"
+    assert nimod_or_store(lambda: LOGIN_NODE, unread, lambda _: "read", store_named=True) == "read"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Show what is kept of your own jobs where no nimod runs, or delete it.
+
+The commands for users read it from your own accounting where no nimod answers, or with --local.
+"""
+
+import argparse
+
+from slurm_plugin.cli import own_history
+from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import clock, count
+
+EXAMPLE = """\
+  nimo local
+  nimo local --forget"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--forget", action="store_true", help="delete it")
+    add_shared(parser, "config")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what there is, or delete it."""
+    config = load_config(args, for_user=True)
+    path = own_history.place(config)
+    if args.forget:
+        gone = own_history.forget(config)
+        print(f"deleted {path}" if gone else f"nothing is kept in {path}")
+    elif not path.exists():
+        print(f"nothing is kept in {path}; 'nimo-advise --local job.sh' reads your jobs")
+    else:
+        with open_store(own_history.with_own_store(config)) as store:
+            runs, asked_s = store.runs.count(), own_history.asked_s(store)
+        asked = f", sacct asked last at {clock(asked_s)}" if asked_s else ""
+        print(f"{path}: {count(runs, 'job')} of yours{asked}")
+    return 0

@@ -1,0 +1,262 @@
+"""A user's own history, where no nimod answers: read from sacct, kept in the user's own folder.
+
+It is an ingest and a fit into a store of one's own, of what the question needs.  On a home that
+several login nodes share, one of them at a time reads (``flock``, which NFS passes on since Linux
+2.6.12), and the database has a rollback journal: a write-ahead log would need shared memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sacct_ingest.errors import SacctError, SlurmError, StoreError
+from sacct_ingest.files.atomic_file import locked
+from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.store import RecordRow
+from slurm_plugin.cli.progress import progress
+from slurm_plugin.config.settings import data_folder
+from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.job_request import user_name
+from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import count
+
+if TYPE_CHECKING:
+    from sacct_ingest.ingest.into_store import IngestSummary
+    from sacct_ingest.store import Store
+    from slurm_plugin.config.settings import Config
+
+_DAY_S = 86_400
+_FITTED = "fitted"  #: level of the record of which runs each identity was fitted with
+_WIDEST_S = 30 * _DAY_S  #: window of sacct, where it answers at once
+_AT_ONCE_S = 4.0
+_MODE = 0o600
+#: Mark of when sacct was asked last, whatever it answered.
+ASKED = "own history asked"
+_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+_CLUSTER = re.compile(r"^\s*ClusterName\s*=\s*([\w.-]+)", re.MULTILINE | re.IGNORECASE)
+#: What squeue says of a job; what users write comes last.
+_QUEUED = "%A %T %D %C %P %a %q %V %S %e %Z %j %o".replace(" ", "\x1f")
+_ENDED = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED"})
+
+
+def is_meant(config: Config) -> bool:
+    """Whether the user's own history is all there is: no store is configured, none was made."""
+    named = config.store or config.relay.controllers
+    return not named and not (data_folder() / "nimo.db").exists()
+
+
+def place(config: Config) -> Path:
+    """File of the user's own history on this cluster."""
+    cluster = config.cluster or _cluster()
+    return data_folder() / (f"local-{cluster}.db" if cluster else "local.db")
+
+
+def with_own_store(config: Config) -> Config:
+    """Give the configuration with the user's own history as its store."""
+    cluster = config.cluster or _cluster()
+    return replace(config, store=f"sqlite:///{place(config)}?journal=DELETE", cluster=cluster)
+
+
+def refreshed(
+    config: Config, keys: Collection[tuple[KeyLevel, str]] | None = None, *, program: str = "nimo"
+) -> Config:
+    """Read what is new, fit what changed, and give the configuration with that store.
+
+    keys: identities that are asked about; None: all.
+    Raises StoreError: the folder or the file cannot be written.
+    """
+    path, made = place(config), with_own_store(config)
+    first = _prepared(path)
+    begun_s = time.monotonic()
+    with open_store(made, create=True) as store:
+        done = _read_in_turn(store, path, made, program=program)
+        read_s = time.monotonic() - begun_s
+        _fit(store, made, keys)
+    fit_s = time.monotonic() - begun_s - read_s
+    if done and (first or done.new) and read_s + fit_s > 1:
+        where = f"; kept in {path} ('nimo local --forget' deletes it)" if first else ""
+        jobs = count(done.new, "new job")
+        _say(program, f"read {jobs} of yours in {read_s:.1f} s, fitted in {fit_s:.1f} s{where}")
+    return made
+
+
+def asked_s(store: Store) -> int | None:
+    """When the accounting was asked last, seconds since the epoch; None: never."""
+    return store.watermarks.get(ASKED)
+
+
+def forget(config: Config) -> list[Path]:
+    """Delete the history of this cluster; give the files that were there."""
+    path = place(config)
+    files = [path, *(path.with_name(path.name + end) for end in ("-journal", "-ingest", ".lock"))]
+    gone = [one for one in files if one.exists()]
+    for one in gone:
+        one.unlink(missing_ok=True)
+    return gone
+
+
+def _say(program: str, text: str) -> None:
+    print(f"{program}: {text}", file=sys.stderr)
+
+
+def _cluster() -> str:
+    """Name of this cluster in its slurm.conf; empty where that cannot be read."""
+    for file in filter(None, (os.environ.get("SLURM_CONF"), *_CONFS)):
+        with suppress(OSError):
+            if match := _CLUSTER.search(Path(file).read_text(errors="replace")):
+                return match[1]
+    return ""
+
+
+def _prepared(path: Path) -> bool:
+    """Make the file, which only its user may read; whether it was not there."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
+            return True
+    except OSError as error:
+        raise StoreError(
+            f"{path}: {error.strerror}; set XDG_DATA_HOME to a folder that you may write to"
+        ) from error
+    return False
+
+
+def _read_in_turn(
+    store: Store, path: Path, config: Config, *, program: str
+) -> IngestSummary | None:
+    """Read what is new if it is time to; one process of all login nodes does."""
+    if not _due(store, config):
+        return None
+    try:
+        with locked(path, waiting=lambda: _say(program, "another process reads; waiting for it")):
+            if not _due(store, config):
+                return None
+            try:
+                done = _read(store, config)
+            except SacctError as error:
+                left = _from_queue(store, config)
+                _say(program, f"{error}; {left}")
+                done = None
+            store.watermarks.set(ASKED, int(time.time()))
+            return done
+    except OSError as error:
+        raise StoreError(
+            f"{path}: {error.strerror or error}: where its file system has no locks, set "
+            "XDG_DATA_HOME to one that has"
+        ) from error
+
+
+def _due(store: Store, config: Config) -> bool:
+    asked = asked_s(store)
+    return asked is None or not 0 <= time.time() - asked < config.local.every_min * 60
+
+
+def _read(store: Store, config: Config) -> IngestSummary:
+    """Read the user's jobs: a day first, then ever longer windows while sacct answers at once."""
+    from sacct_ingest.ingest.into_store import IngestSettings, ingest  # noqa: PLC0415
+    from sacct_ingest.ingest.windows import Pace, PaceSettings, SpanSettings  # noqa: PLC0415
+    from sacct_ingest.sources.sacct import LiveSacct  # noqa: PLC0415
+
+    chosen, now_s = config.local, int(time.time())
+    source = LiveSacct(
+        timeout_s=chosen.timeout_s,
+        user=str(os.getuid()),
+        steps_since_s=now_s - chosen.steps_days * _DAY_S,
+    )
+    span = SpanSettings(first_s=chosen.days * _DAY_S, again_s=3 * _DAY_S)
+    give_up_s = time.monotonic() + 1.5 * chosen.timeout_s
+
+    class Patient(Pace):
+        def narrow(self) -> bool:
+            return time.monotonic() < give_up_s and super().narrow()
+
+    pace = Patient(PaceSettings(window_s=_WIDEST_S, slow_s=_AT_ONCE_S, share=1.0))
+    pace.width_s = _DAY_S
+    with progress("reading your jobs") as report:
+        return ingest(
+            store,
+            source,
+            now_s=now_s,
+            settings=IngestSettings(span=span),
+            progress=report,
+            pace=pace,
+        )
+
+
+def _from_queue(store: Store, config: Config) -> str:
+    """Take the user's jobs that slurmctld still has from squeue; say what that came to."""
+    argv = ["squeue", "--me", "-h", "-t", "all", "-o", _QUEUED]
+    try:
+        lines = commands.run(argv, timeout_s=config.local.timeout_s).splitlines()
+    except SlurmError as error:
+        return f"nor is there an answer of squeue: {error}"
+    made = [run for line in lines if (run := _queued(line.split("\x1f"), config.cluster))]
+    store.runs.add(made)
+    return (
+        f"squeue shows {count(len(made), 'job')} that ended in the last minutes; what was read "
+        "before stands"
+    )
+
+
+def _queued(words: list[str], cluster: str) -> JobRun | None:
+    """Make a run of a line of squeue; None: it has not ended, or never ran."""
+    if len(words) < 13 or words[1] not in _ENDED or not (words[8] + words[9]).isdecimal():
+        return None
+    job_id, state, nodes, cpus, partition, account, qos, submit, start, end, folder = words[:11]
+    return JobRun(
+        cluster=cluster,
+        job_id=int(job_id),
+        user=user_name(),
+        account=account,
+        name=words[11],
+        partition=partition,
+        qos=qos,
+        state=JobState(state),
+        submit_s=int(submit),
+        start_s=int(start),
+        end_s=int(end),
+        elapsed_s=float(int(end) - int(start)),
+        nodes=int(nodes),
+        cpus=int(cpus),
+        work_dir=folder,
+        submit_line=f"sbatch {words[12]}",
+    )
+
+
+def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | None) -> None:
+    """Fit the identities among ``keys`` that have new runs since their last fit."""
+    newest, fitted = store.runs.newest_ids(keys), _fitted(store)
+    stale = [name for name, newest_id in newest.items() if fitted.get(name) != newest_id]
+    if not stale:
+        return
+    from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second
+    from slurm_plugin.cli.commands.fit import table_settings  # noqa: PLC0415
+
+    words = [name.partition(" ") for name in stale]
+    with progress("fitting") as report:
+        refit(
+            store,
+            now_s=time.time(),
+            settings=table_settings(config),
+            only=[(KeyLevel(level), key) for level, _, key in words],
+            workers=min(config.fit.workers or os.cpu_count() or 1, 4),
+            progress=lambda identities: report(identities, "applications"),
+        )
+    payload = json.dumps({**fitted, **{name: newest[name] for name in stale}})
+    store.records.put(RecordRow(level=_FITTED, key="", payload=payload))
+
+
+def _fitted(store: Store) -> Mapping[str, int]:
+    made: Mapping[str, int] = json.loads(store.records.find(_FITTED, "") or "{}")
+    return made

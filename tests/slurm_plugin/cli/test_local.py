@@ -1,0 +1,227 @@
+"""A user's own history, where no nimod runs: read, kept, fitted; and what a bad sacct does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.store import Store
+from slurm_plugin.cli.advise import main as advise
+from slurm_plugin.cli.nimo import main as nimo
+from slurm_plugin.slurm.job_request import user_name
+
+DAY_S = 86_400
+NAMES = (
+    *("JobIDRaw", "JobID", "Cluster", "User", "UID", "Partition", "State", "Submit", "Eligible"),
+    *("Start", "End", "NNodes", "NCPUS", "TotalCPU", "SubmitLine", "WorkDir", "JobName"),
+    "ElapsedRaw",
+)
+SACCT = f"""\
+#!{sys.executable} -S
+import json, os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+with open(here + "/calls", "a") as calls:
+    print(*sys.argv[1:], file=calls)
+if "--helpformat" in sys.argv:
+    sys.exit(print({" ".join(NAMES)!r}))
+given = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
+names, word = given["format"].split(","), os.environ["SLURM_TIME_FORMAT"][2:]
+begin_s, end_s = int(given["starttime"][3:]), int(given["endtime"][3:])
+rows = json.load(open(here + "/rows.json"))
+rows = [row for row in rows if begin_s <= row["End"] < end_s]
+text = lambda row, name: f"{{row[name]}}{{word * (name in ('Submit', 'Start', 'End', 'Eligible'))}}"
+lines = [names, *([text(row, name) for name in names] for row in rows)]
+print("\\n".join(given["delimiter"].join(line) for line in lines))
+"""
+SQUEUE = """\
+#!/bin/sh
+case "$*" in
+*all*) s=$(printf '\\037'); printf "9${s}COMPLETED${s}4${s}4${s}b${s}a${s}q${s}100${s}110${s}170" &&
+    printf "${s}/w${s}app${s}app.sh\\n" ;;
+*) cat "$(dirname "$0")/waiting" ;;
+esac
+"""
+
+
+class Login:
+    """A login node with stand-ins for sacct and squeue, without nimod."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.work = folder / "bin", folder / "work"
+        self.bin.mkdir()
+        self.work.mkdir()
+        (self.work / "app.sh").write_text("#!/bin/sh\n#SBATCH -J app\nsrun ./app\n")
+        self.program("sacct", SACCT)
+        self.program("squeue", SQUEUE)
+        self.program("sbatch", "#!/bin/sh\n")
+        self.runs(180, [16])
+
+    def program(self, name: str, text: str) -> None:
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def runs(self, days: int, counts: list[int], *, name: str = "app") -> None:
+        """Have run the application on 1, 2, 4 nodes and these, evenly over the last days."""
+        counts = [1, 2, 4] * 3 + counts
+        now_s, rows = int(time.time()) - 600, []
+        for number, nodes in enumerate(counts):
+            end_s = now_s - (len(counts) - 1 - number) * days * DAY_S // len(counts)
+            elapsed_s = 100 + 3200 // nodes
+            rows.append({
+                "JobIDRaw": number, "JobID": number, "Cluster": "pine", "User": user_name(),
+                "UID": os.getuid(), "Partition": "b", "State": "COMPLETED", "TotalCPU": "00:00:09",
+                "Submit": end_s - elapsed_s - 60, "Eligible": end_s - elapsed_s - 60,
+                "Start": end_s - elapsed_s, "End": end_s, "NNodes": nodes, "NCPUS": nodes,
+                "SubmitLine": f"sbatch -N {nodes} {name}.sh", "WorkDir": str(self.work),
+                "JobName": name, "ElapsedRaw": elapsed_s,
+            })  # fmt: skip
+        path = self.bin / "rows.json"
+        before = json.loads(path.read_text()) if path.exists() and name != "app" else []
+        path.write_text(json.dumps(before + rows))
+
+    def asked(self) -> list[str]:
+        """Give the questions to sacct since the last call of this."""
+        calls = self.bin / "calls"
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        calls.unlink(missing_ok=True)
+        return [line for line in lines if "--helpformat" not in line]
+
+    @property
+    def kept(self) -> Path:
+        return self.bin.parent / "data" / "nimo" / "local-pine.db"
+
+
+@pytest.fixture
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
+    made = Login(tmp_path)
+    (tmp_path / "slurm.conf").write_text("ClusterName=pine\n")
+    config = tmp_path / "nimo.yaml"
+    config.write_text(f"socket: {tmp_path}/none\nlocal: {{timeout_s: 1.0}}\n")
+    for name, value in {
+        "PATH": f"{made.bin}:{os.environ['PATH']}",
+        "SLURM_CONF": str(tmp_path / "slurm.conf"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "NIMO_CONFIG": str(config),
+        "OPENBLAS_NUM_THREADS": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(made.work)
+    return made
+
+
+def test_the_first_question_reads_ones_own_jobs_and_the_next_ones_do_not(
+    login: Login, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert advise(["-N", "1-8", "--json", "app.sh"]) in (0, 3)
+    times = {row["nodes"]: row["time_s"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert times[4] == pytest.approx(900, rel=0.1)
+    asked = login.asked()
+    assert all(f"--user={os.getuid()} " in one and "--allusers" not in one for one in asked)
+    # A day first, then longer ones; old windows without steps, whose CPU time would be zero.
+    assert 5 < len(asked) < 20
+    old, new = asked[0], asked[-1]
+    assert "--allocations" in old and "TotalCPU" not in old
+    assert "--allocations" not in new and "TotalCPU" in new
+    assert login.kept.stat().st_mode & 0o777 == 0o600
+    assert nimo(["predict", "app"]) == 0
+    assert nimo(["report"]) == 0
+    assert not login.asked()
+    assert nimo(["local"]) == 0
+    assert "10 jobs of yours, sacct asked last at" in capsys.readouterr().out
+    assert nimo(["local", "--forget"]) == 0
+    assert not list(login.kept.parent.iterdir())
+
+
+def test_later_only_what_is_new_is_read_and_fitted(login: Login) -> None:
+    login.runs(20, [16])
+    login.runs(20, [], name="other")
+    assert nimo(["predict"]) == 0
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        first = {row.key: row.fitted_s for row in store.fits.all()}
+        store.watermarks.set("own history asked", int(time.time()) - 700)
+        mark_s = store.watermarks.get("sacct:")
+    login.asked()
+    login.runs(0, [], name="other")
+    assert nimo(["predict"]) == 0
+    (again,) = (one for one in login.asked() if "--jobs=" not in one)
+    assert mark_s is not None
+    assert f"--starttime=uts{mark_s - 3600} " in again
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        new = {row.key for row in store.fits.all() if row.fitted_s != first.get(row.key)}
+        lines = {row.key for row in store.fits.all() if row.label.endswith("/other")}
+    assert lines & new and new < first.keys()
+
+
+def test_two_login_nodes_read_one_after_the_other(login: Login) -> None:
+    code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(['predict']))"
+    both = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [one.wait(timeout=100) for one in both] == [0, 0]
+    starts = [word for one in login.asked() for word in one.split() if "starttime" in word]
+    assert len(set(starts)) == len(starts)
+
+
+BROKEN = {
+    "slow": ("sleep 60", "said nothing for 1 s"),
+    "denied": ("echo 'sacct: error: Access denied' >&2; exit 1", "Access denied"),
+    "cut off": ("printf 'JobIDRaw'", "broke off"),
+    "missing": (None, "cannot run sacct"),
+}
+
+
+@pytest.mark.parametrize("trouble", BROKEN)
+def test_a_sacct_that_does_not_answer_is_named_and_squeue_asked(
+    login: Login,
+    trouble: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    action, word = BROKEN[trouble]
+    if action is None:
+        (login.bin / "sacct").unlink()
+        monkeypatch.setenv("PATH", str(login.bin))
+    else:
+        fields = f"[ $1 = --helpformat ] && echo {' '.join(NAMES)} && exit"
+        login.program("sacct", f"#!/bin/sh\n{fields}\n{action}\n")
+    assert advise(["--local", "-N", "4", "app.sh"]) in (0, 3)
+    told = capsys.readouterr()
+    assert word in told.err
+    assert "squeue shows 1 job that ended in the last minutes" in told.err
+    assert "1 run" in told.out or "00:01:00" in told.out
+    # It is not asked again at once.
+    assert advise(["--local", "-N", "4", "app.sh"]) in (0, 3)
+    assert capsys.readouterr().err == ""
+
+
+def test_waits_are_those_of_ones_own_jobs_beside_slurms_plan(
+    login: Login, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = int(time.time())
+    words = (77, 77, "N/A", user_name(), "b", 4, "Priority", now_s + 90, now_s, "app")
+    (login.bin / "waiting").write_text("\x1f".join(map(str, words)) + "\n")
+    login.runs(20, [16])
+    assert nimo(["wait", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["rows"]
+    assert shown["slurm_start_s"] == now_s + 90
+    assert shown["start_s"] == now_s + 60
+    assert nimo(["wait"]) == 0
+    assert "Other jobs' waits need nimod" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["why", "7"], "no nimod is asked here, so nothing was decided about job 7"),
+        (["status"], "does it run? systemctl status nimod"),
+    ],
+)
+def test_what_needs_nimod_says_so_in_one_line(
+    login: Login, words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nimo(words) != 0
+    told = capsys.readouterr().err
+    assert line in told
+    assert told.count("\n") == 1
