@@ -41,6 +41,7 @@ GROUPS = {
         "metrics": "export metrics to Prometheus",
     },
     "experiments": {
+        "scale": "make a scaling study of a job script with the fewest runs",
         "learn": "learn an application's run time by running it, within a budget",
         "plan": "plan a workflow; submit and follow it",
         "probe": "measure network, CPU and disk at intervals",

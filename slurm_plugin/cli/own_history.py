@@ -95,6 +95,13 @@ def asked_s(store: Store) -> int | None:
     return store.watermarks.get(ASKED)
 
 
+def ask_again(config: Config) -> None:
+    """Have the next question ask sacct, whenever it was asked last."""
+    if place(config).exists():
+        with open_store(with_own_store(config)) as store:
+            store.watermarks.forget(ASKED)
+
+
 def forget(config: Config) -> list[Path]:
     """Delete the history of this cluster; give the files that were there."""
     path = place(config)

@@ -1,5 +1,6 @@
 """A curve as SVG, PNG or PDF, for reports and papers; needs the extra ``plot``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,19 +46,33 @@ def save(picture: Picture, path: Path) -> None:
 
     Raises PlotError: the file cannot be written.
     """
+    write(lambda: draw(picture), path)
+
+
+def write(make: Callable[[], Figure], *paths: Path) -> None:
+    """Write a figure into files.
+
+    Raises PlotError: a file cannot be written.
+    """
     with mpl.rc_context(_STYLE):
-        figure = draw(picture)
-        # A file that changes with the clock would differ in every commit of a report.
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        try:
-            figure.savefig(path, dpi=200, metadata=metadata)
-        except OSError as error:
-            raise PlotError(f"{path}: {error.strerror or error}") from error
+        figure = make()
+        for path in paths:
+            # A file that changes with the clock would differ in every commit of a report.
+            metadata = {"Date": None} if path.suffix == ".svg" else None
+            try:
+                figure.savefig(path, dpi=200, metadata=metadata)
+            except OSError as error:
+                raise PlotError(f"{path}: {error.strerror or error}") from error
+
+
+def empty(inches: tuple[float, float] = _INCHES) -> Figure:
+    """Make a figure without axes."""
+    return Figure(figsize=inches, layout="constrained")
 
 
 def draw(picture: Picture) -> Figure:
     """Make the figure of a curve."""
-    figure = Figure(figsize=_INCHES, layout="constrained")
+    figure = empty()
     axes = figure.add_subplot()
     axes.set(
         xscale="log",

@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
         store_named=bool(args.store),
         local=args.local,
     )
-    named = args.store or args.local or is_meant(settings())
-    if (answer.left_off or not answer.tables) and not named and may_read_store(settings()):
+    few = (answer.left_off or not answer.tables) and not (args.store or args.local)
+    if few and not is_meant(settings()) and may_read_store(settings()):
         answer = _stored(settings())  # nimod sends a part of the list only
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}

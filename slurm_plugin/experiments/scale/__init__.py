@@ -1,0 +1,1 @@
+"""``nimo scale``: a scaling study with the fewest runs that settle it."""

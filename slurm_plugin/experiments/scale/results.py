@@ -1,0 +1,208 @@
+"""What a study leaves: a table in three forms, a plot, the paragraph for a proposal, job ids."""
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from statistics import median
+
+from predictor.types import Prediction
+from sacct_ingest.files import atomic_file
+from slurm_plugin.experiments.scale.choice import Answer, answer_of, fitted
+from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun
+from slurm_plugin.text.formatting import clock, count, duration, percent
+from slurm_plugin.text.table_columns import OutputColumn, OutputTable
+
+_LATEX = re.compile(r"([&%$#_{}])")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One count: its measured time, or what is predicted for it, or why there is none."""
+
+    count: int
+    runs: int = 0
+    time_s: float | None = None
+    low_s: float | None = None  #: 90 % interval of one run
+    high_s: float | None = None
+    speedup: float | None = None  #: over the smallest measured count, times that count
+    efficiency: float | None = None
+    hours: float | None = None  #: of nodes, CPUs or GPUs
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The table, and what is recommended; None: too few runs to say."""
+
+    settings: Settings
+    rows: tuple[Row, ...]
+    answer: Answer | None
+    runs: tuple[StudyRun, ...]
+
+    @property
+    def recommended(self) -> int | None:
+        """The recommended count."""
+        return self.answer.count if self.answer else None
+
+    @property
+    def measured(self) -> list[Row]:
+        """Rows with runs."""
+        return [row for row in self.rows if row.runs]
+
+
+def results_of(study: Study) -> Results:
+    """Make the results of the runs there are."""
+    settings, runs = study.settings, tuple(study.runs)
+    allowed = [n for n in settings.counts if n not in study.closed]
+    fit = fitted(study.observed)
+    answer = answer_of(fit, allowed, weak=settings.weak) if fit and allowed else None
+    predicted = {one.nodes: one for one in (answer.predictions if answer else ())}
+    times = {
+        n: median(one.elapsed_s for one in runs if one.count == n and one.good)
+        for n in sorted({one.count for one in runs if one.good})
+    }
+    base = next(iter(times.items()), None)
+    counts = {*times, *(one.count for one in runs if one.reason)}
+    counts |= {answer.count} if answer else set()
+    rows = tuple(_row(n, study, times.get(n), base, predicted.get(n)) for n in sorted(counts))
+    return Results(settings, rows, answer, runs)
+
+
+def _row(
+    n: int,
+    study: Study,
+    time_s: float | None,
+    base: tuple[int, float] | None,
+    predicted: Prediction | None,
+) -> Row:
+    own = [one for one in study.runs if one.count == n and one.ended]
+    reasons = "; ".join(dict.fromkeys(one.reason for one in own if one.reason))
+    shown_s = time_s if time_s is not None else (predicted.time_s if predicted else None)
+    if shown_s is None or base is None or (reasons and time_s is None):
+        return Row(n, note=reasons or "not run")
+    work = n / base[0] if study.settings.weak else 1.0
+    speedup = base[0] * work * base[1] / shown_s
+    return Row(
+        count=n,
+        runs=sum(one.good for one in own),
+        time_s=shown_s,
+        low_s=predicted.low_s if predicted else None,
+        high_s=predicted.high_s if predicted else None,
+        speedup=speedup,
+        efficiency=speedup / n,
+        hours=n * shown_s / 3600,
+        note=reasons if time_s is not None else "predicted, not run",
+    )
+
+
+def table(results: Results) -> OutputTable:
+    """Make the table for people, CSV and papers."""
+    word = results.settings.sizes.word
+
+    def interval(row: Row) -> str:
+        if row.low_s is None or row.high_s is None:
+            return "-"
+        return f"{duration(row.low_s)} to {duration(row.high_s)}"
+
+    columns = [
+        OutputColumn("count", results.settings.sizes.value),
+        OutputColumn("runs", "runs", worth=5),
+        OutputColumn("time_s", "run time", as_text=duration),
+        OutputColumn("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
+        OutputColumn("speedup", "speedup", as_text="{:.2f}".format),
+        OutputColumn("efficiency", "efficiency", as_text=percent),
+        OutputColumn("hours", f"{word}-hours", as_text="{:.3g}".format),
+        OutputColumn("note", "note", left=True, cuts=True),
+    ]
+    return OutputTable(columns, results.rows)
+
+
+def proposal(results: Results) -> str:
+    """Write the paragraph for a proposal."""
+    settings, measured = results.settings, results.measured
+    good = [one for one in results.runs if one.good]
+    if not measured or results.answer is None:
+        return "Too few runs ended well: there is no scaling curve yet."
+    word, kind = settings.sizes.word, "Weak" if settings.weak else "Strong"
+    first, last = measured[0], measured[-1]
+    best = next(row for row in results.rows if row.count == results.recommended)
+    place = ", ".join(sorted({f"partition {one.partition} of {one.cluster}" for one in good}))
+    each = sorted({one.cpus // one.nodes for one in good if one.nodes})
+    cpus = f" ({count(each[0], 'CPU')} of each node)" if len(each) == 1 else ""
+    failed = [row for row in results.rows if row.note and not row.runs and row.time_s is None]
+    texts = [
+        f"{kind} scaling of {Path(settings.script).name} was measured on {place or 'the cluster'}"
+        f"{cpus} on {clock(max(one.planned_s for one in good))[:10]} with "
+        f"{count(sum(row.runs for row in measured), 'run')} on {first.count} to "
+        f"{count(last.count, word)}.",
+        f"The run time is {duration(first.time_s)} on {count(first.count, word)} and "
+        f"{duration(last.time_s)} on {count(last.count, word)}, where the parallel efficiency is "
+        f"{percent(last.efficiency)}.",
+        *(f"On {count(row.count, word)} it failed ({row.note})." for row in failed),
+        f"We use {count(best.count, word)}: {'about ' if not best.runs else ''}"
+        f"{duration(best.time_s)}, {best.hours:.3g} {word}-hours a run, a speedup of "
+        f"{best.speedup:.1f} and an efficiency of {percent(best.efficiency)}; this count has the "
+        "most speedup for its efficiency (S²/n).",
+    ]
+    return " ".join(texts)
+
+
+def write(results: Results, folder: Path) -> list[Path]:
+    """Write everything into a folder; give the files.
+
+    Raises PlotError: the plot cannot be drawn; all else is there.
+    """
+    made: list[Path] = []
+
+    def put(name: str, text: str) -> None:
+        made.append(folder / name)
+        atomic_file.write(made[-1], text.encode())
+
+    columns = table(results).columns
+    for name, form in _FORMS.items():
+        put(name, form([c.title for c in columns], _cells(results, raw=name.endswith(".csv"))))
+    put("proposal.txt", proposal(results) + "\n")
+    ids = [f"{one.job_id} {one.count} {one.state}" for one in results.runs if one.job_id]
+    put("jobs.txt", "".join(f"{line}\n" for line in ids))
+    if results.measured:
+        from slurm_plugin.experiments.scale import plot  # noqa: PLC0415 - the extra is optional
+
+        made += plot.save(results, folder)
+    return made
+
+
+def _cells(results: Results, *, raw: bool) -> list[list[str]]:
+    columns = table(results).columns
+    if not raw:
+        return [[column.text(row) for column in columns] for row in results.rows]
+    values = [[column.of(row) for column in columns] for row in results.rows]
+    return [["" if value is None else str(value) for value in row] for row in values]
+
+
+def _csv(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    out = StringIO()
+    csv.writer(out, lineterminator="\n").writerows([titles, *rows])
+    return out.getvalue()
+
+
+def _markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _latex(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    escaped = [[_LATEX.sub(r"\\\1", text) for text in line] for line in (titles, *rows)]
+    head, *body = [" & ".join(line) + r" \\" for line in escaped]
+    begin = rf"\begin{{tabular}}{{{'r' * (len(titles) - 1)}l}}"
+    lines = [begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+_FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
+    "table.csv": _csv,
+    "table.md": _markdown,
+    "table.tex": _latex,
+}

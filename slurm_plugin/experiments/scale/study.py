@@ -1,0 +1,309 @@
+"""A study: its settings, its runs in one file, and the loop that submits and follows them.
+
+A run is written down before it is submitted on hold, and released once its job is written down: a
+process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from predictor.types import Run
+from sacct_ingest.errors import FormatError
+from sacct_ingest.files import atomic_file
+from sacct_ingest.records import JobRun, JobState
+from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
+from slurm_plugin.slurm.commands import SubmissionRefused
+
+#: Failures, without a run that ended well, after which a study gives up.
+_HOPELESS = 3
+_CONTENT = 1  #: version of the file
+
+
+class Sizes(StrEnum):
+    """What is counted."""
+
+    NODES = "nodes"
+    CPUS = "cpus"
+    GPUS = "gpus"
+
+    @property
+    def word(self) -> str:
+        """Singular."""
+        return {"nodes": "node", "cpus": "CPU", "gpus": "GPU"}[self.value]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
+
+    script: str
+    words: tuple[str, ...]  #: options of sbatch, then the script and its arguments
+    counts: tuple[int, ...]
+    sizes: Sizes = Sizes.NODES
+    most_runs: int = 6
+    budget: float = 200.0
+    limit_s: float = 1800.0
+    together: int = 3
+    weak: bool = False
+    filter: str = ""  #: shell command that makes the script of a count, in variable N
+
+
+class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run; without a job id it was perhaps not submitted."""
+
+    number: int
+    count: int
+    why: str
+    planned_s: int
+    job_id: int | None = None
+    state: str = ""  #: of the job that ended
+    reason: str = ""  #: why it failed
+    elapsed_s: float = 0.0
+    nodes: int = 0
+    cpus: int = 0
+    node_list: str = ""
+    cluster: str = ""
+    partition: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return bool(self.state)
+
+    @property
+    def good(self) -> bool:
+        """Whether its time counts."""
+        return self.state == JobState.COMPLETED
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    settings: Settings
+    runs: tuple[StudyRun, ...] = ()
+    ended: str = ""
+    version: int = _CONTENT
+
+
+class Slurm(Protocol):
+    """Slurm, as a study uses it."""
+
+    def submit(self, settings: Settings, run: StudyRun) -> int:
+        """Submit a run on hold; give its job's id."""
+
+    def find(self, run: StudyRun) -> int | None:
+        """Look for the held job of a run that was submitted and not written down."""
+
+    def release(self, job_id: int) -> None:
+        """Let a job start."""
+
+    def cancel(self, job_ids: Sequence[int]) -> None:
+        """End jobs; harmless where they are over."""
+
+    def queued(self) -> set[int]:
+        """Give the ids of the user's jobs that wait or run."""
+
+    def ended(self, runs: Sequence[StudyRun]) -> dict[int, JobRun]:
+        """Give what the accounting says of jobs that are over, by id."""
+
+
+class Study:
+    """A study in its file; ``runs`` are in the order in which they were planned."""
+
+    def __init__(self, path: Path, settings: Settings | None = None) -> None:
+        self._path = path
+        self.runs: list[StudyRun] = []
+        self.ended = ""
+        if settings is None or path.exists():
+            saved = self._read()
+            self.runs, self.ended, settings = list(saved.runs), saved.ended, saved.settings
+        self.settings = settings
+
+    def save(self, run: StudyRun | None = None, *, ended: str = "") -> None:
+        """Write a run down, new or changed; it is on the disk when this returns."""
+        self.ended = ended
+        if run is not None:
+            self.runs = [one for one in self.runs if one.number != run.number] + [run]
+            self.runs.sort(key=lambda one: one.number)
+        content = _File(self.settings, tuple(self.runs), ended)
+        text = msgspec.json.format(msgspec.json.encode(content), indent=1)
+        atomic_file.write(self._path, text)
+
+    def _read(self) -> _File:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except (OSError, msgspec.DecodeError) as error:
+            raise FormatError(f"{self._path}: {error}; is this the folder of a study?") from error
+
+    @property
+    def open(self) -> list[StudyRun]:
+        """Runs that wait or run."""
+        return [one for one in self.runs if not one.ended]
+
+    @property
+    def observed(self) -> list[Run]:
+        """Run times; those stopped by their limit are lower bounds."""
+        return [
+            Run(one.count, one.elapsed_s, censored=not one.good)
+            for one in self.runs
+            if one.elapsed_s > 0 and (one.good or one.state == JobState.TIMEOUT)
+        ]
+
+    @property
+    def closed(self) -> set[int]:
+        """Counts that failed: with too little memory on n nodes, fewer have too little as well."""
+        failed = [one for one in self.runs if one.ended and not one.good and one.reason]
+        short = [one.count for one in failed if one.state == JobState.OUT_OF_MEMORY]
+        again = [n for n in self.settings.counts if self._interrupted(n) == 1]
+        counts = {one.count for one in failed} - set(again)
+        return counts | {n for n in self.settings.counts if short and n <= max(short)}
+
+    def _interrupted(self, count: int) -> int:
+        """Failures of a count that were all a node's or a user's, not its own."""
+        failed = [one for one in self.runs if one.count == count and one.reason]
+        own = [one for one in failed if not JobState(one.state).interrupted]
+        return 0 if own else len(failed)
+
+    @property
+    def hours(self) -> float:
+        """Hours of nodes, CPUs or GPUs: used, and the most that open runs may use."""
+        limit_s = self.settings.limit_s
+        return sum(r.count * (r.elapsed_s if r.ended else limit_s) for r in self.runs) / 3600
+
+    def next(self) -> Next | None:
+        """Choose the next run; None: none is needed, or none is left."""
+        return self._next({one.count for one in self.open})
+
+    @property
+    def settled(self) -> bool:
+        """Whether no run would change the answer, those that are under way among them."""
+        return fitted(self.observed) is not None and self._next(set()) is None
+
+    def _next(self, open_counts: set[int]) -> Next | None:
+        chosen = self.settings
+        return next_count(
+            self.observed, chosen.counts, self.closed, open_counts=open_counts, weak=chosen.weak
+        )
+
+    def stop(self, chosen: Next | None) -> str:
+        """Say why no further run is made; empty: it is to be made."""
+        used = [one for one in self.runs if one.good or not one.ended]
+        failed = [one for one in self.runs if one.reason]
+        if len(used) >= self.settings.most_runs:
+            return f"{self.settings.most_runs} runs are made"
+        if len(failed) >= _HOPELESS and not any(one.good for one in self.runs):
+            return f"all of the first {_HOPELESS} runs failed"
+        if chosen is None:
+            return "another run would not change the answer" if self.settled else "no count is left"
+        if self.hours + chosen.count * self.settings.limit_s / 3600 > self.settings.budget:
+            return "the budget is used"
+        return ""
+
+
+def follow(
+    study: Study,
+    slurm: Slurm,
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], object],
+    report: Callable[[StudyRun], object],
+) -> str:
+    """Run a study to its end, from wherever it is; say why it ended.
+
+    report: told of each run that was submitted or has ended.
+    Raises sacct_ingest.errors.SlurmError, sacct_ingest.errors.SacctError: Slurm does not answer;
+        another call goes on from there.
+    """
+    for one in study.open:
+        if one.job_id is None:
+            _submitted(study, slurm, one, report, found=slurm.find(one))
+        else:
+            slurm.release(one.job_id)
+    for pause_s in _pauses():
+        why = ""
+        while len(study.open) < study.settings.together and not why:
+            chosen = study.next()
+            why = study.stop(chosen)
+            if chosen is not None and not why:
+                one = StudyRun(
+                    number=len(study.runs) + 1,
+                    count=chosen.count,
+                    why=chosen.why,
+                    planned_s=int(clock()),
+                )
+                study.save(one)
+                _submitted(study, slurm, one, report)
+        if why and (study.settled or not study.open):
+            cancel_open(study, slurm)
+            study.save(ended=why)
+            return why
+        sleep(pause_s)
+        _look(study, slurm, report)
+    raise AssertionError  # the pauses never end
+
+
+def cancel_open(study: Study, slurm: Slurm) -> list[int]:
+    """Cancel what waits or runs, which is not needed for the answer; give the ids of the jobs."""
+    ids = [one.job_id or slurm.find(one) for one in study.open]
+    there = [job_id for job_id in ids if job_id is not None]
+    if there:
+        slurm.cancel(there)
+    for one, job_id in zip(study.open, ids, strict=True):
+        study.save(msgspec.structs.replace(one, job_id=job_id, state=JobState.CANCELLED.value))
+    return there
+
+
+def _submitted(
+    study: Study,
+    slurm: Slurm,
+    run: StudyRun,
+    report: Callable[[StudyRun], object],
+    *,
+    found: int | None = None,
+) -> None:
+    try:
+        job_id = slurm.submit(study.settings, run) if found is None else found
+    except SubmissionRefused as error:
+        run = msgspec.structs.replace(run, state=JobState.FAILED.value, reason=str(error))
+    else:
+        run = msgspec.structs.replace(run, job_id=job_id)
+    study.save(run)
+    if run.job_id is not None:
+        slurm.release(run.job_id)
+    report(run)
+
+
+def _look(study: Study, slurm: Slurm, report: Callable[[StudyRun], object]) -> None:
+    """Take the runs that are over from the accounting."""
+    queued = slurm.queued()
+    over = [one for one in study.open if one.job_id not in queued]
+    found = slurm.ended(over) if over else {}
+    for one in over:
+        if job := found.get(one.job_id or 0):
+            ended = msgspec.structs.replace(one, **_outcome(job))
+            study.save(ended)
+            report(ended)
+
+
+def _outcome(job: JobRun) -> dict[str, object]:
+    status = f", exit status {job.exit_code}" if job.exit_code else ""
+    failed = job.state is not JobState.COMPLETED
+    return {
+        "state": job.state.value,
+        "reason": f"{job.state.value}{status}" if failed else "",
+        "elapsed_s": job.elapsed_s,
+        "nodes": job.nodes,
+        "cpus": job.cpus,
+        "node_list": job.node_list,
+        "cluster": job.cluster,
+        "partition": job.partition,
+    }
+
+
+def _pauses() -> Iterator[float]:
+    """Ever longer pauses, so that a long wait does not load slurmctld."""
+    pause_s = 0.5
+    while True:
+        yield pause_s
+        pause_s = min(1.4 * pause_s, 30.0)

@@ -1,0 +1,277 @@
+"""Make a scaling study of a job script with the fewest runs that settle it.
+
+It submits the script on several counts, chooses each run by the fit of those before, and stops when
+another run would not change the answer.  It leaves a folder with tables, plot, a paragraph for
+proposals and the job ids.  After a logout or an interruption --resume goes on.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
+from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.numbers import positive
+from slurm_plugin.text.formatting import count, duration, hours, wrapped
+from slurm_plugin.text.table_columns import terminal_width
+
+if TYPE_CHECKING:
+    from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun
+
+EXAMPLE = """\
+  nimo scale job.sh -N 1-64
+  nimo scale job.sh -N 1-64 --runs 6 --budget 200 --time 30 --dry-run
+  nimo scale --sizes gpus -N 1,2,4,8 -- -p gpu --mem=64G train.sh
+  nimo scale job.sh -N 1-16 --weak 'sed "s/^CELLS=.*/CELLS=$((N * 1000))/"'
+  nimo scale -N 1-16 -- job.sh input.{n}
+  nimo scale --resume job.scale
+  nimo scale job.sh -N 1-64 --existing"""
+_FILE = "study.json"
+_COUNTS = re.compile(r"(\d{1,6})-(\d{1,6})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "words",
+        metavar="SCRIPT",
+        nargs="*",
+        help="job script and its arguments, in which {n} is the count (another input each: weak "
+        "scaling); behind -- also options of sbatch",
+    )
+    parser.add_argument(
+        "-N", "--counts", type=_counts, metavar="COUNTS", help="counts, as 1-64 or 1,2,4,8"
+    )
+    parser.add_argument(
+        "--sizes",
+        choices=("nodes", "cpus", "gpus"),
+        default="nodes",
+        help="what is counted: --nodes, --cpus-per-task or --gpus (default: %(default)s)",
+    )
+    parser.add_argument("--runs", type=int, default=6, help="most runs (default: %(default)s)")
+    parser.add_argument(
+        "--budget",
+        type=positive,
+        default=200.0,
+        metavar="HOURS",
+        help="most node-hours, CPU-hours or GPU-hours (default: 200)",
+    )
+    parser.add_argument(
+        "--time",
+        type=positive,
+        default=30.0,
+        metavar="MINUTES",
+        help="time limit of a run (default: 30)",
+    )
+    parser.add_argument(
+        "--together",
+        type=int,
+        default=3,
+        help="most of the first runs at once (default: %(default)s); later ones one by one",
+    )
+    parser.add_argument(
+        "--weak",
+        metavar="COMMAND",
+        default="",
+        help="the problem grows: shell command that makes the script of $N from its standard input",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
+    parser.add_argument("--resume", action="store_true", help="go on; SCRIPT may be the folder")
+    parser.add_argument(
+        "--existing", action="store_true", help="of runs that the accounting has; submits nothing"
+    )
+    parser.add_argument(
+        "-d", "--directory", type=Path, help="folder of the study (default: SCRIPT.scale)"
+    )
+    add_shared(parser, "config")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the study, and print its table and paragraph."""
+    from sacct_ingest.files.atomic_file import alone  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import Study  # noqa: PLC0415 - scipy
+
+    folder = _folder(args)
+    if args.resume or args.dry_run:
+        path = folder / _FILE
+        study = Study(path, None if args.resume else _settings(args))
+        if args.dry_run:
+            print(_dry(study))
+            return 0
+    else:
+        settings = _settings(args)
+        if (folder / _FILE).exists():
+            raise ConfigError(f"{folder} holds a study; --resume goes on, --directory: another one")
+        folder.mkdir(parents=True, exist_ok=True)
+        study = Study(folder / _FILE, settings)
+    with alone(folder / _FILE, program="'nimo scale'", fix="name another folder"):
+        why = _existing(study, args) if args.existing else _follow(study, folder, args)
+    return _show(study, folder, why)
+
+
+def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
+    from slurm_plugin.cli import own_history  # noqa: PLC0415
+    from slurm_plugin.experiments.scale import study as loop  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.jobs import StudyJobs  # noqa: PLC0415
+
+    if study.ended:
+        return study.ended
+    slurm = StudyJobs(blake2b(bytes(folder.absolute()), digest_size=6).hexdigest())
+    try:
+        why = loop.follow(study, slurm, clock=time.time, sleep=time.sleep, report=_say)
+    except KeyboardInterrupt:
+        gone = loop.cancel_open(study, slurm)
+        jobs = ", ".join(map(str, gone)) or "none was in the queue"
+        print(
+            f"nimo scale: cancelled ({jobs}); 'nimo scale --resume {folder}' goes on",
+            file=sys.stderr,
+        )
+        raise
+    own_history.ask_again(load_config(args, for_user=True))
+    return why
+
+
+def _say(run: "StudyRun") -> None:
+    what = f"{run.count}: job {run.job_id}" if run.job_id else f"{run.count}:"
+    said = run.reason or (duration(run.elapsed_s) if run.ended else run.why)
+    print(f"{what} {said}", file=sys.stderr, flush=True)
+
+
+def _show(study: "Study", folder: Path, why: str) -> int:
+    from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415
+
+    results, width = made.results_of(study), terminal_width()
+    print(made.table(results).text(width=width))
+    word = study.settings.sizes.word
+    good = sum(one.good for one in study.runs)
+    print(f"\n{why}: {count(good, 'run')}, {hours(study.hours)} {word}-hours\n")
+    print(wrapped(made.proposal(results), width))
+    try:
+        made.write(results, folder)
+    except PlotError as error:
+        print(f"nimo scale: no plot: {error}", file=sys.stderr)
+    print(f"\n{folder}: table, plot, paragraph and job ids")
+    return 0 if results.answer else NoHistory.exit_status
+
+
+def _dry(study: "Study") -> str:
+    from slurm_plugin.experiments.scale import jobs  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
+
+    chosen, settings = study.next(), study.settings
+    counts = f"counts: {', '.join(map(str, settings.counts))}"
+    if chosen is None or (why := study.stop(chosen)):
+        return f"{counts}\nnothing is to be run: {study.stop(chosen) if chosen is None else why}"
+    one = StudyRun(number=len(study.runs) + 1, count=chosen.count, why=chosen.why, planned_s=0)
+    most = chosen.count * settings.limit_s / 3600
+    left = settings.budget - study.hours
+    return (
+        f"{counts}\nnext: {chosen.count} ({chosen.why}), at most {hours(most)} of the "
+        f"{hours(left)} {settings.sizes.word}-hours left\n{jobs.shown(settings, one)}"
+    )
+
+
+def _existing(study: "Study", args: argparse.Namespace) -> str:
+    """Take the runs of the script from the user's own accounting."""
+    from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
+    from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
+    from sacct_ingest.text.tag import parse_tag  # noqa: PLC0415
+    from slurm_plugin.cli import own_history  # noqa: PLC0415
+    from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
+    from slurm_plugin.store_access import open_store  # noqa: PLC0415
+
+    job = request(study.settings.words, user="")
+    identity = identity_of_request(
+        user=job["user_name"],
+        name=job["name"],
+        tag=parse_tag(job.get("comment", "")),
+        script=job["script"],
+        argv=job["argv"],
+        work_dir=job["work_dir"],
+    )
+    keys = [(level, key) for level in CURVE_LEVELS if (key := identity.key(level))]
+    config = own_history.refreshed(load_config(args, for_user=True), keys, program="nimo scale")
+    with open_store(config) as store:
+        found = {run.run_id: run for level, key in keys for run in store.runs.of_key(level, key)}
+    for number, run in enumerate(sorted(found.values(), key=lambda one: one.submit_s), 1):
+        n = getattr(run, study.settings.sizes.value) or 0
+        if n in study.settings.counts and run.state == "COMPLETED":
+            one = StudyRun(
+                number=number,
+                count=n,
+                why="in the accounting",
+                planned_s=run.submit_s,
+                job_id=run.job_id,
+                state=run.state.value,
+                elapsed_s=run.elapsed_s,
+                nodes=run.nodes,
+                cpus=run.cpus,
+                cluster=run.cluster,
+                partition=run.partition,
+            )
+            study.save(one, ended="from the accounting")
+    if not study.runs:
+        raise NoHistory(
+            f"the accounting has no run of {study.settings.script} on these counts; without "
+            "--existing they are made"
+        )
+    return "from the accounting"
+
+
+def _settings(args: argparse.Namespace) -> "Settings":
+    from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import Settings, Sizes  # noqa: PLC0415
+
+    script = parse_command_line(["sbatch", *args.words]).script
+    if not script:
+        raise ScriptError("no job script is given; 'nimo scale --help' shows examples")
+    if not Path(script).is_file():
+        raise ScriptError(f"{script}: no such file")
+    if not args.counts:
+        raise ConfigError("-N COUNTS is missing, such as -N 1-64")
+    return Settings(
+        script=script,
+        words=tuple(args.words),
+        counts=tuple(args.counts),
+        sizes=Sizes(args.sizes),
+        most_runs=args.runs,
+        budget=args.budget,
+        limit_s=args.time * 60,
+        together=max(args.together, 1),
+        weak=bool(args.weak) or any("{n}" in word for word in args.words),
+        filter=args.weak,
+    )
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
+
+    if args.directory:
+        return Path(args.directory)
+    script = parse_command_line(["sbatch", *args.words]).script
+    if args.resume and script and Path(script).is_dir():
+        return Path(script)
+    return Path(f"{Path(script).stem or 'study'}.scale")
+
+
+def _counts(text: str) -> Sequence[int]:
+    """Read counts: a list, or of a range its ends and two of each doubling.
+
+    >>> _counts("1-12")
+    [1, 2, 3, 4, 6, 8, 12]
+    """
+    if match := _COUNTS.fullmatch(text):
+        low, high = map(int, match.groups())
+        if not 0 < low < high:
+            raise argparse.ArgumentTypeError(f"{text}: give the lower count first, from 1 on")
+        steps = {step for i in range(20) for step in (2**i, 3 * 2**i)}
+        return sorted({low, high, *(n for n in steps if low < n < high)})
+    if not re.fullmatch(r"\d{1,6}(,\d{1,6})+", text) or "0" in text.split(","):
+        raise argparse.ArgumentTypeError(f"{text!r}: give counts as 1-64 or 1,2,4,8")
+    return sorted(set(map(int, text.split(","))))
