@@ -81,6 +81,8 @@ def messages() -> Callable[[bytes], None]:
             with suppress(PeerClosed):
                 for _ in range(MOST_TURNS):
                     peer.serve()
+                    if peer.query is not None:
+                        peer.query(peer.deliver)
                     for work in peer.undone():
                         work()
             answers = channel.sent.splitlines()

@@ -13,6 +13,7 @@ Candès, *Adaptive Conformal Inference Under Distribution Shift*, 2021, equation
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import ceil, log, log10, sqrt
 from statistics import fmean
 
@@ -118,7 +119,7 @@ class WaitRecord:
     def __init__(self, errors: Iterable[WaitError] = ()) -> None:
         self.errors: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
         self._scores: defaultdict[WaitClass, deque[float]] = defaultdict(
-            lambda: deque(maxlen=MOST_ERRORS)
+            partial(deque, maxlen=MOST_ERRORS)  # other processes take it, which a lambda forbids
         )
         self._levels: dict[WaitClass, float] = {}
         self._made: dict[tuple[WaitClass, float], tuple[float, ...]] = {}

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.job_request import JobFields
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
-_TIMEOUT_S = 2.0
+_TIMEOUT_S = 5.0
 
 _EPILOG = """\
 nimo-advise reads all options of sbatch and its SBATCH_ variables.  The command line overrides the

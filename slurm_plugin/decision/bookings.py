@@ -1,6 +1,7 @@
 """Nodes that jobs will take before squeue shows the jobs: for each user, since the latest view."""
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import reduce
 from math import inf
@@ -26,7 +27,7 @@ _NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.F
 
 
 @dataclass(frozen=True, slots=True)
-class _Reservation:
+class Booking:
     """Nodes that a job will take and that the view of the cluster does not show yet."""
 
     made_s: float
@@ -48,7 +49,7 @@ class Bookings:
 
     def __init__(self) -> None:
         self._cluster: Cluster | None = None
-        self._booked: dict[str, deque[_Reservation]] = {}
+        self._booked: dict[str, deque[Booking]] = {}
         self._views: dict[str, Cluster] = {}
 
     def renew(self, cluster: Cluster) -> None:
@@ -71,6 +72,14 @@ class Bookings:
             self._views[user] = reduce(_without, self._booked[user], cluster)
         return self._views[user]
 
+    def of(self, user: str) -> tuple[Booking, ...]:
+        """Give what was booked for the jobs of a user."""
+        return tuple(self._booked.get(user, ()))
+
+    def put(self, user: str, booked: Collection[Booking]) -> None:
+        """Put what was booked elsewhere in the place of all that is here."""
+        self._booked, self._views = {user: deque(booked)} if booked else {}, {}
+
     def add(self, case: DecisionContext, decided: Decision | None, decision_id: str = "") -> None:
         """Book the nodes that a job will take; None: it runs as it was asked for."""
         part, request = case.partition, case.request
@@ -88,7 +97,7 @@ class Bookings:
         if start < inf:
             waits, end = start > begin, start + min(limit_s, _expected_s(case, nodes))
             own = msgspec.structs.replace(case.job, min_nodes=nodes, max_nodes=nodes)
-            made = _Reservation(
+            made = Booking(
                 *(case.now_s, part.name, nodes, start, end, waits),
                 share_of(own, part),
                 part.node_part,
@@ -101,7 +110,7 @@ class Bookings:
                 self._views[user] = _without(cluster, made)
 
 
-def _without(cluster: Cluster, made: _Reservation) -> Cluster:
+def _without(cluster: Cluster, made: Booking) -> Cluster:
     """View of the cluster without the nodes of a reservation."""
     part = cluster.partitions.get(made.partition)
     if part is None:

@@ -29,6 +29,7 @@ from sacct_ingest.runs.layout import Layout, second_sizes
 
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
+_FETCHED = 512  #: most of another process's
 _NONE: Mapping[str, bytes] = {}
 _RAW = -15  #: wbits of zlib without header and checksum
 
@@ -69,6 +70,38 @@ class PackedTables:
         packed = self._packed.get(level, _NONE).get(key)
         return None if packed is None else _decoded(packed, self._dictionary, key)
 
+    def text(self, level: str, key: str) -> str | None:
+        """Give the text of a table; None where there is none."""
+        packed = self._packed.get(level, _NONE).get(key)
+        if packed is None:
+            return None
+        return zlib.decompressobj(_RAW, self._dictionary).decompress(packed).decode()
+
+
+class FetchedTables(PackedTables):
+    """Tables of another process, fetched when first asked for.
+
+    fetch: gives the text of one by level and key; None where there is none.
+    count: how many there are.
+    """
+
+    def __init__(self, fetch: Callable[[str, str], str | None], count: int) -> None:
+        super().__init__()
+        self._fetch, self._count = fetch, count
+        self._fetched: dict[tuple[str, str], PredictionTable | None] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def table(self, level: str, key: str) -> PredictionTable | None:
+        """Give a table; None where there is none, or it is damaged."""
+        if (level, key) not in self._fetched:
+            if len(self._fetched) >= _FETCHED:
+                self._fetched.clear()
+            text = self._fetch(level, key)
+            self._fetched[level, key] = None if text is None else _read(text.encode(), key)
+        return self._fetched[level, key]
+
 
 class PredictionLookup:
     """All prediction tables of one state of the store.
@@ -76,6 +109,7 @@ class PredictionLookup:
     payloads: level and key of each identity, with the text of its table.
     off: level and key of the identities that are switched off for what their predictions missed.
     node_types: type of each node that was measured, by cluster and name.
+    packed: where the tables are, if not among ``payloads``.
     """
 
     def __init__(
@@ -85,8 +119,9 @@ class PredictionLookup:
         version: int | None = None,
         off: Iterable[tuple[str, str]] = (),
         node_types: Mapping[tuple[str, str], str] | None = None,
+        packed: PackedTables | None = None,
     ) -> None:
-        newest = PackedTables()
+        newest = PackedTables() if packed is None else packed
         for level, key, payload in payloads:
             newest.put(level, key, payload)
         #: The newest first; several only while `renewed` is at work.
@@ -126,6 +161,16 @@ class PredictionLookup:
         made = PredictionLookup(version=version, off=off, node_types=node_types)
         made._states = [newest]
         return made
+
+    @property
+    def off(self) -> frozenset[tuple[str, str]]:
+        """Level and key of the identities that are switched off."""
+        return self._off
+
+    def text(self, level: str, key: str) -> str | None:
+        """Give the text of a table; None where there is none."""
+        texts = (state.text(level, key) for state in (*self._states, self._states[0]))
+        return next((text for text in texts if text is not None), None)
 
     def is_off(self, table: PredictionTable) -> bool:
         """Whether what came of this table's predictions switched it off."""
@@ -241,8 +286,12 @@ def _holds(table: PredictionTable, point: Point) -> bool:
 
 @lru_cache(maxsize=_DECODED)
 def _decoded(packed: bytes, dictionary: bytes, key: str) -> PredictionTable | None:
+    return _read(zlib.decompressobj(_RAW, dictionary).decompress(packed), key)
+
+
+def _read(text: bytes, key: str) -> PredictionTable | None:
     try:
-        return decode(zlib.decompressobj(_RAW, dictionary).decompress(packed))
+        return decode(text)
     except msgspec.DecodeError as error:
         _log.warning(
             "the table of %s cannot be read and is not used: %s; 'nimo fit' makes a new one",

@@ -17,7 +17,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
-from slurm_plugin.decision.bookings import Bookings
+from slurm_plugin.decision.bookings import Booking, Bookings
 from slurm_plugin.decision.budget import SUBMISSION_S, Budget, BudgetSpent
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import (
@@ -122,6 +122,14 @@ class DecisionService:
     def view(self, user: str) -> Cluster | None:
         """View of the cluster, less what was booked for the jobs of this user since."""
         return self._bookings.view(user)
+
+    def booked(self, user: str) -> tuple[Booking, ...]:
+        """Give what was booked for the jobs of a user since the latest view."""
+        return self._bookings.of(user)
+
+    def book(self, user: str, booked: tuple[Booking, ...]) -> None:
+        """Take what was booked for a user elsewhere; bookings of others are forgotten."""
+        self._bookings.put(user, booked)
 
     def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
         """Answer for a job that is being submitted, and the record of the decision.

@@ -25,6 +25,7 @@ class Reply(msgspec.Struct, frozen=True):
     quiet: bool = False  #: the peer should not wait for answers from now on
     awake: bool = False  #: another request is about to come
     query: "Query | None" = None  #: has the answer made, elsewhere: it takes long
+    taken: Callable[[], None] | None = None  #: called once that answer was taken, or given up
 
 
 #: Has an answer made, and what it is given called with it; in any thread, now or later.
@@ -51,7 +52,7 @@ class Connection:
     """
 
     __slots__ = (
-        *("_channel", "_received", "_respond", "_undone", "_unsent"),
+        *("_channel", "_received", "_respond", "_taken", "_undone", "_unsent"),
         *("account", "first", "query", "quiet", "awake", "served_s", "since_s", "turn", "uid"),
     )
 
@@ -77,6 +78,7 @@ class Connection:
         self._respond = respond
         self._received = bytearray()
         self._unsent = b""
+        self._taken: Callable[[], None] | None = None
         self._undone: list[Callable[[], None]] = []
 
     def fileno(self) -> int:
@@ -102,6 +104,7 @@ class Connection:
             self._send(self._unsent)
             if not self._unsent:
                 self.since_s = None
+                self._give_up()
         elif line := self._line():
             self._answer(line)
         return self.query is None and not self._unsent and b"\n" in self._received
@@ -118,6 +121,8 @@ class Connection:
         """
         self.query = None
         self._send(answer)
+        if not self._unsent:
+            self._give_up()
         return not self._unsent and b"\n" in self._received
 
     def fail(self, error: Exception) -> None:
@@ -129,6 +134,13 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Say that the answer of the query is here no more."""
+        if self._taken is not None:
+            taken, self._taken = self._taken, None
+            taken()
 
     def _answer(self, line: bytes) -> None:
         self.since_s = None
@@ -138,7 +150,7 @@ class Connection:
         self.quiet, self.awake = self.quiet or reply.quiet, reply.awake
         if reply.afterwards is not None:
             self._undone.append(reply.afterwards)
-        self.query = reply.query
+        self.query, self._taken = reply.query, reply.taken
         if reply.data:
             self._send(reply.data)
         if reply.last:

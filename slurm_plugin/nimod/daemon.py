@@ -25,10 +25,11 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
+from slurm_plugin.nimod.answering.process import AnswerProcess
+from slurm_plugin.nimod.answering.state import StateSender
 from slurm_plugin.nimod.connection import Connection
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
-from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions
 from slurm_plugin.nimod.remote_requests import RemoteRequests
 from slurm_plugin.nimod.request_handler import RequestHandler
@@ -95,9 +96,7 @@ class Daemon:
             clock=time.time,
             cluster=self._cluster_name,
         )
-        self._queries = StoreQueries(config.store_url, self._confidence)
-        # Reports take long: others' questions do not wait for them.
-        self._reports = StoreQueries(config.store_url, self._confidence)
+        self._answers = AnswerProcess(partial(StateSender, self._service, self._outlooks))
         self._background = (
             Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
             Periodic("slurm", self._look, pause_s=self._poller.pause_s),
@@ -110,9 +109,7 @@ class Daemon:
         self.requests = RequestHandler(
             self._service,
             poller=self._poller,
-            outlooks=self._outlooks,
-            queries=self._queries,
-            reports=self._reports,
+            pending=self._answers.pending,
             names=self._names,
             trusted=self._own_trusted,
             requests_per_s=config.access.requests_per_s,
@@ -140,8 +137,7 @@ class Daemon:
                     self._gateway.close()
                 self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
-                self._queries.close()
-                self._reports.close()
+                self._answers.close()
                 loop.close()
                 self._stop()
 
@@ -158,6 +154,7 @@ class Daemon:
         if self._config.relay.listen:
             self._gateway = self._take_relays(loop, limiter)
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
+        self._answers.start()
         for periodic in self._background:
             periodic.start()
         self._background[0].tried(_FIRST_LOOK_S)
@@ -201,9 +198,6 @@ class Daemon:
             self._link.close()
         if self._link.pending:
             _log.error("%d decisions could not be written", self._link.pending)
-
-    def _confidence(self) -> float:
-        return self._service.config.fit.confidence
 
     def _status(self) -> Status:
         cluster, made_s = self._service.cluster, self._outlooks.made_s

@@ -1,11 +1,7 @@
-"""What users ask of the store, which only nimod can read: applications, decisions and reports.
+"""What users ask of the store, which only nimod can read: applications, decisions and reports."""
 
-Answers are made in a thread of their own, with a connection of their own.
-"""
-
-import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
 
 import msgspec
 
@@ -13,18 +9,14 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.store import FitRow, Store
-from slurm_plugin.protocol.decision_messages import Answer
-from slurm_plugin.protocol.lines import encode
+from sacct_ingest.store import Store
+from slurm_plugin.protocol.lines import bounded, bounded_rows, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
-from slurm_plugin.service.request_rates import Complaints
 from slurm_plugin.slurm.privacy import is_own
 
-_log = logging.getLogger(__name__)
-#: Tables in one answer, at most; questions that wait, of all users.
-_TABLES, _WAITING = 1000, 64
+_TABLES = 1000  #: in one answer, at most
 
 
 class StoreQueries:
@@ -42,49 +34,22 @@ class StoreQueries:
         self._confidence = confidence
         self._most_decisions = most_decisions
         self._store: Store | None = None
-        self._pool = ThreadPoolExecutor(1, "queries")
-        self._complaints = Complaints(_log)
-        self._waiting = 0
-
-    def submit(self, query: Callable[[], bytes], done: Callable[[bytes], None]) -> None:
-        """Have a query answered, and ``done`` called with the answer in another thread."""
-        if self._waiting >= _WAITING:
-            done(encode(Answer(ok=False, error="too many questions wait; try again in a moment")))
-            return
-        self._waiting += 1
-
-        def finished(future: Future[bytes]) -> None:
-            self._waiting -= 1
-            if not future.cancelled():
-                done(future.result())
-
-        self._pool.submit(query).add_done_callback(finished)
-
-    def close(self) -> None:
-        """Begin no more queries."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def answer(self, ask: Ask, user: str | None, *, private: bool) -> bytes:
-        """Answer a question; never raises.
+        """Answer a question.
 
         user: who asks; None: somebody who may see everything.
         private: whether users must not see each other's jobs.
+        Raises NimoError: the store cannot be read, or the report is of too many decisions;
+            AnswerTooLong: the answer is.
         """
-        try:
-            store = self._store = self._store or Store.open(self._url, create=False)
-            if ask.op == "explain":
-                return encode(_explain(store, ask, user))
-            if ask.op == "report":
-                only = user if private else None
-                return encode(self._report(store, ask.selection, only))
-            return encode(_applications(store, ask, user, private=private))
-        except NimoError as error:
-            return encode(Answer(ok=False, error=str(error)))
-        except Exception as error:
-            self._complaints.error(
-                user or "root", "a question about the store was not answered", error
-            )
-            return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
+        store = self._store = self._store or Store.open(self._url, create=False)
+        if ask.op == "explain":
+            return bounded(encode(_explain(store, ask, user)))
+        if ask.op == "report":
+            only = user if private else None
+            return bounded(encode(self._report(store, ask.selection, only)))
+        return encode(_applications(store, ask, user, private=private))
 
     def _report(self, store: Store, asked: Selection, only: str | None) -> Reported:
         """Sum up the decisions about the jobs of one user, or of all where ``only`` is None."""
@@ -125,18 +90,19 @@ def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) ->
     else:
         rows = store.fits.of_user(user)
     levels = tuple(KeyLevel) if ask.every or ask.name else CURVE_LEVELS
-    tables = _tables([row for row in rows if row.level in levels][:_TABLES])
-    keys = {(table.level, table.key) for table in tables}
+    listed = [row for row in rows if row.level in levels]
+    keys: set[tuple[str, str]] = set()
+    tables = bounded_rows(
+        (decode(row.payload) for row in listed[:_TABLES]),
+        lambda table: keys.add((table.level, table.key)),
+        cut=True,
+    )
     return Applications(
-        tables=tables,
+        tables=cast("list[PredictionTable]", tables),
         standings=[row for row in store.standings.all() if (row.level.value, row.key) in keys],
-        left_off=max(len(rows) - _TABLES, 0),
+        left_off=len(listed) - len(tables),
         own_only=user is not None and (private or not ask.name),
     )
-
-
-def _tables(rows: list[FitRow]) -> list[PredictionTable]:
-    return [decode(row.payload) for row in rows]
 
 
 def _explain(store: Store, ask: Ask, user: str | None) -> Explanation:

@@ -57,8 +57,13 @@ class RemoteRequests:
         if reply.query is None:
             end(reply.data)
         else:
+            end = partial(self._end, account, done, taken=reply.taken)
             reply.query(lambda data: self._loop.call_soon(partial(end, data)))
 
-    def _end(self, account: int, done: Done, data: bytes) -> None:
+    def _end(
+        self, account: int, done: Done, data: bytes, taken: Callable[[], None] | None = None
+    ) -> None:
         self._limiter.give_back(account)
         done(data)
+        if taken is not None:
+            taken()

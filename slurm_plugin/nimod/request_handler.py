@@ -13,17 +13,22 @@ from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.nimod.access import UserNames
 from slurm_plugin.nimod.answer_counts import AnswerCounts
+from slurm_plugin.nimod.answering.process import PendingQuestion
+from slurm_plugin.nimod.answering.questions import (
+    AdviceQuestion,
+    Question,
+    StoreQuestion,
+    WaitsQuestion,
+)
 from slurm_plugin.nimod.connection import Reply
-from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import is_ticket
-from slurm_plugin.protocol.advice_messages import VERSION, Advice
+from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.protocol.request_messages import Ask, decode_ask
-from slurm_plugin.protocol.status_messages import Status, Waits
+from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
+from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.request_rates import Complaints, Rates
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +38,7 @@ class RequestHandler:
 
     service: decides and advises.
     poller: says who slurmctld runs as, and whether Slurm hides users' jobs from others.
-    outlooks: when jobs in the queue start.
-    queries, reports: answer what the store is asked.
+    pending: makes a question of an account, for the process that answers what takes long.
     names: names of users, as far as they have been looked up.
     trusted: users who may ask about all jobs, besides those that the poller names.
     requests_per_s: most requests of any other user.
@@ -47,9 +51,7 @@ class RequestHandler:
         service: DecisionService,
         *,
         poller: ClusterPoller,
-        outlooks: Outlooks,
-        queries: StoreQueries,
-        reports: StoreQueries,
+        pending: Callable[[int, Question], PendingQuestion],
         names: UserNames,
         trusted: frozenset[int],
         requests_per_s: float,
@@ -59,8 +61,7 @@ class RequestHandler:
     ) -> None:
         self._service = service
         self._poller = poller
-        self._outlooks = outlooks
-        self._queries, self._reports = queries, reports
+        self._pending = pending
         self._names = names
         self._trusted = trusted
         self._requests_per_s = requests_per_s
@@ -105,18 +106,36 @@ class RequestHandler:
             return Reply(afterwards=partial(self._handle_notice, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
 
-    def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
-        """Have a question about the store answered: about everybody's jobs, or one's own."""
-        # None asks about all users' jobs: an unknown name must not become that.
-        user = None if trusted else self._names.cached(uid) or ""
-        if user == "":
-            return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
-        self.answered += 1
+    def _elsewhere(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        """Have a question answered that takes long: about everybody's jobs, or one's own."""
+        question = self._question(ask, uid, trusted=trusted)
+        self.answered += isinstance(question, Question)
+        self.failed += isinstance(question, str)
+        if isinstance(question, str):
+            return Reply(encode(Answer(ok=False, error=question)))
+        pending = self._pending(self._names.account(uid), question)
+        return Reply(query=pending.query, taken=pending.taken)
+
+    def _question(self, ask: Ask, uid: int, *, trusted: bool) -> Question | str:
+        """Make the question, or say why this user may not ask it."""
         private = self._poller.private
-        queries = self._reports if ask.op == "report" else self._queries
-        return Reply(
-            query=partial(queries.submit, partial(queries.answer, ask, user, private=private))
-        )
+        if ask.op == "advise" and trusted:
+            booked = self._service.booked(ask.job.user_name)
+            return AdviceQuestion(ask.job, private=False, confidence=ask.confidence, booked=booked)
+        own = self._names.cached(uid)
+        if ask.op == "advise":
+            job = ask.job
+            if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
+                return f"jobs of user {job.user_name or job.user_id!r} are not for user {uid}"
+            job.user_name, job.user_id = own, uid
+            booked = self._service.booked(own)
+            return AdviceQuestion(job, private=private, confidence=ask.confidence, booked=booked)
+        # None asks about all users' jobs: an unknown name must not become that.
+        if not own and (not trusted or ask.op == "waits"):
+            return f"user {uid} has no name"
+        if ask.op == "waits":
+            return WaitsQuestion(ask, None if trusted or not private else own, own or "")
+        return StoreQuestion(ask, None if trusted else own, private=private)
 
     def _handle_notice(self, ask: Ask, uid: int) -> None:
         """Decide on a job for which slurmctld waits for no answer."""
@@ -125,10 +144,10 @@ class RequestHandler:
             reply.afterwards()
 
     def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
-        if ask.op in ("applications", "explain", "report") and ask.v == VERSION:
-            return self._query(ask, uid, trusted=trusted)
+        if ask.op in LONG_ANSWERS and ask.v == VERSION:
+            return self._elsewhere(ask, uid, trusted=trusted)
         began, book = time.perf_counter(), None
-        message: Answer | Advice | Status | Waits
+        message: Answer | Status
         try:
             message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
@@ -144,9 +163,7 @@ class RequestHandler:
         self.counts.took(time.perf_counter() - began)
         return Reply(data, partial(self._book, book, _user_of(ask, uid)), quiet=self.quiet)
 
-    def _answer(
-        self, ask: Ask, uid: int, *, trusted: bool
-    ) -> tuple[Answer | Advice | Status | Waits, Book | None]:
+    def _answer(self, ask: Ask, uid: int, *, trusted: bool) -> tuple[Answer | Status, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
         if ask.op == "decide" and trusted:
@@ -156,11 +173,9 @@ class RequestHandler:
             return self._service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
         if ask.op == "decide" and trusted:
             return self._service.answer(ask.job, via=ask.via, now_s=time.time())
-        for_all: dict[str, Callable[[], Answer | Advice | Status | Waits]] = {
+        for_all: dict[str, Callable[[], Answer | Status]] = {
             "status": lambda: self._status_for(trusted=trusted),
             "links": lambda: Answer(ok=False, error="this is no relay"),
-            "advise": lambda: self._advice(ask, uid, trusted=trusted),
-            "waits": lambda: self._waits(ask, uid, trusted=trusted),
             "prepare": lambda: self._prepare(ask, uid, trusted=trusted),
         }
         if ask.op in for_all:
@@ -176,41 +191,6 @@ class RequestHandler:
         if self._poller.private and not trusted:
             status.waits = [msgspec.structs.replace(one, waiting=None) for one in status.waits]
         return status
-
-    def _waits(self, ask: Ask, uid: int, *, trusted: bool) -> Waits:
-        """When jobs in the queue start: of others as far as squeue shows them to this user."""
-        own = self._names.cached(uid)
-        if not own:
-            return Waits(ok=False, error=f"user {uid} has no name")
-        user = None if trusted or not self._poller.private else own
-        rows = self._outlooks.queued(
-            ask.job_ids,
-            ask.tasks,
-            user=user,
-            own=own,
-            of=ask.selection.user,
-            partition=ask.selection.partition,
-        )
-        shown = {row.job_id for row in rows} | {row.array_id for row in rows}
-        return Waits(
-            made_s=self._outlooks.made_s,
-            recorded=len(self._outlooks.corrections.record),
-            rows=rows,
-            missing=[one for one in ask.job_ids if one not in shown],
-        )
-
-    def _advice(self, ask: Ask, uid: int, *, trusted: bool) -> Advice:
-        job, confidence = ask.job, ask.confidence
-        if trusted:
-            return self._service.advise(job, now_s=time.time(), confidence=confidence)
-        own = self._names.cached(uid)
-        if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
-            whose = job.user_name or job.user_id
-            return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
-        job.user_name, job.user_id = own, uid
-        return self._service.advise(
-            job, now_s=time.time(), private=self._poller.private, confidence=confidence
-        )
 
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""

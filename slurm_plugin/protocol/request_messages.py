@@ -5,7 +5,7 @@ travel).
 """
 
 from enum import IntEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -158,6 +158,10 @@ Operation = Literal[
     "waits",
     "report",
 ]
+
+
+#: What takes longer to answer than submissions should wait.
+LONG_ANSWERS: Final = frozenset({"advise", "applications", "explain", "report", "waits"})
 
 
 class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -143,7 +143,7 @@ def starts_by_limits(site: Site) -> dict[int, float]:
     cluster = poller.look()
     jobs = [replace(job, admin_comment="") for job in poller.raw.jobs]  # which nimod reads
     outlooks.add_wait_forecasts(cluster, replace(poller.raw, jobs=jobs), poller.settings)
-    rows = outlooks.queued([], user=None, own="root")
+    rows = outlooks.queued_starts().queued([], user=None, own="root")
     return {row.job_id: row.start_s for row in rows if row.start_s is not None}
 
 

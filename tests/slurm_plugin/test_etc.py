@@ -53,3 +53,4 @@ def test_nimod_has_bounds_of_its_own():
     text = (ROOT / "etc" / "systemd" / "nimod.service").read_text()
     assert re.search(r"^MemoryMax=\d+[MG]$", text, re.MULTILINE)
     assert re.search(r"^TasksMax=\d+$", text, re.MULTILINE)
+    assert "\nOOMPolicy=continue\n" in text  # or nimod ends with the process that answers

@@ -12,10 +12,10 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
-from slurm_plugin.cli import log
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.text import log
 from slurm_plugin.text.formatting import printable
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
@@ -110,7 +110,7 @@ from rich.table import Table
 from rich.text import Text
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.exit_status import guarded
-from slurm_plugin.cli.log import set_up
+from slurm_plugin.text.log import set_up
 from slurm_plugin.reports.terminal import console_for
 from slurm_plugin.text.streams import json_text, safe_console
 text = msgspec.json.decode(sys.argv[1])

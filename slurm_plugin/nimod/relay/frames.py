@@ -94,6 +94,11 @@ class Link:
         self._ours, self._theirs = ours, theirs
         self._longest = longest
 
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes of an answer can wait to be sent, and leave room for short ones."""
+        waiting = self._writer.transport.get_write_buffer_size()
+        return size <= LONGEST_ANSWER and waiting + size <= _MOST_UNSENT // 2
+
     def send(self, frame: Frame) -> None:
         """Send a frame, without waiting; a peer that takes nothing is hung up on."""
         transport = self._writer.transport

@@ -172,6 +172,8 @@ class Gateway:
 
 def _answer(link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes) -> None:
     waiting.pop(number).cancel()
+    if not link.has_room(len(data)):  # or it would be cut off, for all on its login node
+        data = encode(Answer(ok=False, error="too much waits to be sent; try again in a moment"))
     link.send(Frame(Kind.ANSWER, number, data=data))
 
 

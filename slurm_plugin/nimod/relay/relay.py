@@ -5,6 +5,7 @@ It stores nothing, reads no database, and interprets no job.
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,12 +23,14 @@ from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.protocol.request_messages import Ask, decode_ask
+from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinks
 from slurm_plugin.service.listening import Listening
 from slurm_plugin.service.request_rates import Rates
 from slurm_plugin.service.systemd import notify
 
+#: Long answers of one user that are made or not taken yet: each may have megabytes.
+_UNTAKEN = 4
 #: What only slurmctld asks, on its own host.
 _NOT_HERE = ("decide", "reload")
 
@@ -56,6 +59,7 @@ class Relay:
         self._uplink = uplink
         self._rates = Rates(config.access.requests_per_s)
         self._names = UserNames()
+        self._untaken: Counter[int] = Counter()
 
     def run(self) -> None:
         """Start, answer until a signal, stop."""
@@ -104,7 +108,18 @@ class Relay:
         if ask.one_way:
             self._uplink.notify(line, uid)
             return Reply()
-        return Reply(query=partial(self._uplink.ask, line, uid))
+        if ask.op not in LONG_ANSWERS:
+            return Reply(query=partial(self._uplink.ask, line, uid))
+        account = self._names.account(uid)
+        if self._untaken[account] >= _UNTAKEN:
+            return _refused("too many questions wait; try again in a moment")
+        self._untaken[account] += 1
+        taken = partial(self._take, account)
+        return Reply(query=partial(self._uplink.ask, line, uid), taken=taken)
+
+    def _take(self, account: int) -> None:
+        self._untaken[account] -= 1
+        self._untaken += Counter()  # without those that have none
 
 
 def _refused(error: str, *, last: bool = False) -> Reply:

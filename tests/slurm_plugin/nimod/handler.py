@@ -1,5 +1,6 @@
 """What answers nimod's request lines, without the process around it."""
 
+import pickle
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from sacct_ingest.records import DecisionRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import UserNames
-from slurm_plugin.nimod.queries import StoreQueries
+from slurm_plugin.nimod.answering.questions import Answerer, Question, WaitsQuestion
+from slurm_plugin.nimod.answering.state import StateSender, WorkerState
 from slurm_plugin.nimod.request_handler import RequestHandler
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.slurm.poller import ClusterPoller
@@ -37,9 +39,7 @@ class Handler(RequestHandler):
         super().__init__(
             self.service,
             poller=self.poller,
-            outlooks=self.outlooks,
-            queries=StoreQueries(config.store_url, lambda: config.fit.confidence),
-            reports=StoreQueries(config.store_url, lambda: config.fit.confidence),
+            pending=lambda account, question: AnsweredHere(self, question),
             names=self.names,
             trusted=frozenset({0}),
             requests_per_s=config.access.requests_per_s,
@@ -47,3 +47,29 @@ class Handler(RequestHandler):
             status=lambda: Status(waits=self.outlooks.partition_waits()),
             reload=lambda: None,
         )
+
+    def answer(self, line: bytes, uid: int) -> bytes:
+        """Give the answer to a line, also where it takes long."""
+        reply, answers = self.respond(line, uid), []
+        if reply.query is None:
+            return reply.data
+        reply.query(answers.append)
+        return answers[0]
+
+
+class AnsweredHere:
+    """A question that is answered in this process, as a worker would."""
+
+    def __init__(self, handler: Handler, question: Question) -> None:
+        sender = StateSender(handler.service, handler.outlooks)
+        state, self._question = WorkerState(sender.text), question
+        waits = isinstance(question, WaitsQuestion)
+        for piece in sender.for_waits() if waits else sender.for_advice():
+            state.take(pickle.loads(pickle.dumps(piece)))
+        self._answerer = Answerer(state)
+
+    def query(self, done: Callable[[bytes], None]) -> None:
+        done(self._answerer.answer(pickle.loads(pickle.dumps(self._question))))
+
+    def taken(self) -> None:
+        pass

@@ -67,8 +67,8 @@ def test_digits_that_are_no_number_are_answered(tmp_path, text):
     made.service.cluster = cluster()
     for op in ("advise", "prepare"):
         command = Command(argv=["a.sh"], options={"licenses": text, "nodes": "1-8"})
-        reply = made.respond(encode(Ask(op=op, job=job(licenses=text), command=command)), 1001)
-        assert b"see its log" not in reply.data
+        line = encode(Ask(op=op, job=job(licenses=text), command=command))
+        assert b"see its log" not in made.answer(line, 1001)
 
 
 def test_errors_that_requests_cause_are_one_line_a_user_and_minute(tmp_path, caplog, monkeypatch):
@@ -77,11 +77,10 @@ def test_errors_that_requests_cause_are_one_line_a_user_and_minute(tmp_path, cap
     def broken(*_, **__):
         raise ValueError("a text\n\x1b[2J of a user")
 
-    monkeypatch.setattr(made.service, "advise", broken)
+    monkeypatch.setattr("slurm_plugin.nimod.request_handler.job_of", broken)
     for uid in (1001, 1001, 1002):
-        assert (
-            b"ValueError in nimod; see its log" in made.respond(encode(Ask(op="advise")), uid).data
-        )
+        answer = made.answer(encode(Ask(op="prepare")), uid)
+        assert b'"ValueError in nimod; see its log"' in answer
     first, second = caplog.records
     assert (first.exc_info, second.exc_info) == (None, None)
     assert "(user 1001): ValueError in" in first.getMessage()

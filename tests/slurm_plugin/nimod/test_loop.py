@@ -23,6 +23,7 @@ class Listener:
     served: list = field(default_factory=list)
     booked: list = field(default_factory=list)
     behind: list = field(default_factory=list)  # requests not booked, at each request
+    taken: list = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
     left: int = 0
     announced: int = 0
@@ -36,6 +37,9 @@ class Listener:
         size = int(line[1:]) if line.startswith(b"*") else 0
         if line == b"quiet\n":
             return Reply(line, quiet=True)
+        if line == b"query\n":
+            long = b"y" * 4_000_000 + line
+            return Reply(query=lambda done: done(long), taken=lambda: self.taken.append(line))
         if line == b"fail\n":
             raise RecursionError("too deep")
         return Reply(b"x" * size + line, lambda: self.book(line), line == b"last\n")
@@ -425,3 +429,17 @@ def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
     go_on.set()
     assert all(channel.recv(10) == b"hello\n" for channel in crowd)
     assert max(entered) <= 1
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_answer_counts_until_it_was_taken_or_its_peer_is_gone(running, reads):
+    channel = running.connect()
+    channel.sendall(b"query\n")
+    assert channel.recv(1) == b"y"
+    running.settle()
+    assert running.served_by.taken == []
+    if reads:
+        channel.makefile("rb").readline()
+    else:
+        channel.close()
+    wait_until(lambda: running.served_by.taken == [b"query\n"], what="the answer's end")

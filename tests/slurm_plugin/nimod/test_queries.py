@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client, query_client
@@ -134,7 +135,7 @@ def test_a_report_of_too_many_decisions_is_refused_with_the_fix(tmp_path):
     with Store.open(url) as store:
         store.decisions.add([decision(decision_id=f"{n:012x}") for n in range(2_000)])
     few, enough = (StoreQueries(url, lambda: 0.9, most_decisions=most) for most in (1_999, 2_000))
-    refused = json.loads(few.answer(Ask(op="report"), None, private=False))
-    assert (refused["ok"], "ask for fewer with -S" in refused["error"]) == (False, True)
+    with pytest.raises(NimoError, match="ask for fewer with -S"):
+        few.answer(Ask(op="report"), None, private=False)
     answer = json.loads(enough.answer(Ask(op="report"), None, private=False))
     assert answer["report"]["decisions"] == 2_000

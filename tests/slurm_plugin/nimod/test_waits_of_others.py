@@ -24,8 +24,8 @@ def handler(tmp_path):
 
 
 def waits(handler, uid, *job_ids):
-    reply = handler.respond(encode(Ask(op="waits", job_ids=list(job_ids))), uid)
-    return msgspec.json.decode(reply.data, type=Waits)
+    answer = handler.answer(encode(Ask(op="waits", job_ids=list(job_ids))), uid)
+    return msgspec.json.decode(answer, type=Waits)
 
 
 def asked(handler, uid, *job_ids):

@@ -36,6 +36,10 @@ from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, node, pending
 CONF = SlurmConf(counts_memory=False)
 
 
+def queued(made, *asked, **options):
+    return list(made.queued_starts().queued(*asked, **options))
+
+
 def outlooks(tables=None):
     return Outlooks(QueueRunTimes(lambda: tables or stored()), stopwatch=lambda: 0.0)
 
@@ -201,7 +205,7 @@ def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     attached(made, learned_queue(mine, other, held))
 
     def ids(*args, **options):
-        return [row.job_id for row in made.queued(*args, **options)]
+        return [row.job_id for row in queued(made, *args, **options)]
 
     assert ids([], user=None, own="ann") == [9, 11]
     assert ids([10, 9, 1, 77, 10], user=None, own="ann") == [10, 9]
@@ -211,7 +215,7 @@ def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     assert ids([9, 10], user=None, own="ann", of="bob") == [10]
     assert ids([], user=None, own="ann", partition="batch") == [9, 10, 11]
     assert ids([], user=None, own="ann", partition="debug") == []
-    first, second = made.queued([9, 11], user=None, own="ann")
+    first, second = queued(made, [9, 11], user=None, own="ann")
     assert first.low_s < first.start_s < first.high_s
     assert first.start_s == pytest.approx(NOW + 100_000, rel=0.1)
     assert (first.slurm_start_s, first.name, first.reason) == (NOW + 7.0, "solve", "Priority")
@@ -224,11 +228,11 @@ def test_a_job_that_waits_still_does_not_start_in_the_past():
     # All nodes are free.
     state = visible(pending(9, user="ann", tres={"cpu": 8.0}))
     attached(made, state)
-    (row,) = made.queued([9], user=None, own="ann")
+    (row,) = queued(made, [9], user=None, own="ann")
     assert row.low_s == NOW
     attached(made, state, NOW + 30)
     assert made.made_s == NOW
-    (row,) = made.queued([9], user=None, own="ann")
+    (row,) = queued(made, [9], user=None, own="ann")
     assert row.low_s == row.start_s == NOW + 30
 
 
@@ -414,10 +418,10 @@ def test_of_an_array_the_start_of_each_task_is_listed():
     tasks = array(9, "3-7,12", jobs=6, nodes=4, tres={"cpu": 32.0}, user="ann")
     alone = pending(8, submit_s=NOW - 9, user="ann")
     attached(made, replace(full(), jobs=[*full().jobs, alone, tasks]))
-    one, every = made.queued([], user=None, own="ann")
+    one, every = queued(made, [], user=None, own="ann")
     assert (one.job_id, one.task, one.last_s) == (8, None, None)
     assert (every.job_id, every.tasks, every.task) == (9, 6, None)
-    asked = made.queued([9] * 6, [3, 4, 5, 6, 7, 12], user=None, own="ann")
+    asked = queued(made, [9] * 6, [3, 4, 5, 6, 7, 12], user=None, own="ann")
     assert [(row.array_id, row.task, row.tasks) for row in asked] == [
         (9, n, 1) for n in (3, 4, 5, 6, 7, 12)
     ]
@@ -426,18 +430,18 @@ def test_of_an_array_the_start_of_each_task_is_listed():
     assert starts == sorted(set(starts))
     assert (starts[0], starts[-1]) == (every.start_s, every.last_s)
     # A task that started, or never was, and a task of a job that is no array.
-    assert made.queued([9, 9, 8], [2, 13, 0], user=None, own="ann") == []
-    assert made.queued([9], [4], user="bob", own="bob") == []
+    assert queued(made, [9, 9, 8], [2, 13, 0], user=None, own="ann") == []
+    assert queued(made, [9], [4], user="bob", own="bob") == []
 
 
 def test_a_task_with_a_record_of_its_own_is_detected_by_its_array():
     made = outlooks()
     requeued = pending(11, array_id=9, tasks="2")
     attached(made, replace(full(), jobs=[*full().jobs, array(9, "3-7", jobs=5), requeued]))
-    (row,) = made.queued([9], [2], user=None, own="")
+    (row,) = queued(made, [9], [2], user=None, own="")
     assert (row.job_id, row.array_id, row.task) == (11, 9, 2)
-    assert [one.job_id for one in made.queued([9], user=None, own="")] == [9, 11]
-    assert [one.job_id for one in made.queued([11], user=None, own="")] == [11]
+    assert [one.job_id for one in queued(made, [9], user=None, own="")] == [9, 11]
+    assert [one.job_id for one in queued(made, [11], user=None, own="")] == [11]
 
 
 def test_of_an_array_the_first_start_is_recorded_once():
@@ -469,7 +473,7 @@ def test_an_outlook_asks_slurm_nothing(monkeypatch, caplog):
     made = outlooks()
     cluster = attached(made, learned_queue(pending(9, tres={"cpu": 8.0})))
     assert cluster.partitions["batch"].outlook is not None
-    assert made.queued([9], user=None, own="")[0].start_s is not None
+    assert queued(made, [9], user=None, own="")[0].start_s is not None
     assert not caplog.records
 
 

@@ -217,3 +217,17 @@ def test_a_relay_that_asks_too_much_at_once_is_warned(links, monkeypatch):
     wait_until(lambda: bool(answers), what="the refusal")
     time.sleep(0.05)
     assert ["too many questions wait" in json.loads(one)["error"] for one in answers] == [True]
+
+
+def test_an_answer_that_no_frame_holds_cuts_nobody_off(links):
+    def submit(line, uid, done):
+        done(b"x" * (20 * 2**20) if line == b"long\n" else line)
+
+    at = port()
+    links.gateway(at, submit)
+    link = links.uplink(at)
+    answers = []
+    link.ask(b"long\n", 1, answers.append)
+    assert asked(link, b"short\n")[0] == b"short\n"
+    assert "too much waits" in json.loads(answers[0])["error"]
+    assert "link_down" not in json.loads(answers[0])

@@ -1,0 +1,80 @@
+"""The process that answers what takes long: of ordinary class, with nothing that nimod needs.
+
+It has a socket for each kind of question.  nimod sends pickles: pieces of state, then a question.
+It gets lines: one that asks for a prediction table, or the answer.
+"""
+
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from slurm_plugin.nimod.answering.questions import Answerer
+from slurm_plugin.nimod.answering.state import WorkerState
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.text.log import set_up
+
+#: Begins a line that asks for a table; answers begin with a brace.
+TABLE = b"table "
+_NICE = 0  #: nimod has less: submissions go first
+
+
+def main() -> None:
+    """Answer on the sockets whose numbers are the arguments, until nimod closes them."""
+    set_up(logging.WARNING)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: nimod ends first
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    with suppress(OSError):  # where memory is short it goes first
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    lanes = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    threads = [threading.Thread(target=_serve, args=(lane,)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(lane: socket.socket) -> None:
+    """Answer one question after the other, until nimod ends."""
+    received, sent = lane.makefile("rb"), lane.makefile("wb")
+
+    def send(line: bytes) -> None:
+        sent.write(line)
+        sent.flush()
+
+    def fetch(level: str, key: str) -> str | None:
+        send(TABLE + encode((level, key)))
+        text: str | None = pickle.load(received)  # noqa: S301 - of nimod
+        return text
+
+    # Closed whatever ends this: nimod waits for an answer.
+    with suppress(EOFError, OSError), lane, received, sent:
+        _answer_all(lambda: pickle.load(received), send, fetch)  # noqa: S301
+
+
+def _answer_all(
+    receive: Callable[[], object],
+    send: Callable[[bytes], None],
+    fetch: Callable[[str, str], str | None],
+) -> None:
+    state = WorkerState(fetch)
+    answerer = Answerer(state)
+    while True:
+        match receive():
+            case (str() as name, value):
+                state.take((name, value))
+            case question:
+                send(answerer.answer(question))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""How long an answer may be, and how much is done for it before that is found."""
+
+import pickle
+
+import msgspec
+
+from sacct_ingest.records import Identity
+from sacct_ingest.store import Store
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.nimod.answering.questions import Answerer, StoreQuestion, WaitsQuestion
+from slurm_plugin.nimod.answering.state import StateSender, WorkerState
+from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
+from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from tests.slurm_plugin.decision.test_budget import site
+from tests.slurm_plugin.made import stored, table
+from tests.slurm_plugin.nimod.test_store_link import fit
+from tests.slurm_plugin.wait_forecasts.test_queue_view import pending
+from tests.steps import counting
+
+#: A name of which each character takes six bytes of JSON.
+NAME = "\x01" * 1000
+
+
+def queue_of(*jobs):
+    return QueuedStarts(pending={job.job_id: job for job in jobs})
+
+
+def tasks_of_an_array(count, name="solve"):
+    return [pending(n + 10, array_id=9, tasks=str(n), user="ann", name=name) for n in range(count)]
+
+
+def answerer(starts=None, config=None, **options):
+    state = WorkerState(lambda level, key: None)
+    state.starts = starts or QueuedStarts()
+    state.config = config or Config()
+    return Answerer(state, **options)
+
+
+def waits(**fields):
+    return WaitsQuestion(Ask(op="waits", **fields), None, "ann")
+
+
+def test_an_answer_that_would_be_too_long_is_refused_before_it_is_made():
+    made = answerer(queue_of(*tasks_of_an_array(2_000, NAME)))
+    numbers = range(1_000)
+    few = msgspec.json.decode(made.answer(waits(job_ids=[9] * 500, tasks=list(numbers[:500]))))
+    assert len(few["rows"]) == 500
+    line = made.answer(waits(job_ids=[9] * 1000, tasks=list(numbers)))
+    answer = msgspec.json.decode(line)
+    assert len(line) < 1000
+    assert (answer["ok"], "longer than 4 MiB; ask for fewer jobs" in answer["error"]) == (
+        False,
+        True,
+    )
+
+
+def test_a_request_about_each_task_of_a_split_array_looks_at_each_record_once():
+    tasks = list(range(1_000))
+    starts = queue_of(*tasks_of_an_array(1_000))
+    with counting(most=200_000):
+        rows = list(starts.queued([9] * 1_000, tasks, user=None, own="ann"))
+    assert [row.task for row in rows] == tasks
+
+
+def test_waits_that_take_too_much_processor_time_are_refused():
+    ticks = iter(range(10**6))
+    made = answerer(queue_of(*tasks_of_an_array(20)), cpu_clock=lambda: next(ticks) / 10)
+    assert b"processor time; ask for fewer jobs" in made.answer(waits(job_ids=[9]))
+
+
+def test_tables_beyond_what_an_answer_holds_are_left_off(tmp_path):
+    config = Config(store=f"sqlite:///{tmp_path}/nimo.db")
+    with Store.open(config.store_url) as store:
+        wide = [table(level="tag", key=f"ann/a{n}", label=f"ann/a{n}", nodes=range(1, 300))
+                for n in range(600)]  # fmt: skip
+        store.fits.replace([fit(one) for one in wide])
+    question = StoreQuestion(Ask(op="applications", every=True), None, private=False)
+    line = answerer(config=config).answer(question)
+    answer = msgspec.json.decode(line)
+    assert MAX_ANSWER_BYTES // 2 < len(line) < MAX_ANSWER_BYTES
+    assert len(answer["tables"]) + answer["left_off"] == 600
+    assert answer["left_off"] > 0
+
+
+def test_state_goes_over_whole_in_small_pieces_and_once():
+    service = DecisionService(Config(), new_id=str)
+    types = {("pine", f"n{n}"): "fast" for n in range(1_000)}
+    service.tables = stored(table(), node_types=types, off=[("name", "alice/solve")])
+    service.cluster = site()
+    outlooks = Outlooks(QueueRunTimes(lambda: service.tables))
+    sender = StateSender(service, outlooks)
+    pieces = [pickle.dumps(piece) for piece in (*sender.for_advice(), *sender.for_waits())]
+    assert max(map(len, pieces)) < 20_000
+    assert list(sender.for_advice()) == list(sender.for_waits()) == []
+    state = WorkerState(sender.text)
+    for piece in pieces:
+        state.take(pickle.loads(piece))
+    assert state.service.cluster == service.cluster
+    assert state.service.tables.node_types == types
+    found = state.service.tables.find(Identity("alice", "solve"))
+    assert found == table()
+    assert state.service.tables.is_off(found)
+    sender.forget()
+    assert len(list(sender.for_advice())) > len(pieces) // 2
