@@ -26,6 +26,7 @@ from zlib import crc32
 
 import _bench
 import _generated
+import numpy as np
 from _logs import runs
 
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
@@ -150,8 +151,15 @@ def main() -> None:
     reported = misses(scored)
     _bench.table(reported, title="Quantiles of a table: share of jobs beyond")
     _bench.table(gap(scored), title="The gap between memorising and the noise of repeats")
+    steep = slopes(rows)
+    _bench.table(steep, title="Log run time over log nodes: where it rises, users ask for more")
     _bench.write(
-        arguments.json, history=figures, quantiles=reported, gap=gap(scored), counts=[counts]
+        arguments.json,
+        history=figures,
+        quantiles=reported,
+        gap=gap(scored),
+        counts=[counts],
+        slopes=steep,
     )
 
 
@@ -211,6 +219,21 @@ def histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]
             if key := row.identity.key(level):
                 result[level, key].append(row)
     return result
+
+
+def slopes(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """Slope of log run time over log nodes within identities that ran on three counts or more."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for (level, _), own in histories([row for row in rows if _counts(row)]).items():
+        if len({row.nodes for row in own}) >= 3:
+            x = np.log([row.nodes for row in own])
+            y = np.log([row.elapsed_s for row in own])
+            found[level.value].append(float(np.polyfit(x, y, 1)[0]))
+    return [
+        {"by": level, "identities": len(own), "median slope": median(own),
+         "rising": mean(one > 0 for one in own)}
+        for level, own in found.items()
+    ]  # fmt: skip
 
 
 def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:

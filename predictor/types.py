@@ -227,6 +227,34 @@ class Longest:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedRange:
+    """Runs whose users asked for one range of counts, and so for one problem or the like."""
+
+    low: int
+    high: int
+    level: int  #: count on which the table has their run time
+    counts: tuple[int, ...]  #: that they had, rising
+    tries: int = 0  #: how many of them were to learn
+    memory: tuple[Memory, ...] = ()  #: highest of a node on each count, where it was measured
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What another count does to the run time of one problem: see `predictor.change`.
+
+    Each of the paths is as likely as the next: thousandths of log T(n)/T(m) at doublings from a
+    reference.  That is the count asked for where ``references`` has 0, else that count.
+    """
+
+    doublings: tuple[float, ...]
+    paths: tuple[tuple[int, ...], ...]
+    references: tuple[float, ...]
+    ranges: tuple[AskedRange, ...] = ()
+    moved: int = 0  #: runs on another count than was asked for
+    tries: int = 0  #: those of them that were to learn
+
+
+@dataclass(frozen=True, slots=True)
 class ByType:
     """What a table says otherwise for jobs on one node type; fields as `PredictionTable` has them.
 
@@ -338,6 +366,10 @@ class PredictionTable:
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     limit_reached: LimitReached | None = None
+    #: sizes are those asked for; another size changes run times by this.  None: the table's own
+    #: times say what a change does
+    change: Change | None = None
+    asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

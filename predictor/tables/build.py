@@ -60,9 +60,12 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     sums: SumsByType | None = None,
     record: Record | None = None,
     others: OtherSizes | None = None,
+    had: Sequence[RunRow] | None = None,
 ) -> PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
+    rows: runs on the counts asked for.
+    had: the same on those that they had, where these are others: see `predictor.tables.changes`.
     sums: aprof's sums over the identity's runs, by node type.
     record: what became of earlier predictions; None: it is made of ``rows``.
     others: runs of other second sizes; None: there are none.
@@ -82,7 +85,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     if table is None:
         return None
     table = _with_record(table, earned, rows, same=curve)
-    return _described(table, level, key, rows, settings, runs=finished, now_s=now_s)
+    return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
 
 
 def _of_runs(
@@ -159,15 +162,16 @@ def mixture(
     now_s: float,
     settings: TableSettings,
     record: Record | None = None,
+    had: Sequence[RunRow] | None = None,
 ) -> PredictionTable | None:
-    """Table of runs that are not one curve: a history."""
+    """Table of runs that are not one curve: a history; parameters of `tabulate`."""
     runs = runs_of(rows)
     finished = sum(not run.censored for run in runs)
     if finished < 2:
         return None
     earned = record_of(level, rows, settings) if record is None else record
     table = _with_record(history_table(runs, level, settings, earned), earned, rows, same=True)
-    return _described(table, level, key, rows, settings, runs=finished, now_s=now_s)
+    return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
 
 
 def unfinished(

@@ -9,7 +9,7 @@ table is then a history of all runs, for jobs that belong to none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from math import log
@@ -24,11 +24,12 @@ from predictor.table import doubtful, part_key, with_acting
 from predictor.tables import split
 from predictor.tables.axis import Axis, axis_of, on_axis
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
+from predictor.tables.changes import as_asked, change_of, with_asked_cpus
 from predictor.tables.memory import ran_short
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Part, PredictionTable
+from predictor.types import Change, Part, PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
@@ -70,7 +71,7 @@ def tables_of(
 
     records: what became of earlier predictions, by key.
     """
-    rows = [row.without_added_cpus() for row in rows]
+    rows = [with_asked_cpus(row).without_added_cpus() for row in rows]
     before = (records or {}).get(key, Record())
     finished = ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
@@ -97,6 +98,18 @@ class _IdentityRuns:
     groups: Mapping[Part, Sequence[RunRow]]
     sums: SumsByType | None
     now_s: float
+    changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
+
+    def as_asked(self, name: str, own: Sequence[RunRow]) -> Sequence[RunRow]:
+        """Give runs on the counts asked for, and note what a change does to them.
+
+        What users or job names have in common is no application, and has no change.
+        """
+        if self.level not in CURVE_LEVELS:
+            return own
+        if name not in self.changes:
+            self.changes[name] = change_of(own, self.unit)
+        return as_asked(own, self.changes[name], self.unit)
 
 
 def _with_acting(shown: Fitted, acting: Fitted) -> Fitted:
@@ -117,8 +130,11 @@ def _fitted(
         make: Callable[..., PredictionTable | None],
     ) -> Fitted:
         before, own = old.get(name, Record()), on_axis(own, unit)
-        record = record_of(level, own, settings, before)
-        table = make(level, name, own, now_s=now_s, settings=settings, record=record)
+        asked = runs.as_asked(name, own)
+        record = record_of(level, asked, settings, before)
+        table = make(level, name, asked, now_s=now_s, settings=settings, record=record, had=own)
+        if table is not None:
+            table = replace(table, change=runs.changes.get(name))
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:

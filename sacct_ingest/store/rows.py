@@ -84,6 +84,13 @@ class RunRow:
     account: str = ""
     submit_line: str = ""
     comment: str = ""
+    # What was decided of its job; only where runs are read by key.
+    asked_size: int | None = None  #: what it would have had without NIMO, in ``asked_unit``
+    asked_unit: str = ""
+    asked_low: int | None = None  #: fewest and most nodes that its user asked for
+    asked_high: int | None = None
+    least_nodes: int | None = None  #: fewest nodes that Slurm was asked for, in the end
+    try_of: str = ""  #: the decision's reason, where NIMO changed its count
 
     @property
     def identity(self) -> Identity:

@@ -6,25 +6,43 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
+from sqlalchemy import Column, ColumnElement, Engine, and_, case, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.engine import LISTED, reading
 from sacct_ingest.store.rows import RunRow, Stored
-from sacct_ingest.store.schema import contributions, runs, steps
+from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
 #: What a run's attributes are made of; decisions are not joined with it.
 _ATTRIBUTES = ("account", "submit_line", "comment")
-_JOINED = ("run_id", "node_type", "node_list", *_ATTRIBUTES)
+_DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
+_JOINED = ("run_id", "node_type", "node_list", *_ATTRIBUTES, *_DECIDED)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
 ]
 _FULL_COLUMNS = [*ROW_COLUMNS, *(runs.c[n] for n in _ATTRIBUTES)]
 _NODE_TYPE = func.coalesce(contributions.c.node_type, "").label("node_type")
+#: What was decided of a run's job; a decision without a prediction does not say what it asked for.
+_predicted = decisions.c.request_predicted_s.is_not(None)
+_set = and_(decisions.c.applied, decisions.c.action == "set")
+_changed = and_(decisions.c.applied, decisions.c.nodes != decisions.c.requested_nodes)
+_BY_KEY = [
+    *_FULL_COLUMNS,
+    _NODE_TYPE,
+    case((_predicted, decisions.c.requested_nodes)).label("asked_size"),
+    func.coalesce(decisions.c.unit, "").label("asked_unit"),
+    decisions.c.min_nodes.label("asked_low"),
+    decisions.c.max_nodes.label("asked_high"),
+    case((_set, decisions.c.nodes), else_=decisions.c.min_nodes).label("least_nodes"),
+    case((_changed, decisions.c.reason), else_="").label("try_of"),
+]
 _SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
+_DECIDED_RUNS = runs.outerjoin(contributions, _SAME_RUN).outerjoin(
+    decisions, decisions.c.run_id == runs.c.id
+)
 _STEP_NAMES = [column.name for column in steps.columns][2:]
 _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
 
@@ -57,8 +75,8 @@ class Runs:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = _key_columns(level)
         query = (
-            select(*_FULL_COLUMNS, _NODE_TYPE)
-            .select_from(runs.outerjoin(contributions, _SAME_RUN))
+            select(*_BY_KEY)
+            .select_from(_DECIDED_RUNS)
             # Not "!=": of an index only a range can be read.
             .where(*(column > "" for column in columns))
             .order_by(*columns, *_CHRONOLOGICAL)
@@ -87,8 +105,8 @@ class Runs:
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
         """Give the runs with a key, the newest last."""
         query = (
-            select(*_FULL_COLUMNS, _NODE_TYPE)
-            .select_from(runs.outerjoin(contributions, _SAME_RUN))
+            select(*_BY_KEY)
+            .select_from(_DECIDED_RUNS)
             .where(_has_key(level, key))
             .order_by(*_CHRONOLOGICAL)
         )
@@ -99,8 +117,8 @@ class Runs:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = (
-            select(*_FULL_COLUMNS, _NODE_TYPE)
-            .select_from(runs.outerjoin(contributions, _SAME_RUN))
+            select(*_BY_KEY)
+            .select_from(_DECIDED_RUNS)
             .where(runs.c.tag > "", takes_part)
             .order_by(*_CHRONOLOGICAL)
         )

@@ -4,7 +4,8 @@
 says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
 that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``nimo:cpus=4-32``,
 ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
-``nimo:mem=auto`` that memory which runs do not need may be taken off.
+``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
+run on a count that was not tried, ``nimo:learn=off`` that not.
 """
 
 import re
@@ -29,6 +30,7 @@ class Tag:
     time: str = ""  #: what to do with the time limit
     soft: str = ""  #: ``off``: Slurm plans with the time limit itself
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
+    learn: str = ""  #: whether it may run on a count that was not tried: ``on`` or ``off``
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
     cpus: tuple[int, int] | None = None  #: CPUs of each task
     tasks: tuple[int, int] | None = None
@@ -66,6 +68,7 @@ def parse_tag(comment: str) -> Tag | None:
         time=values.get("time", ""),
         soft=values.get("soft", ""),
         mem=values.get("mem", ""),
+        learn=values.get("learn", "") or ("on" if "learn" in values else ""),
         **{name: _range(values.get(name, "")) for name in _RANGES},
     )
 

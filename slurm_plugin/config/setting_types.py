@@ -34,6 +34,13 @@ class Bystanders(StrEnum):
     EACH = "each"  #: each single one, as far as arrivals of the past tell
 
 
+class Explore(StrEnum):
+    """Whether jobs whose user gave a range run on counts that were not tried, to learn."""
+
+    OFF = "off"  #: only where its comment says ``nimo:learn``
+    ON = "on"  #: unless its comment says ``nimo:learn=off``
+
+
 class OnMissed(StrEnum):
     """What becomes of a job that cannot make its deadline."""
 

@@ -17,6 +17,7 @@ from slurm_plugin.config.setting_types import (
     Bystanders,
     Count,
     Days,
+    Explore,
     HighShare,
     MemoryUse,
     Mode,
@@ -67,6 +68,7 @@ class ModeRule(Match, frozen=True, kw_only=True):
     soft: SoftUse | None = None
     memory: MemoryUse | None = None
     trust: Trust | None = None
+    explore: Explore | None = None
 
 
 class SizesRule(Match, frozen=True, kw_only=True):
@@ -160,9 +162,9 @@ class Policy(Section, frozen=True, kw_only=True):
     growth_share: Share = 0.25  #: a job grows to at most this share of the nodes that are free
     bystanders: Bystanders = Bystanders.GROUP  #: others whom a change must not harm
     limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
-    observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed
-    pessimism: NotNegative = 1.0  #: standard deviations by which a change has to win
-    accept_doubtful: bool = False  #: also act on curves that are called doubtful
+    confidence: HighShare = 0.95  #: chance with which a changed job has to keep its guard
+    explore: Explore = Explore.ON
+    explore_ratio: Ratio = 2.0  #: a try's expected turnaround over that of what was asked for
     memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
 
 
@@ -346,6 +348,7 @@ class Config(Section, frozen=True, kw_only=True):
             soft=next((r.soft for r in rules if r.soft), self.time_limit.soft),
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
+            explore=next((r.explore for r in rules if r.explore), self.policy.explore),
             tell_changes=self.tell_changes,
         )
 
@@ -368,6 +371,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust
     soft: SoftUse = SoftUse.OFF
     memory: MemoryUse = MemoryUse.TAG
+    explore: Explore = Explore.ON
     tell_changes: bool = True
 
 

@@ -5,11 +5,12 @@ from math import inf, log
 
 from msgspec.structs import replace
 
-from predictor.table import at, verdict_at, worse
+from predictor.change.request import for_request
+from predictor.table import at, covers, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
+from slurm_plugin.decision.candidates import PolicySettings, Request, scales
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
 from slurm_plugin.decision.node_options import Option
@@ -30,6 +31,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
+from slurm_plugin.text.formatting import duration
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 #: Each task of an array has the size that is advised.
@@ -42,6 +44,8 @@ _OPEN_SIZE = frozenset(
     }
 )
 
+#: Ratio beyond the interval from which on run times are those of another problem.
+_APART = 1.25
 #: A job asks for too much memory where less than this share of it is needed.
 _ENOUGH = 0.8
 
@@ -82,8 +86,12 @@ def advice_of(
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
     part = case.place if fresh and case.place else _idle(table, case.now_s)
-    considered = advised(_considered(case, part, rules))
+    considered = advised(_considered(case, part))
     decided = decide(considered, table, part, rules, now_s=case.now_s)
+    if decided.request is not None:
+        table = for_request(table, decided.request.nodes, considered.given)
+        advice.knee = table.knee
+        advice.problems = [*advice.problems, *_other_problems(table)]
     margin = rules.policy.memory_margin
     _recommend(advice, decided, considered, case, fresh=fresh, margin=margin)
     _lower(advice, decided, table)
@@ -168,6 +176,23 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     advice.problems = messages.problem_texts(table)
 
 
+def _other_problems(table: PredictionTable) -> list[str]:
+    """Say so where jobs asked for on other counts took other times than this job would there."""
+    seen = [one for one in table.observed if covers(table, one.nodes)]
+    at_each = [(one, at(table, one.nodes)) for one in seen]
+    others = [
+        one for one, own in at_each if not own.low_s / _APART <= one.time_s <= own.high_s * _APART
+    ]
+    if not others or table.change is None:
+        return []
+    counts = " and ".join(str(one.nodes) for one in others[:3]) + (" …" if others[3:] else "")
+    first = others[0]
+    return [
+        f"Runs asked for on {counts} {table.unit.plural} had other problems "
+        f"({duration(first.time_s)} on {first.nodes}): the rows are this job."
+    ]
+
+
 def _lower(advice: Advice, decided: Decision, table: PredictionTable) -> None:
     """Let the verdict be the one that the decision was made by."""
     nodes = decided.chosen.nodes if decided.chosen else None
@@ -186,14 +211,14 @@ def _idle(table: PredictionTable, now_s: float) -> Partition:
     return Partition(name="", nodes=nodes, profile=profile([(now_s, nodes)]))
 
 
-def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -> Request:
+def _considered(case: DecisionContext, part: Partition) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
-    request, table = case.request, case.table
+    request, table = replace(case.request, explore=False), case.table
     fixed = None if request.fixed in _open_question(request) else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
     whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
-    counts = [n for n in whole if trusted(table, n, rules.policy)]
+    counts = [n for n in whole if scales(table, n)]
     asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 

@@ -9,10 +9,10 @@ from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.job_script import parse_script
 from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import MemoryUse, SoftUse, TimeUse
+from slurm_plugin.config.setting_types import Explore, MemoryUse, Mode, SoftUse, TimeUse
 from slurm_plugin.config.settings import JobSettings, OptIn
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.eligibility import size_span_of, span_of
+from slurm_plugin.decision.eligibility import CountRange, size_span_of, span_of
 from slurm_plugin.decision.sizes import multiple_of, segment_of, size_option_of, sizes_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
@@ -98,7 +98,20 @@ class Asked:
             distrusted=distrusted,
             time_use=_time_use(job, tag, fixed, site_use, sized=sized),
             soft=soft,
+            given=(job.min_nodes or 0, job.max_nodes or 0),
+            explore=not sized and _explores(span, tag, self.settings),
         )
+
+    def learns(self) -> bool:
+        """Whether the job may run on a node count that was not tried: it has a range of counts."""
+        span = span_of(self.job, self.tag, self.opt_in, self.application)
+        return _explores(span, self.tag, self.settings)
+
+
+def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
+    word = tag.learn if tag else ""
+    wanted = word == "on" or (site.explore is Explore.ON and word != "off")
+    return wanted and site.mode is Mode.ENFORCE and span.fixed is None and span.low < span.high
 
 
 def limit_of(job: Job, partition: Partition | None) -> float | None:

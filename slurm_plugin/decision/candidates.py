@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from math import exp, hypot, inf
+from math import inf
 from operator import attrgetter
+from statistics import fmean
 from typing import TypeGuard
 
 import msgspec
 
-from predictor.table import at, covers, verdict_at
+from predictor.change.request import ratios
+from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
@@ -26,8 +28,6 @@ from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
 #: Most different requests in the cache.
 _CACHED = 1024
-#: A curve falls where it gets down to this share of its run time on the fewest nodes.
-_FALLEN = 0.9
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
     advised: bool = False  #: before a deadline it gets the limit of the line to paste
+    given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none
+    explore: bool = False  #: it may run on a count that was not tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +87,7 @@ class Candidate(msgspec.Struct, frozen=True):
     """One node count on its own."""
 
     prediction: Prediction
-    time_s: float  #: run time to decide by: with the uncertainty of a change added
+    time_s: float  #: expected run time
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
     limits: TimeLimits | None  #: what the prediction makes of the time limit
@@ -120,29 +122,30 @@ def standing(
 ) -> Candidate:
     """Candidate of a job that keeps its request; its limit holds on all counts it may start on."""
     (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
-    possible = _possible(request, table, room)
-    flat = len(possible) > 1 and not falls(table, possible[-1])
-    limits = None if flat else limits_on(possible, request, table, rules)
+    limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
     limit_s = _limit(one.prediction, limits, request, rules, asked)
     return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
 
 
-def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
-    """Whether the prediction on ``nodes`` is good enough to act on."""
-    if table.is_guess:
-        return False
-    verdict = verdict_at(table, nodes)
-    return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
+def trusted(table: PredictionTable, nodes: int) -> bool:
+    """Whether the run time on ``nodes`` is sure enough to make a time limit of."""
+    return not table.is_guess and verdict_at(table, nodes) is Verdict.RELIABLE
 
 
-def falls(table: PredictionTable, asked: int) -> bool:
-    """Whether more nodes up to ``asked`` made the runs shorter.
+def scales(table: PredictionTable, nodes: int) -> bool:
+    """Whether a change to ``nodes`` can be judged: the runs are of one application and layout.
 
-    Where they did not, the runs on fewer nodes may have had smaller problems (weak scaling).
+    A table that says nothing of a change has to be reliable itself.
     """
-    times = [time_s for n, time_s in zip(table.nodes, table.median_s, strict=True) if n <= asked]
-    return not times or min(times) <= _FALLEN * times[0]
+    if table.change is None:
+        return trusted(table, nodes)
+    return not (table.is_guess or table.parts or is_serial(table) or is_otherwise(table))
+
+
+def is_otherwise(table: PredictionTable) -> bool:
+    """Whether all runs had another layout than the job."""
+    return any(problem.name == OTHER_LAYOUT for problem in table.problems)
 
 
 def why_alone(
@@ -156,10 +159,8 @@ def why_alone(
     counts = _candidates(request, table, unbounded, rules, asked, 0)
     if len(counts) > 1:
         return Reason.NO_CHOICE
-    if request.low < asked and not falls(table, asked):
-        return Reason.NOT_FALLING
     others = (n for n in table.nodes if request.low <= n <= request.high and n != asked)
-    sure = any(trusted(table, n, rules.policy) for n in others)
+    sure = any(scales(table, n) for n in others)
     return Reason.BEST_ALREADY if sure else Reason.ONE_COUNT
 
 
@@ -178,7 +179,7 @@ def limits_on(
     """Time limit that holds the run on any of ``counts``, if set and reliable."""
     asked = list(counts)
     unwanted = request.time_use is TimeUse.OFF or request.distrusted
-    if unwanted or not all(trusted(table, n, rules.policy) for n in asked):
+    if unwanted or not all(trusted(table, n) for n in asked):
         return None
     return from_prediction(
         table,
@@ -206,15 +207,13 @@ def _candidates(
     policy = rules.policy
     low = max(request.low, room.fewest, floor)
     own_cost = policy.bystanders is Bystanders.EACH and request.deadline_s is None
-    if own_cost or not falls(table, asked):
+    if own_cost:
         low = max(low, asked)
-    widest = max((p.nodes for p in table.observed), default=0)
-    reach = policy.observed_reach * max(widest, table.widest)
-    high = min(request.high, room.most, int(reach))
+    high = min(request.high, room.most, table.nodes[-1])
     counts = {n for n in table.nodes if low < n < high}
     counts |= {n for n in (low, high) if low <= high and covers(table, n)}
     whole = sorted(n for n in counts if n % request.segment == 0)
-    useful = [at(table, n) for n in whole if trusted(table, n, policy)]
+    useful = [at(table, n) for n in whole if scales(table, n)]
     best = min((p.time_s for p in useful), default=0.0)
     last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
     candidates = [p for p in useful[: last + 1] if p.nodes != asked]
@@ -233,17 +232,9 @@ def side_by_side(
 
     floor: fewest nodes that have the memory of the job.
     """
-    base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
-    medians = list(accumulate((p.time_s for p in predictions), min))
-    times = [
-        _pessimistic(p, predictions[base], median, rules)
-        for p, median in zip(predictions, medians, strict=True)
-    ]
-    sure = falls(table, asked)
-    shorter = [
-        limits_on([p.nodes], request, table, rules) if sure or p.nodes >= asked else None
-        for p in predictions
-    ]
+    base_s = next(p.time_s for p in predictions if p.nodes == asked)
+    times = [base_s * fmean(ratios(table, p.nodes)) for p in predictions]
+    shorter = [limits_on([p.nodes], request, table, rules) for p in predictions]
     work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
     return tuple(
         Candidate(
@@ -256,14 +247,6 @@ def side_by_side(
         )
         for one, time_s, own, work_s in zip(predictions, times, shorter, work, strict=True)
     )
-
-
-def _pessimistic(
-    one: Prediction, base: Prediction, median_s: float, rules: PolicySettings
-) -> float:
-    if one.nodes == base.nodes:
-        return median_s
-    return median_s * exp(rules.policy.pessimism * hypot(one.curve_sd, base.curve_sd))
 
 
 def _limit(

@@ -265,7 +265,7 @@ class ContextBuilder:
                 site,
                 user=job.user_name,
                 shared=shared,
-                own_runs=self._config.sharing.own_runs,
+                own_runs=1 if asked.learns() else self._config.sharing.own_runs,
                 off=off,
             ),
             with_least=self._keeps_limit,

@@ -50,6 +50,11 @@ def changed(
     """
     minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
     longer = minutes is not None and own is not None and minutes > own
+    if chosen is not None and decision.learns:
+        where = f"{count(chosen.nodes, request.unit.word)} of {_range(request)}"
+        allowed = f", with --time={duration(60.0 * minutes)}" if longer and minutes else ""
+        tried, of = decision.learns
+        return f"nimo: runs on {where} to learn how it scales ({tried} of {of}){allowed}"
     if chosen is None or not (every or longer):
         return ""
     instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
@@ -110,6 +115,10 @@ def _more(case: DecisionContext, memory: int) -> str:
     if most and 2 * memory > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
+
+
+def _range(request: Request) -> str:
+    return f"{request.low}+" if request.high >= UNBOUNDED else f"{request.low}-{request.high}"
 
 
 def less_memory(memory: LowerMemory) -> str:

@@ -9,7 +9,7 @@ which the job takes the part p.  A fuller queue never leads to more nodes: the p
 node time made non-decreasing in n, and nothing else depends on the queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -17,6 +17,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
+from predictor.change.request import DRAWS, levels, ratios
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate
@@ -38,6 +39,10 @@ _BETTER = 0.005
 #: Where each single bystander counts, a job grows only where what it leaves sufficed after so many
 #: moments of the past.
 _LEVEL = 0.95
+#: What products of run times are off by, at most.
+_EXACT = 1 - 1e-12
+#: Step through the values of a wait, so that each meets other run times than the last.
+_STEP = 7
 
 
 class DeadlineVerdict(StrEnum):
@@ -67,18 +72,19 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: int
-    time_s: float  #: run time to decide by: with the uncertainty of a change added
+    time_s: float  #: expected run time
     prediction: Prediction
     limit_s: float | None
     wait_s: float
     cost_s: float
-    in_guard: bool  #: its turnaround is near that of the request
+    in_guard: bool  #: its turnaround is near that of the request, as sure as the site wants it
     in_limit: bool  #: its time limit is allowed
     leaves_room: bool  #: others find enough free nodes beside it, or it does not grow
     fits: bool  #: its nodes have the memory that the job needed so far
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
+    sure: float = 1.0  #: chance that its turnaround is near that of the request
     chance: float | None = None  #: of making the deadline; None: none, or unknown
     deadline: DeadlineVerdict | None = None  #: None: there is none
     #: time limit that is better before the deadline, and holds the run; None: its own is as good
@@ -107,6 +113,13 @@ class PolicyContext:
     now_s: float
     asked: int
 
+    @property
+    def price(self) -> float:
+        """Delay of others for each node and second: q p/N."""
+        part = self.partition
+        waiting = part.queue + part.queue_mean / 2 + 2
+        return self.rules.policy.price * waiting * part.node_part / part.nodes
+
     def options(self, candidates: Sequence[Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
         better = [self._fitting(one) for one in candidates]
@@ -116,13 +129,16 @@ class PolicyContext:
         estimates = self._waits(candidates)
         waits = [one.median_s for one in estimates]
         asked = next(i for i, p in enumerate(candidates) if p.prediction.nodes == self.asked)
-        policy, part = self.rules.policy, self.partition
+        policy = self.rules.policy
         room = self._room(candidates, waits)
-        # The request may start earlier than expected, above all where limits are all there is.
-        sure_s = policy.guard_wait * waits[asked] if policy.guard_wait else 0.0
-        sure_s *= policy.guard_ratio if estimates[asked].recorded >= ENOUGH else 1.0
-        most = sure_s + policy.guard_ratio * candidates[asked].time_s + policy.guard_s
-        price = policy.price * (part.queue + part.queue_mean / 2 + 2) * part.node_part / part.nodes
+        share = self._guard_share(estimates[asked])
+        most = share * waits[asked] if share else 0.0
+        most += policy.guard_ratio * candidates[asked].time_s + policy.guard_s
+        chances = [
+            self._guarded(one, wait, estimates[asked])
+            for one, wait in zip(candidates, estimates, strict=True)
+        ]
+        price = self.price
         made = [
             Option(
                 nodes=one.prediction.nodes,
@@ -132,7 +148,11 @@ class PolicyContext:
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s,
                 in_guard=one is candidates[asked]
-                or wait_s + max(one.time_s, one.prediction.time_s) <= most,
+                or (
+                    chance >= policy.confidence
+                    and wait_s + max(one.time_s, one.prediction.time_s) <= most
+                ),
+                sure=chance,
                 in_limit=self._allows(one, wait_s),
                 leaves_room=leaves_room,
                 fits=one.fits,
@@ -140,8 +160,8 @@ class PolicyContext:
                 limits=one.limits,
                 wait=wait,
             )
-            for one, wait, wait_s, leaves_room in zip(
-                candidates, estimates, waits, room, strict=True
+            for one, wait, wait_s, leaves_room, chance in zip(
+                candidates, estimates, waits, room, chances, strict=True
             )
         ]
         deadline_s = self.request.deadline_s
@@ -149,6 +169,33 @@ class PolicyContext:
             return made
         rows = zip(made, better, strict=True)
         return [self._judged(one, limit_s, deadline_s) for one, limit_s in rows]
+
+    def _guarded(self, one: Candidate, wait: WaitEstimate, asked: WaitEstimate) -> float:
+        """Chance that a count's turnaround stays near that of the request."""
+        if one.prediction.nodes == self.asked:
+            return 1.0
+        policy, share = self.rules.policy, self._guard_share(asked)
+        drawn = zip(
+            levels(self.table),
+            ratios(self.table, one.prediction.nodes),
+            waits_of(wait),
+            waits_of(asked),
+            strict=True,
+        )
+        kept = [
+            (wait_s + ratio * level_s) * _EXACT
+            <= (share and share * asked_s) + policy.guard_ratio * level_s + policy.guard_s
+            for level_s, ratio, wait_s, asked_s in drawn
+        ]
+        return sum(kept) / len(kept)
+
+    def _guard_share(self, asked: WaitEstimate) -> float:
+        """Share of the request's wait that its guard counts on.
+
+        The request may start earlier than expected, above all where limits are all there is.
+        """
+        policy = self.rules.policy
+        return policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
 
     def _fitting(self, one: Candidate) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
@@ -240,7 +287,7 @@ class PolicyContext:
 
     def _may_set(self, nodes: int) -> bool:
         opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
-        return opted_in and trusted(self.table, nodes, self.rules.policy)
+        return opted_in and trusted(self.table, nodes)
 
     def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
         """Estimate the waits; more nodes for at least as long never start earlier."""
@@ -289,6 +336,12 @@ class PolicyContext:
         if not (self.request.limit_raisable or shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
         return limit_s <= (self.partition.max_time_s or inf)
+
+
+def waits_of(estimate: WaitEstimate | None) -> Iterator[float]:
+    """Give waits in an order of their own: a long one meets long and short runs."""
+    waits_s = estimate.waits_s if estimate else (0.0,)
+    return (waits_s[(i * _STEP) % len(waits_s)] for i in range(DRAWS))
 
 
 def _planned_s(one: Candidate) -> float:

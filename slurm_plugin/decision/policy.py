@@ -11,7 +11,8 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
+from predictor.change.request import for_request
+from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
 from predictor.waits.calibration import ENOUGH
 from slurm_plugin.config.setting_types import OnMissed
@@ -20,13 +21,15 @@ from slurm_plugin.decision.candidates import (
     PolicySettings,
     Request,
     choices,
-    falls,
+    is_otherwise,
     is_serial,
+    scales,
     side_by_side,
     standing,
     trusted,
     why_alone,
 )
+from slurm_plugin.decision.explore import count_to_try, tries_of
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.decision.time_limits import SoftLimit, TimeLimits
@@ -56,6 +59,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     chosen: Option | None = None  #: what it gets, or would get
     request: Option | None = None  #: what it would have had
+    learns: tuple[int, int] | None = None  #: which of how many counts is tried
     deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
@@ -84,10 +88,11 @@ def decide(
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
+    table = for_request(table, asked, request.given)
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
-    if not trusted(table, asked, rules.policy):
+    if not scales(table, asked):
         return _checked(scene, _why_distrusted(table))
     candidates = choices(request, table, PartitionBounds.of(partition), rules, asked)
     if len(candidates) == 1:
@@ -97,7 +102,7 @@ def decide(
 
 def _why_distrusted(table: PredictionTable) -> Reason:
     names = {problem.name for problem in table.problems}
-    if OTHER_LAYOUT in names:
+    if is_otherwise(table):
         return Reason.OTHER_LAYOUT
     if table.is_curve:
         return Reason.UNRELIABLE_CURVE
@@ -131,12 +136,15 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     if not feasible:
         return _missed(scene, options, asked)
     best = _best(feasible, asked)
+    tried = count_to_try(scene, options, best, asked)
+    chosen = tried or best
     return Decision(
         action=Action.SET,
-        reason=_reason(scene, best, asked, feasible, options),
-        chosen=best,
+        reason=Reason.LEARNING if tried else _reason(scene, best, asked, feasible, options),
+        chosen=chosen,
         request=asked,
-        deadline_met=best.meets_deadline,
+        learns=tries_of(scene) if tried else None,
+        deadline_met=chosen.meets_deadline,
         options=options,
     )
 
@@ -174,8 +182,6 @@ def _reason(
         return Reason.DEADLINE
     if best is not asked:
         return Reason.CHEAPEST if asked.fits else Reason.MEMORY
-    if scene.request.low < asked.nodes and not falls(scene.table, asked.nodes):
-        return Reason.NOT_FALLING
     if len(feasible) > 1:
         return Reason.BEST_ALREADY
     if any(o.in_limit and not o.in_guard for o in options):
@@ -241,7 +247,7 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     )
     if only.deadline is None or scene.request.distrusted:
         return decision
-    sure = trusted(scene.table, scene.asked, scene.rules.policy)
+    sure = trusted(scene.table, scene.asked)
     return replace(
         decision,
         action=Action.REFUSE if sure and _refused(scene, options) else Action.KEEP,
@@ -264,12 +270,14 @@ def every_option(
     decision: made of the other parameters.
     """
     asked = decision.request.nodes if decision.request else request.low
+    table = for_request(table, asked, request.given)
     counts = {n for n in table.nodes if n <= partition.largest}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
     if not counts:
         return list(decision.options)
     if asked not in counts and not covers(table, asked):
         asked = min(counts, key=lambda n: abs(n - asked))
+        table = for_request(table, asked, request.given)
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     predictions = [at(table, n) for n in sorted(counts | {asked})]
     options = scene.options(side_by_side(predictions, request, table, rules, asked))

@@ -5,11 +5,12 @@ from math import ceil, inf
 
 from msgspec.structs import replace
 
+from predictor.change.request import for_request
 from predictor.table import at, covers
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.decision.candidates import PolicySettings, Request, falls, trusted
+from slurm_plugin.decision.candidates import PolicySettings, Request, scales
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision, every_option, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
@@ -48,6 +49,7 @@ def remedies(
     if asked is None or request.deadline_s is None or partition.outlook is None:
         return ()
     left_s = request.deadline_s - now_s
+    table = for_request(table, asked.nodes, request.given)
     requested = advised(request)
     alone = replace(decided, options=())  # those have the limit that the job asks for
     options = every_option(requested, table, partition, rules, alone, now_s=now_s)
@@ -81,11 +83,10 @@ def _counts(
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
         and partition.min_nodes <= option.nodes <= partition.largest
-        and trusted(table, option.nodes, rules.policy)
+        and scales(table, option.nodes)
         and _makes_it(option, rules)
     ]
-    sure = falls(table, asked.nodes)
-    fewer = [option for option in reversed(useful) if sure and option.nodes < asked.nodes]
+    fewer = [option for option in reversed(useful) if option.nodes < asked.nodes]
     more = [option for option in useful if option.nodes > asked.nodes]
     for option in (*fewer[:1], *more[:1]):
         size, time = _size(option.nodes, request.unit), _time(option, request)

@@ -39,6 +39,7 @@ from slurm_plugin.decision.tickets import (
     given_of,
     without_texts,
 )
+from slurm_plugin.decision.tries import PendingTries
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
@@ -81,6 +82,7 @@ class DecisionService:
         self._contexts = ContextBuilder(config, self._bookings, later, self._budget)
         self.config = config
         self._tickets = TicketCache(publish)
+        self._tries = PendingTries()
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
         self.plans = SoftPlans()
@@ -226,6 +228,8 @@ class DecisionService:
         )
         decided = msgspec.structs.replace(decided, memory=memory, soft=soft)
         answer = permitted(case, decided, self._cluster)
+        if decided.reason is Reason.LEARNING and answer.set is not None and case.table:
+            self._tries.add(case.table, decision_id, case.now_s)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
         return decided, answer, decision_id
@@ -285,7 +289,7 @@ class DecisionService:
             there = case.on(place.node_type)
             advice = self._advice(there)
             advice.partition = place.partition
-            choices.append((advice, self._likely(there, advice)))
+            choices.append((advice, self._likely(advice)))
         return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
 
     def _advice(self, case: DecisionContext, rules: PolicySettings | None = None) -> Advice:
@@ -314,16 +318,14 @@ class DecisionService:
         ]
         cases = [self._contexts.build(job, case.now_s, private=private) for job in jobs]
         advised = [(one, self._advice(one)) for one in cases if one.node_type]
-        return [(advice, self._likely(one, advice)) for one, advice in advised]
+        return [(advice, self._likely(advice)) for one, advice in advised]
 
-    def _likely(self, case: DecisionContext, advice: Advice) -> Row | None:
-        """Find the recommended count; without one, that which doubtful predictions recommend."""
+    @staticmethod
+    def _likely(advice: Advice) -> Row | None:
+        """Find the recommended count; without one, that which ends first."""
         if advice.nodes is not None:
             return next((row for row in advice.rows if row.recommended), None)
-        policy = msgspec.structs.replace(self._rules.policy, accept_doubtful=True)
-        lenient = replace(self._rules, policy=policy)
-        doubtful = advice_of(case, lenient, fresh=self._blind(case) is None)
-        return next((row for row in doubtful.rows if row.recommended), None)
+        return min(advice.rows, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)
@@ -332,7 +334,10 @@ class DecisionService:
         if problem is not None or case.table is None or case.place is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
-        return decide(case.request, case.table, case.place, self._rules, now_s=case.now_s)
+        request = case.request
+        if request.explore and self._tries.pending(case.table, self._cluster, case.now_s):
+            request = msgspec.structs.replace(request, explore=False)
+        return decide(request, case.table, case.place, self._rules, now_s=case.now_s)
 
     def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:
         """Add what would make the deadline, where it may be missed and a user can read it."""

@@ -7,6 +7,7 @@ same field ends jobs.  So nothing is set unless the option has just been seen.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from predictor.change.request import for_request
 from predictor.table import covers, level_quantile
 from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
@@ -48,6 +49,8 @@ def soft_limit(
     stale = case.now_s - cluster.taken_s > MOST_AGE_S or not cluster.plans_softly
     if stale or decided.action is Action.REFUSE or not plans.resting.isdisjoint(names):
         return None
+    if decided.request is not None:
+        table = for_request(table, decided.request.nodes, request.given)
     size = _size(case, decided, table)
     if size is None or request.distrusted or _uses_limits(table):
         return None

@@ -35,7 +35,7 @@ _PREDICT = "3. Show the prediction for one application."
 _SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
 _ADVISE = "5. A user asks before submitting.  This application has many runs:"
 _DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
-_UNKNOWN = "   This application ran on two node counts only, so there is no recommendation:"
+_UNSURE = "   This application ran on two node counts only, which is enough for advice:"
 _SUBMIT = """\
 6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
    as {folder}/nimo.yaml says; a site begins with 'observe').  They come within a second, before
@@ -116,8 +116,8 @@ def _advise(narrator: Narrator) -> None:
     narrator.show("nimo-advise", "wrf.sh", "d02")
     narrator.say(_DEADLINE)
     narrator.show("nimo-advise", "--deadline=now+15minutes", "wrf.sh", "d02", statuses=(4,))
-    narrator.say(_UNKNOWN)
-    narrator.show("nimo-advise", "capsid.sh", statuses=(0, 3))
+    narrator.say(_UNSURE)
+    narrator.show("nimo-advise", "capsid.sh")
 
 
 def _submit(

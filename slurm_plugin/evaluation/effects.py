@@ -12,6 +12,8 @@ from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, WaitAccuracy
 
 _HOUR_S = 3600.0
+#: Reason of a decision that tried a count.
+LEARNING = "learning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,50 @@ class Deadlines:
     refused: int = 0  #: at submission, because no node count could make it
     open: int = 0  #: not finished, or not found in the accounting yet
     warned: int = 0  #: of all these, those whose deadline was said to be missed at submission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """Finished jobs whose count NIMO changed, by what came of what they were promised."""
+
+    kept: int = 0  #: their turnaround stayed within the guard ...
+    jobs: int = 0  #: ... of these, which were promised that
+    tries: int = 0  #: jobs that ran on another count to learn
+    applications: int = 0  #: which were learnt so
+    try_hours: float = 0.0  #: node-hours of the tries
+
+
+@dataclass(slots=True)
+class PromiseTally:
+    """Holds changed jobs against their guard: what was predicted for the request, and slack."""
+
+    guard_ratio: float = 1.25
+    guard_s: float = 60.0
+    _counts: Counter[str] = field(default_factory=Counter)
+    _learnt: set[str] = field(default_factory=set)
+    _try_s: float = 0.0
+
+    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
+        """Take a changed job that completed."""
+        if run.state is not JobState.COMPLETED or run.nodes != decision.nodes:
+            return
+        if decision.reason == LEARNING:
+            self._counts["tries"] += 1
+            self._learnt.add(application)
+            self._try_s += run.nodes * run.elapsed_s
+            return
+        asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
+        if asked_s is None:
+            return
+        wait_s = decision.request_wait_s or 0.0
+        most_s = self.guard_ratio * (asked_s + wait_s) + self.guard_s
+        self._counts["jobs"] += 1
+        self._counts["kept"] += (waited_s or 0.0) + run.elapsed_s <= most_s
+
+    def result(self) -> Promises:
+        """Sum up."""
+        hours = self._try_s / _HOUR_S
+        return Promises(**self._counts, applications=len(self._learnt), try_hours=hours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

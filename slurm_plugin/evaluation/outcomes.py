@@ -20,6 +20,8 @@ from slurm_plugin.evaluation.effects import (
     DeadlineTally,
     Effect,
     EffectTallies,
+    Promises,
+    PromiseTally,
     applied_to,
     is_changed,
     is_finished,
@@ -98,6 +100,7 @@ class OutcomeReport:
     weeks: tuple[Week, ...]
     deadlines: Deadlines
     waits: WaitAccuracy
+    promises: Promises = field(default_factory=Promises)
     applied: tuple[Effect, ...]  #: one for each unit with such jobs
     observed: tuple[Effect, ...]
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
@@ -172,6 +175,7 @@ class OutcomeTally:
         self._applications: defaultdict[str, _Application] = defaultdict(_Application)
         self._applied, self._observed = EffectTallies(), EffectTallies()
         self._waits, self._deadlines = WaitTally(), DeadlineTally()
+        self._promises = PromiseTally()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()
         self.unused = UnusedTally()
@@ -197,6 +201,8 @@ class OutcomeTally:
         self._compare(decision, run, (*counted, own.accuracy))
         if waits := waits_of(decision, run):
             self._waits.add(*waits)
+        if is_changed(decision):
+            self._promises.add(name, decision, run)
         if applied_to(decision, run):
             self._applied.add(name, decision, run)
         elif observed_of(decision, run):
@@ -243,6 +249,7 @@ class OutcomeTally:
             ),
             waits=waits,
             deadlines=self._deadlines.result(),
+            promises=self._promises.result(),
             applied=self._applied.result(waits),
             observed=self._observed.result(waits),
             applications=self._application_rows(),

@@ -21,6 +21,7 @@ class Reason(StrEnum):
         "this count costs least: wait, run time and the delay of queued jobs",
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
+    LEARNING = "learning", "this count was not tried yet, to learn how the application scales"
     MEMORY = "memory", "runs on the count that it would get had too little memory"
     # The request stands.
     BEST_ALREADY = "best_already", "no other count is better"
@@ -74,10 +75,6 @@ class Reason(StrEnum):
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
     SERIAL = "serial", "all its runs used one CPU, so one node is enough"
     ONE_COUNT = "one_count", "its runs do not show what other node counts would take"
-    NOT_FALLING = (
-        "not_falling",
-        "runs on fewer nodes took as long and may have had smaller problems",
-    )
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"

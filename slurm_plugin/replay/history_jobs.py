@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp, hypot
 from operator import attrgetter
 
 import numpy as np
 
+from predictor.change.request import DRAWS, for_request, ratios
 from predictor.refit import RefitInput, fits_of
-from predictor.table import at, covers
+from predictor.table import covers
 from predictor.tables.run_facts import attributes_of_run
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
@@ -49,7 +49,7 @@ def moldable(
     as far as the table itself says that it may be.
     """
     rng = np.random.default_rng(seed)
-    off: defaultdict[str, float] = defaultdict(lambda: float(rng.normal()))
+    off: defaultdict[str, int] = defaultdict(lambda: int(rng.integers(DRAWS)))
     return [
         _moldable(run, workload.cluster_nodes, knowledge, reach, off)
         if isinstance(run, RunRow)
@@ -72,16 +72,14 @@ def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Truth:
-    """Run time on other nodes over that on the job's own, by a table that is off by ``off``."""
+    """Run time on other nodes over that on the job's own: one of those that a table holds."""
 
     table: PredictionTable
     own: int
-    off: float
+    which: int
 
     def __call__(self, nodes: int) -> float:
-        there, here = at(self.table, nodes), at(self.table, self.own)
-        unknown = 0.0 if nodes == self.own else hypot(there.curve_sd, here.curve_sd)
-        return there.time_s / here.time_s * exp(self.off * unknown)
+        return ratios(for_request(self.table, self.own), nodes)[self.which]
 
 
 def _moldable(
@@ -89,7 +87,7 @@ def _moldable(
     cluster_nodes: int,
     knowledge: Knowledge,
     reach: float,
-    off: defaultdict[str, float],
+    off: defaultdict[str, int],
 ) -> Moldable | None:
     asked = partial(attributes_of_run, row)
     before = knowledge.before.find(row.identity, attributes=asked, acting=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
-from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
+from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
@@ -195,6 +195,8 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     if report.deadlines != Deadlines():
         yield "deadlines", _deadlines(report.deadlines)
     yield from _wait_lines(report)
+    if report.promises != Promises():
+        yield "promises", _promises(report.promises)
     for effect in report.applied:
         yield (
             "changed jobs",
@@ -251,6 +253,16 @@ def _accuracy(accuracy: Accuracy | None, confidence: float) -> str:
     return (
         f"{text}, {percent(accuracy.inside)} of {accuracy.intervals} "
         f"inside the {percent(confidence)} interval"
+    )
+
+
+def _promises(promises: Promises) -> str:
+    text = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
+    if not promises.tries:
+        return text
+    return (
+        f"{text}; {count(promises.tries, 'try', 'tries')} of "
+        f"{count(promises.applications, 'application')} took {promises.try_hours:.1f} node-hours"
     )
 
 

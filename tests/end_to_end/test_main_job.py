@@ -32,7 +32,7 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing):
     job_id = int(job["JobId"])
     assert decision.applied, decision.reason
     assert (decision.min_nodes, decision.max_nodes) == (1, 8)
-    assert decision.nodes in range(2, 8)
+    assert decision.nodes in range(2, 8), decision
     assert enforcing.node_count(job_id) == decision.nodes
     short = parse(job["AdminComment"])
     assert short.decision_id == decision.decision_id

@@ -9,6 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from predictor import Run, Verdict
+from predictor.change.posterior import ChangeRun, posterior
+from predictor.change.request import for_request
 from predictor.curves.drift import DriftSettings
 from predictor.curves.interval import measure
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
@@ -42,6 +44,7 @@ from predictor.occupancy.samples_of_runs import history_samples
 from predictor.occupancy.support import supported
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
+from predictor.tables.changes import change_of
 from predictor.tables.memory import memory_need
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import to_prediction
@@ -57,6 +60,7 @@ from predictor.waits.regression import QueueWaitFit
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.records import Probe, Resource
+from sacct_ingest.runs.layout import Unit
 from tests.predictor.example_curves import downey, drawn
 from tests.predictor.rows import row as stored
 
@@ -115,6 +119,7 @@ WAITS_LEARNED = QueueWaitFit(
 PAST_JOB = PastJob(
     user="u", partition="p", units=2, limit_s=60.0, submit_s=1.0, start_s=2.0, run_s=9.0
 )
+CHANGE = change_of([stored(n, t) for n, t in zip(NODES, TIMES, strict=True)], Unit.NODES)
 NOTHING = RefitInput(lambda _: [])
 
 
@@ -159,6 +164,19 @@ def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
 
 #: A call that works for each function or class; None: the function itself.
 CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
+    "change.shapes.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
+    "change.posterior.ChangeRun": (
+        lambda **given: posterior([ChangeRun(**given)] * 2).paths,
+        {"asked": 8, "nodes": 4, "time_s": 9.0, "size": 5.0},
+    ),
+    "change.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "nodes": 2}),
+    "change.request.ratios": (
+        None, {"table": for_request(replace_data(TABLE, change=CHANGE), 4), "nodes": 2},
+    ),
+    "change.request.for_request": (
+        None, {"table": replace_data(TABLE, change=CHANGE), "asked": 4, "given": (1, 8)},
+    ),
+    "change.request.range_of": (None, {"change": CHANGE, "given": (1, 8)}),
     "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
     "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
     "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),

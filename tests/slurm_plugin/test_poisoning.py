@@ -16,8 +16,8 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import Store
-from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
-from slurm_plugin.config.settings import Config, Deadline, Sharing, TimeLimit
+from slurm_plugin.config.setting_types import Explore, Mode, OnMissed, TimeUse
+from slurm_plugin.config.settings import Config, Deadline, Policy, Sharing, TimeLimit
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import switch_off
@@ -342,7 +342,10 @@ def test_own_runs_go_before_shared_ones(site: Site) -> None:
 
 def test_few_own_runs_change_nothing(site: Site) -> None:
     site.store.runs.add(runs_of("dora", 3600.0, first=10_000, repeats=1))
-    answer = site.answer(user_name="dora")
+    tried = site.answer(user_name="dora")
+    assert (tried.reason, tried.set and tried.set.time_limit) == (Reason.LEARNING, None)
+    untried = Site(site.store, replace(BINDING, policy=Policy(explore=Explore.OFF)))
+    answer = untried.answer(user_name="dora")
     assert (answer.action, answer.reason) == ("keep", Reason.FEW_OWN_RUNS)
     enough = Site(site.store, replace(BINDING, sharing=Sharing(own_runs=4)))
     assert enough.answer(user_name="dora").reason is not Reason.FEW_OWN_RUNS

@@ -28,7 +28,7 @@ SITES = {
     "enforce, deadlines binding": Config(
         mode=Mode.ENFORCE, deadline=Deadline(missed=OnMissed.REFUSE), time_limit=_SET
     ),
-    "enforce, doubtful too": Config(mode=Mode.ENFORCE, policy=Policy(accept_doubtful=True)),
+    "enforce, less sure": Config(mode=Mode.ENFORCE, policy=Policy(confidence=0.6)),
     "advise": Config(mode=Mode.ADVISE, time_limit=_SET),
     "observe": Config(mode=Mode.OBSERVE),
     "enforce for some": Config(

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import quantile
-from predictor.types import UNBOUNDED, Memory, Point, Tail, Verdict
+from predictor.tables.changes import change_of
+from predictor.types import UNBOUNDED, Change, Memory, Point, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
-from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
-from slurm_plugin.decision.candidates import PartitionBounds, Request, choices, standing
+from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
     as_scheduled,
@@ -36,6 +37,8 @@ from tests.slurm_plugin.decision.choosing import (
 from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
+PRIOR = change_of((), Unit.NODES)
+
 
 def test_the_cost_is_turnaround_plus_the_delay_of_others():
     # T(n) = 100 + 3600/n, idle: w = 0; q = 8·2; C(n) = T(n) + 16·n·T(n)/32.
@@ -47,21 +50,28 @@ def test_the_cost_is_turnaround_plus_the_delay_of_others():
     assert (decided.action, decided.reason) == (Action.SET, Reason.CHEAPEST)
 
 
-@pytest.mark.parametrize("asked", [16, None])
-def test_runs_that_took_as_long_on_fewer_nodes_are_no_reason_for_fewer(asked):
+def test_runs_that_took_as_long_on_fewer_nodes_are_no_reason_for_fewer():
     # Ten minutes on each count: each run may have had a problem as large as its nodes.
-    weak = tailed(lambda n: 600.0 + n % 3)
-    request = timed(asked=asked)
-    decided = choose(request, weak, part=partition(queue=100))
-    assert (decided.chosen.nodes, decided.reason) == (16, Reason.NOT_FALLING)
-    shown = every_option(request, weak, partition(), RULES, decided, now_s=NOW)
-    assert {o.nodes for o in shown if o.limits} <= set(range(16, 33))
-    # Slurm may start a range on fewer nodes than the curve holds for.
-    held = standing(timed(), weak, PartitionBounds(1, 32, None), RULES, 16)
-    assert held.limits is None
-    falling = choose(request, tailed(), part=partition(queue=100))
-    assert falling.chosen.nodes < 16
-    assert any(o.limits for o in falling.options if o.nodes < 16)
+    weak = dataclasses.replace(tailed(lambda n: 600.0 + n % 3), change=PRIOR, level="line")
+    decided = choose(timed(asked=16), weak, part=partition(queue=100))
+    assert decided.chosen.nodes > 12
+    options = {o.nodes: o for o in every_option(
+        timed(asked=16), weak, partition(), RULES, decided, now_s=NOW
+    )}  # fmt: skip
+    assert options[2].prediction.time_s > 1800
+    assert options[2].sure < 0.25
+    assert options[16].prediction.time_s == pytest.approx(601)
+
+
+def test_a_count_is_taken_where_it_is_as_sure_as_the_site_wants():
+    # R(n) of one path in ten is 3, else 1: nine jobs in ten end as soon on half of the nodes.
+    paths = ((0, 0, 0, 0),) * 36 + ((1099, 1099, 0, 0),) * 4
+    change = Change((-1.0, -0.01, 0.0, 6.0), paths, (0.0,) * 40)
+    one = dataclasses.replace(table(lambda n: 3600.0), change=change, level="line")
+    request = replace(REQUEST, low=8, asked=16)
+    unsure, sure = (choose(request, one, by=policy(confidence=c)) for c in (0.95, 0.89))
+    assert (unsure.chosen.nodes, sure.chosen.nodes) == (16, 8)
+    assert sure.chosen.sure == pytest.approx(0.9)
 
 
 def test_the_request_is_what_slurm_would_give():
@@ -182,7 +192,7 @@ def test_waiting_for_more_nodes_does_not_pay_when_the_wait_is_long():
 
 def test_counts_beyond_the_fastest_are_never_chosen():
     u_shaped = table(lambda n: 3600 / n + 100 * n)  # fastest at n = 6
-    free = policy(price=1e-9, pessimism=0.0)
+    free = policy(price=1e-9)
     assert choose(learned=u_shaped, by=free).chosen.nodes == 6
 
 
@@ -295,8 +305,9 @@ def test_what_cannot_be_trusted_is_not_acted_on(learned, reason):
     assert (decided.action, decided.reason) == (Action.KEEP, reason)
 
 
-def test_a_doubtful_curve_is_used_where_the_site_says_so():
-    assert choose(learned=table(verdict=Verdict.DOUBTFUL), by=policy(accept_doubtful=True)).chosen
+def test_a_level_in_doubt_is_no_reason_to_keep_the_count_where_the_change_is_known():
+    doubted = table(verdict=Verdict.DOUBTFUL, change=PRIOR, level="line")
+    assert choose(learned=doubted).reason is not Reason.UNRELIABLE_CURVE
 
 
 def test_counts_with_a_verdict_of_their_own_are_left_out():
@@ -378,7 +389,7 @@ requests = st.builds(
 scenes = st.tuples(requests, tables, st.builds(partition, profiles, max_nodes=st.integers(1, 32)))
 
 
-@given(st.lists(scenes, min_size=2, max_size=3), st.sampled_from([RULES, policy(pessimism=0.0)]))
+@given(st.lists(scenes, min_size=2, max_size=3), st.sampled_from([RULES, policy(confidence=0.6)]))
 def test_what_is_cached_of_one_job_is_not_taken_for_another(drawn, by):
     # All tables are of one application and fit, so that only what they hold tells them apart.
     mixed = list(product(*zip(*drawn, strict=True)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
 from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
-from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
+from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
@@ -336,3 +336,15 @@ def test_each_unit_has_effects_of_its_own() -> None:
     sized = (decision(unit="cpus"), run())
     effects = summarise([sized, sized, (decision(), run())], confidence=0.9).applied
     assert [(one.unit, one.jobs) for one in effects] == [("nodes", 1), ("cpus", 2)]
+
+
+def test_promises_are_held_against_what_came_and_tries_are_counted_apart():
+    pairs = [
+        (decision(), run()),
+        (decision(), run(elapsed_s=2400.0)),  # 1.25 · 1800 s + 60 s would have been kept
+        (decision(reason="learning"), run(elapsed_s=3600.0)),
+        (decision(applied=False), run(elapsed_s=9000.0)),
+        (decision(), run(state=JobState.FAILED)),
+    ]
+    made = summarise(pairs, confidence=0.9).promises
+    assert made == Promises(kept=1, jobs=2, tries=1, applications=1, try_hours=4.0)

@@ -1,0 +1,244 @@
+"""Posterior over what a change of count does, from the runs of one application.
+
+Runs are grouped by what they have in common: what was asked for, measured memory, or all of them.
+Within a group the problem is one, whatever its size, and the count varies: because NIMO or Slurm
+chose it (tries), because users ran one problem on several counts, or because problems of one size
+were asked on different counts.  Each way to group is a hypothesis; where groups differ in their
+level alone says nothing of R, for users run larger problems on more nodes.
+
+Given a hypothesis and a shape, log run times are Gaussian: the level of the group, the shape, a
+discrepancy that grows like Brownian motion from the count asked for, and noise.  So weights and
+discrepancies have closed forms (Rasmussen and Williams, *Gaussian Processes for Machine Learning*,
+2006, sections 2.2 and 2.7).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log, tau
+from operator import attrgetter
+from statistics import NormalDist, fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from predictor.change.shapes import LOG_PRIOR, ROUGHNESS, Floats, log_ratio
+from predictor.checks import need_finite, need_nodes, need_positive
+
+#: Equally likely paths that a posterior is made of.
+PATHS = 40
+#: Doublings at which paths are given, besides those that were run.
+OCTAVES = 6
+#: Last runs that are looked at.
+_RECENT = 200
+#: Spread of all levels.
+_LEVEL = 3.0
+#: Noise of repeats before there are any, and how many runs that counts for.
+_NOISE, _NOISE_RUNS = 0.1, 2.0
+#: Measured sizes within this ratio (log) are alike.
+_ALIKE = 0.35
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRun:
+    """One run: the count that was asked for, the one it had, and how long it took.
+
+    ``size`` is what was measured of the problem afterwards, as memory of all tasks; 0: unknown.
+    ``group`` is the range of counts that the user asked for.
+
+    Raises ValueError: a count is no whole number of 1 or more, the time not above zero, or the size
+        below it.
+    """
+
+    asked: int
+    nodes: int
+    time_s: float
+    size: float = 0.0
+    group: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        need_nodes((self.asked, self.nodes))
+        need_positive("run time in seconds", self.time_s)
+        need_finite("size of a problem", self.size, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hypothesis:
+    """What runs have in common, how likely that is, and how levels of groups may differ.
+
+    Slope of log level over log of the reference count (its mean and spread), and the spread of one
+    level around that.
+    """
+
+    by: str
+    weight: float
+    trend: float
+    slope: float
+    apart: float
+
+
+_ALL = _Hypothesis("all", 0.6, 0.0, 0.0, 0.0)
+_ASKED = _Hypothesis("asked", 0.45, 0.2, 0.4, 0.3)
+#: Problems that grow with their nodes, so that all take as long.
+_WEAK = _Hypothesis("asked", 0.15, 0.0, 0.03, 0.03)
+_SIZE = _Hypothesis("size", 0.45, 0.3, 0.5, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Equally likely paths of log R over doublings.
+
+    ``reference``: count that a path's doublings count from; 0: from the count asked for.
+    """
+
+    doublings: Floats  #: shape ``(knots,)``
+    paths: Floats  #: shape ``(PATHS, knots)``
+    reference: Floats  #: shape ``(PATHS,)``
+
+
+def posterior(runs: Sequence[ChangeRun]) -> Posterior:
+    """Posterior of one application.
+
+    runs: finished runs, the newest last.
+    """
+    recent = sorted(runs[-_RECENT:], key=attrgetter("group", "nodes", "time_s", "size", "asked"))
+    made = [_Given(recent, one, base) for one, base in _hypotheses(recent)]
+    seen = {round(float(u), 3) for one in made for u in one.doublings if abs(u) < OCTAVES}
+    knots = np.array(sorted({*np.arange(-OCTAVES, OCTAVES + 1.0).tolist(), *seen}))
+    weights = np.concatenate([one.log_weights for one in made])
+    weights = np.exp(np.round(weights - weights.max(), 6))
+    chosen = _systematic(weights / weights.sum())
+    normal = _normal(len(knots))
+    paths = np.empty((PATHS, len(knots)))
+    reference = np.empty(PATHS)
+    for which, one in enumerate(made):
+        mine = chosen // len(LOG_PRIOR) == which
+        if mine.any():
+            paths[mine] = one.paths(knots, chosen[mine] % len(LOG_PRIOR), normal[mine])
+            reference[mine] = one.base
+    return Posterior(knots, paths, reference)
+
+
+def _hypotheses(runs: Sequence[ChangeRun]) -> Iterator[tuple[_Hypothesis, float]]:
+    """Hypotheses, each with the count that shapes count from; 0: each group's own."""
+    middle = exp(fmean([log(run.asked) for run in runs])) if runs else 0.0
+    yield _ALL, middle
+    if len({run.group for run in runs}) > 1:
+        yield from ((_ASKED, 0.0), (_ASKED, middle), (_WEAK, 0.0))
+    if runs and all(run.size > 0 for run in runs) and _spread(runs) > _ALIKE:
+        yield from ((_SIZE, 0.0), (_SIZE, middle))
+
+
+def _spread(runs: Sequence[ChangeRun]) -> float:
+    sizes = [run.size for run in runs]
+    return log(max(sizes) / min(sizes))
+
+
+class _Given:
+    """Runs under one hypothesis; ``base`` is the count that shapes count from, 0: each group's."""
+
+    def __init__(self, runs: Sequence[ChangeRun], hypothesis: _Hypothesis, base: float) -> None:
+        self.base = base
+        self._hypothesis = hypothesis
+        groups = _grouped(runs, hypothesis.by)
+        cells: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+        for number, members in enumerate(groups):
+            for run in members:
+                cells[number, run.nodes].append(log(run.time_s))
+        own = [exp(fmean([log(run.asked) for run in members])) for members in groups]
+        self._log_own = np.log(own) if own else np.zeros(0)
+        self._group = np.array([group for group, _ in cells], dtype=int)
+        nodes = np.array([n for _, n in cells], dtype=float)
+        from_ = np.full(len(cells), base) if base else np.exp(self._log_own)[self._group]
+        self.doublings: Floats = np.log2(nodes / from_)
+        self._mean = np.array([fmean(one) for one in cells.values()])
+        self._runs = np.array([len(one) for one in cells.values()], dtype=float)
+        squares = sum(float(np.var(one)) * len(one) for one in cells.values())
+        spare = sum(len(one) - 1 for one in cells.values())
+        self._noise2 = (squares + _NOISE_RUNS * _NOISE**2) / (spare + _NOISE_RUNS)
+        self._within = -0.5 * (spare * log(tau * self._noise2) + squares / self._noise2)
+        self._within -= 0.5 * float(np.log(self._runs).sum())
+
+    @cached_property
+    def _lower(self) -> Floats:
+        one = self._hypothesis
+        log_own = self._log_own[self._group] - self._log_own.mean() if len(self._mean) else 0.0
+        same = self._group[:, None] == self._group[None]
+        level = _LEVEL**2 + one.slope**2 * np.multiply.outer(log_own, log_own)
+        level = level + one.apart**2 * same
+        cov = level + _brownian(self.doublings, self.doublings)
+        return np.linalg.cholesky(cov + np.diag(self._noise2 / self._runs))
+
+    @cached_property
+    def _residuals(self) -> Floats:
+        """Standardised, shape ``(cells, shapes)``."""
+        if not len(self._mean):
+            return np.zeros((0, len(LOG_PRIOR)))
+        trend = self._hypothesis.trend * (self._log_own - self._log_own.mean())[self._group]
+        centred = self._mean - self._mean.mean() - trend
+        off = centred[:, None] - log_ratio(self.doublings).T
+        return np.asarray(np.linalg.solve(self._lower, off))
+
+    @cached_property
+    def log_weights(self) -> Floats:
+        """Log of prior times likelihood of each shape."""
+        made = LOG_PRIOR + log(self._hypothesis.weight)
+        if not len(self._mean):
+            return np.asarray(made)
+        inside = -0.5 * (self._residuals**2).sum(0) - np.log(np.diag(self._lower)).sum()
+        return np.asarray(made + inside + self._within - 0.5 * len(self._mean) * log(tau))
+
+    def paths(self, knots: Floats, shapes: npt.NDArray[np.intp], normal: Floats) -> Floats:
+        """Draw log R at knots, one path for each of ``shapes``."""
+        prior = _brownian(knots, knots)
+        drawn = log_ratio(knots)[shapes]
+        if len(self._mean):
+            across = np.linalg.solve(self._lower, _brownian(self.doublings, knots))
+            drawn = drawn + self._residuals[:, shapes].T @ across
+            prior = prior - across.T @ across
+        return np.asarray(drawn + normal @ _root(prior).T)
+
+
+def _grouped(runs: Sequence[ChangeRun], by: str) -> list[list[ChangeRun]]:
+    if by != "size":
+        groups: defaultdict[tuple[int, int], list[ChangeRun]] = defaultdict(list)
+        for run in runs:
+            groups[run.group if by == "asked" else (0, 0)].append(run)
+        return list(groups.values())
+    by_size: list[list[ChangeRun]] = []
+    for run in sorted(runs, key=lambda run: run.size):
+        if not by_size or run.size > by_size[-1][0].size * exp(_ALIKE):
+            by_size.append([])
+        by_size[-1].append(run)
+    return by_size
+
+
+def _brownian(one: Floats, other: Floats) -> Floats:
+    """Covariance of Brownian motion from zero to both sides."""
+    alike = np.sign(one)[:, None] == np.sign(other)[None]
+    return np.asarray(ROUGHNESS**2 * np.minimum(abs(one)[:, None], abs(other)[None]) * alike)
+
+
+def _root(cov: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(cov)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _systematic(weights: Floats) -> npt.NDArray[np.intp]:
+    """Choose `PATHS` places in proportion to weights, at equal steps (Kitagawa 1996)."""
+    steps = (np.arange(PATHS) + 0.5) / PATHS
+    return np.minimum(np.searchsorted(np.cumsum(weights), steps), len(weights) - 1)
+
+
+def _normal(columns: int) -> Floats:
+    """Give normal numbers, spread evenly: Richtmyer's lattice (Monte Carlo 1951)."""
+    alpha = np.sqrt(
+        [_PRIMES[i % len(_PRIMES)] + 83.0 * (i // len(_PRIMES)) for i in range(columns)]
+    )
+    points = np.mod(np.outer(np.arange(1, PATHS + 1), alpha), 1.0)
+    inverse = NormalDist().inv_cdf
+    return np.array([[inverse(min(max(p, 0.01), 0.99)) for p in row] for row in points])

@@ -1,0 +1,193 @@
+"""Run times of one job on each count: its level as asked for, times what a change of count does.
+
+Loaded on the submission path, so nothing but the standard library and msgspec.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil, exp, hypot, log, log2, sqrt
+from statistics import NormalDist, fmean
+
+from predictor.checks import need_nodes
+from predictor.table import at, covers, longest, quantile, round_time, verdict_at
+from predictor.types import (
+    AskedRange,
+    Change,
+    Longest,
+    Memory,
+    MemoryNeed,
+    PredictionTable,
+    Tail,
+)
+
+_CACHED = 1024
+#: Doublings from the count asked for to which a change is said.
+REACH = 6
+#: Steps of half a doubling above the count asked for, to which a table of runs on it alone reaches.
+_STEPS_UP = 4
+#: Equally likely values of a distribution.
+DRAWS = 40
+NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
+#: Step through level, change and wait, so that each value of one meets many of the others.
+_STRIDE = 17
+
+
+def log_ratios(change: Change, asked: int, nodes: int) -> tuple[float, ...]:
+    """Log of T(nodes)/T(asked) of one problem, one value for each path.
+
+    Raises ValueError: a count is no whole number of 1 or more.
+    """
+    need_nodes((asked, nodes))
+    here, there = _along(change, asked, asked), _along(change, asked, nodes)
+    return tuple((two - one) / 1000 for one, two in zip(here, there, strict=True))
+
+
+def _along(change: Change, asked: int, nodes: int) -> list[float]:
+    """Value of each path at a count."""
+    spots = {one: _spot(change.doublings, nodes / (one or asked)) for one in {*change.references}}
+    placed = (
+        (path, *spots[one]) for path, one in zip(change.paths, change.references, strict=True)
+    )
+    return [path[i] + share * (path[i + 1] - path[i]) for path, i, share in placed]
+
+
+def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
+    """Place of a ratio of counts: the knot before it, and how far it is to the next one."""
+    doublings = min(max(log2(ratio), knots[0]), knots[-1])
+    i = min(bisect_right(knots, doublings), len(knots) - 1) - 1
+    return i, (doublings - knots[i]) / (knots[i + 1] - knots[i])
+
+
+@lru_cache(maxsize=4 * _CACHED)
+def ratios(table: PredictionTable, nodes: int) -> tuple[float, ...]:
+    """T(nodes)/T(asked) of the job that a table is for, as equally likely values.
+
+    A table that says nothing of a change is taken at its word, as sure as it is.
+
+    Raises LookupError: the table does not cover the count, or is for no one job;
+        ValueError: the count is no whole number of 1 or more.
+    """
+    if nodes == table.asked:
+        return (1.0,) * DRAWS
+    if table.change is not None:
+        return tuple(map(exp, log_ratios(table.change, table.asked, nodes)))
+    here, there = at(table, table.asked), at(table, nodes)
+    spread = hypot(here.curve_sd, there.curve_sd)
+    return tuple(there.time_s / here.time_s * exp(spread * z) for z in NORMAL)
+
+
+def levels(table: PredictionTable) -> tuple[float, ...]:
+    """Run time on the count asked for, as equally likely values in the order of `ratios`.
+
+    They are drawn apart from the change: a large value of one meets each of the other.
+    """
+    one = at(table, table.asked)
+    z = NormalDist().inv_cdf((1 + one.level) / 2)
+    down, up = log(one.time_s / one.low_s) / z, log(one.high_s / one.time_s) / z
+    drawn = [one.time_s * exp(value * (up if value > 0 else down)) for value in NORMAL]
+    return tuple(drawn[(i * _STRIDE) % DRAWS] for i in range(DRAWS))
+
+
+@lru_cache(maxsize=_CACHED)
+def for_request(
+    table: PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
+) -> PredictionTable:
+    """Table of one job on each count; the same one where that is done, or nothing is known of it.
+
+    asked: count that it would have without NIMO.
+    given: fewest and most nodes that its user asked for; 0: not said.
+    """
+    change = table.change
+    if table.asked or not covers(table, asked):
+        return table
+    if change is None:
+        return replace(table, asked=asked)
+    own = range_of(change, given)
+    level = own.level if own and covers(table, own.level) else asked
+    one = at(table, level)
+    around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
+    nodes = sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
+    tail = round((1 - one.level) / 2 * DRAWS)
+    down, up = log(one.time_s / one.low_s), log(one.high_s / one.time_s)
+    middle, lows, highs, spreads = [], [], [], []
+    shares = [
+        (tail_.share, quantile(table, level, tail_.share) or one.high_s) for tail_ in table.tails
+    ]
+    tails: list[list[float]] = [[] for _ in shares]
+    for n in nodes:
+        logs = sorted(log_ratios(change, level, n))
+        mean = fmean(logs)
+        middle.append(one.time_s * exp(mean))
+        lows.append(middle[-1] * exp(-hypot(down, mean - logs[tail])))
+        highs.append(middle[-1] * exp(hypot(up, logs[-1 - tail] - mean)))
+        spreads.append(_spread(logs if level == asked else log_ratios(change, asked, n)))
+        for column, (share, time_s) in zip(tails, shares, strict=True):
+            worst = logs[min(ceil(share * DRAWS), DRAWS) - 1] - mean
+            column.append(middle[-1] * exp(hypot(log(time_s / one.time_s), worst)))
+    rows = list(zip(nodes, middle, strict=True))
+    seen_s = longest(table, level)
+    return replace(
+        table,
+        asked=asked,
+        nodes=tuple(nodes),
+        median_s=tuple(map(round_time, middle)),
+        low_s=tuple(map(round_time, lows)),
+        high_s=tuple(map(round_time, highs)),
+        curve_sd=tuple(map(round_time, spreads)),
+        verdict=verdict_at(table, level),
+        verdicts=(),
+        tails=tuple(
+            Tail(share, tuple(map(round_time, column)))
+            for (share, _), column in zip(shares, tails, strict=True)
+        ),
+        at_limits=(),
+        longest=tuple(Longest(n, seen_s * time_s / one.time_s) for n, time_s in rows),
+        memory=own.memory if own and own.memory else _at_asked(table.memory, asked),
+        need=table.need and _needed(table.need, asked, nodes),
+        knee=_best(nodes, [n * t * t for n, t in rows]),
+        max_useful=_best(nodes, [max(t, min(middle) * 1.01) for t in middle]),
+    )
+
+
+def _spread(logs: Sequence[float]) -> float:
+    mean = fmean(logs)
+    return sqrt(fmean([(one - mean) ** 2 for one in logs]))
+
+
+def range_of(change: Change, given: tuple[int, int]) -> AskedRange | None:
+    """Find the runs whose users asked for the same range; None: it is none, or there are none."""
+    if len(set(given)) == 1 and 0 not in given:
+        return None
+    return next((one for one in change.ranges if (one.low, one.high) == given), None)
+
+
+def _at_asked(memory: tuple[Memory, ...], asked: int) -> tuple[Memory, ...]:
+    """Memory of a node on the count asked for, by the nearest one that was run.
+
+    Runs on other counts had other problems: what this one needs of fewer nodes follows from its
+    own need.
+    """
+    if not memory:
+        return ()
+    near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
+    return (Memory(asked, ceil(near.mem_bytes * max(near.nodes / asked, 1.0))),)
+
+
+def _needed(need: MemoryNeed, asked: int, nodes: list[int]) -> MemoryNeed | None:
+    """Need of memory on each count: fewer nodes share it out."""
+
+    def shared(own: tuple[Memory, ...]) -> tuple[Memory, ...]:
+        here = next((one for one in own if one.nodes == asked), None)
+        if here is None:
+            return ()
+        return tuple(Memory(n, ceil(here.mem_bytes * max(asked / n, 1.0))) for n in nodes)
+
+    return replace(need, high=shared(need.high), given=shared(need.given))
+
+
+def _best(nodes: list[int], costs: list[float]) -> int | None:
+    """Fewest nodes of the lowest cost; None where that is the end of the table."""
+    cheapest = min(zip(costs, nodes, strict=True))[1]
+    return cheapest if cheapest < nodes[-1] else None

@@ -1,0 +1,135 @@
+"""What runs say of a change of count: what their users asked for, and what they had."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from math import exp, log
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from predictor.change.posterior import ChangeRun, Posterior, posterior
+from predictor.change.request import log_ratios
+from predictor.tables.run_facts import memory_of
+from predictor.types import AskedRange, Change
+from sacct_ingest.records import JobState
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: Reason of a decision that changed a count to learn.
+LEARNED = "learning"
+_Range = tuple[int, int]
+#: Units of decisions that are about no node count.
+_SIZES = (Unit.CPUS.value, Unit.GPUS.value)
+
+
+def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
+    """Posterior of a change, and the ranges that were asked for.
+
+    rows: runs of one application, their sizes counted in ``unit``, the newest last.
+    """
+    finished = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
+    runs = [_run(row, unit) for row in finished if row.nodes > 0]
+    one_count = len({run.nodes for run in runs}) < 2
+    made = _prior() if one_count else _thousandths(posterior(runs))
+    by_range: defaultdict[_Range, list[tuple[ChangeRun, RunRow]]] = defaultdict(list)
+    for run, row in zip(runs, finished, strict=True):
+        if run.group[0] != run.group[1]:
+            by_range[run.group].append((run, row))
+    ranges = tuple(
+        AskedRange(
+            low=low,
+            high=high,
+            level=round(exp(fmean(log(run.asked) for run, _ in own))),
+            counts=tuple(sorted({run.nodes for run, _ in own})),
+            tries=sum(row.try_of == LEARNED for _, row in own),
+            memory=memory_of(row for _, row in own),
+        )
+        for (low, high), own in sorted(by_range.items())
+    )
+    return replace(
+        made,
+        ranges=ranges,
+        moved=sum(run.nodes != run.asked for run in runs),
+        tries=sum(row.try_of == LEARNED for row in finished),
+    )
+
+
+def as_asked(rows: Sequence[RunRow], change: Change, unit: Unit) -> list[RunRow]:
+    """Give runs as they would have been on the counts asked for: what a change did taken out."""
+    levels = {(one.low, one.high): one.level for one in change.ranges}
+    return [_moved(row, change, levels, unit) if row.nodes > 0 else row for row in rows]
+
+
+def with_asked_cpus(row: RunRow) -> RunRow:
+    """Give a run with the CPUs that it asked for on all of its nodes.
+
+    Of a range of nodes Slurm's accounting has the CPUs that were asked for on the fewest.
+    """
+    least = row.least_nodes if row.asked_unit else _asked_range(row.submit_line)[0]
+    if not row.req_cpus or not least or least >= row.nodes or row.asked_unit in _SIZES:
+        return row
+    return replace(row, req_cpus=-(-row.req_cpus * row.nodes // least))
+
+
+def _moved(row: RunRow, change: Change, levels: dict[_Range, int], unit: Unit) -> RunRow:
+    asked, group = asked_of(row, unit)
+    level = levels.get(group, asked)
+    if level == row.nodes:
+        return row
+    paths = log_ratios(change, level, row.nodes)
+    return replace(row, nodes=level, elapsed_s=row.elapsed_s / exp(fmean(paths)))
+
+
+def _run(row: RunRow, unit: Unit) -> ChangeRun:
+    asked, group = asked_of(row, unit)
+    memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
+    if unit is not Unit.NODES:
+        memory = float(row.mem_bytes or 0)  # of the whole job already
+    return ChangeRun(asked, row.nodes, float(row.elapsed_s), memory, group)
+
+
+def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
+    """Count that a run would have had without NIMO, and the range that its user asked for."""
+    asked = row.asked_size if row.asked_unit == unit.value else None
+    if unit is not Unit.NODES:
+        return asked or row.nodes, (asked or row.nodes,) * 2
+    low, high = row.asked_low, row.asked_high
+    if not row.asked_unit and row.submit_line:
+        low, high = _asked_range(row.submit_line)
+    elif not row.asked_unit:
+        low = high = row.nodes
+    if low != high or (asked is not None and low is None):
+        return asked or row.nodes, (low or 0, high or 0)
+    own = asked or row.nodes
+    return own, (own, own)
+
+
+def _asked_range(submit_line: str) -> tuple[int | None, int | None]:
+    """Fewest and most nodes of a command line; None: it does not say."""
+    if "-" not in submit_line:
+        return None, None
+    text = parse_command_line(split_submit_line(submit_line)).options.get("nodes") or ""
+    low, dash, high = text.partition("-")
+    if not (dash and low.isdecimal() and high.isdecimal()):
+        return None, None
+    return int(low), int(high)
+
+
+@cache
+def _prior() -> Change:
+    return _thousandths(posterior(()))
+
+
+def _thousandths(one: Posterior) -> Change:
+    rounded = (1000 * one.paths).round().astype(int)
+    return Change(
+        doublings=tuple(one.doublings.tolist()),
+        paths=tuple(map(tuple, rounded.tolist())),
+        references=tuple(round(float(n), 3) for n in one.reference),
+    )

@@ -1,0 +1,102 @@
+"""A count that was not tried yet, for a job whose user gave a range: how an application scales.
+
+The count is tried that is expected to improve most on the best one that was run (expected
+improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998).
+"""
+
+from collections.abc import Sequence
+from math import inf
+from statistics import fmean, pstdev
+
+from predictor.change.request import levels, range_of, ratios
+from predictor.types import AskedRange
+from slurm_plugin.decision.node_options import Option, PolicyContext, waits_of
+
+#: Counts that are tried, the one asked for among them, and tries at most.
+_COUNTS, _TRIES = 3, 5
+#: Tries of an application, whatever range its users gave.
+_TRIES_IN_ALL = 10
+#: Share of the cost that a try is expected to save for each later job; more, once three are tried.
+_WORTH, _MORE_WORTH = 0.005, 0.02
+#: Spread of a count's run time over that of a known one, from which on a try tells something.
+_UNSURE = 0.05
+
+
+def count_to_try(
+    scene: PolicyContext, options: Sequence[Option], best: Option, asked: Option
+) -> Option | None:
+    """Find the count to try; None: none, since it would hurt, or what is best is clear.
+
+    best: what would be chosen otherwise.
+    asked: what Slurm would give.
+    """
+    request, change = scene.request, scene.table.change
+    if not request.explore or change is None or request.deadline_s is not None:
+        return None
+    own = range_of(change, request.given)
+    if change.tries >= _TRIES_IN_ALL or (own and own.tries >= _TRIES):
+        return None
+    least = _MORE_WORTH if own and len(own.counts) >= _COUNTS else _WORTH
+    most_s = scene.rules.policy.explore_ratio * _turnaround_s(asked)
+    known = _known(scene, options, best, own)
+    allowed = [
+        one
+        for one in options
+        if one is not asked
+        and _unsure(scene, one, known)
+        and _turnaround_s(one) <= most_s
+        and _has_room(one, scene)
+    ]
+    costs = _costs(scene, known)
+    gains = {one.nodes: _gain(costs, _costs(scene, one)) for one in allowed}
+    tried = max(allowed, key=lambda one: (gains[one.nodes], -one.nodes), default=None)
+    again = tried is best and own is not None and tried.nodes in own.counts
+    return tried if tried and gains[tried.nodes] > least and not again else None
+
+
+def _known(
+    scene: PolicyContext, options: Sequence[Option], best: Option, own: AskedRange | None
+) -> Option:
+    """Find the cheapest of the counts that such jobs had; without any what would be chosen."""
+    counts = (scene.asked, *own.counts) if own else (best.nodes,)
+    return min((one for one in options if one.nodes in counts), key=lambda one: one.cost_s)
+
+
+def tries_of(scene: PolicyContext) -> tuple[int, int]:
+    """Say which of how many counts is tried."""
+    change = scene.table.change
+    own = range_of(change, scene.request.given) if change else None
+    number = (len(own.counts) if own else 1) + 1
+    return number, max(number, _COUNTS)
+
+
+def _unsure(scene: PolicyContext, one: Option, known: Option) -> bool:
+    """Whether it is open how long a count takes beside a known one."""
+    each = zip(ratios(scene.table, one.nodes), ratios(scene.table, known.nodes), strict=True)
+    return pstdev(own / other for own, other in each) > _UNSURE * one.time_s / known.time_s
+
+
+def _turnaround_s(one: Option) -> float:
+    return one.wait_s + one.time_s
+
+
+def _has_room(one: Option, scene: PolicyContext) -> bool:
+    """Whether limit and memory hold even a long run, and enough nodes are left to others."""
+    limit_s = one.limit_s or scene.partition.max_time_s or inf
+    holds = one.in_limit and one.prediction.high_s <= limit_s
+    return holds and one.fits and one.leaves_room and one.wait_s < inf
+
+
+def _costs(scene: PolicyContext, one: Option) -> list[float]:
+    """Cost of a count, for each of the equally likely levels, changes and waits."""
+    price = scene.price * one.nodes
+    drawn = zip(
+        levels(scene.table), ratios(scene.table, one.nodes), waits_of(one.wait), strict=True
+    )
+    return [wait_s + (1 + price) * level_s * ratio for level_s, ratio, wait_s in drawn]
+
+
+def _gain(best: Sequence[float], other: Sequence[float]) -> float:
+    """Share of the best cost that another count is expected to save where it is better."""
+    saved = (max(one - two, 0.0) for one, two in zip(best, other, strict=True))
+    return fmean(saved) / fmean(best)

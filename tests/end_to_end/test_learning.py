@@ -1,0 +1,70 @@
+"""An application that never ran: from nothing to the best count, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+
+#: Sixteen seconds of work, dealt out to the nodes, and one second for each node: the least policy
+#: cost, T(n) (1 + 16 n/8), is that of one node, then two.
+NEWCOMER = f"""\
+#!/bin/bash
+#SBATCH --job-name=newcomer --exclusive
+{BEGAN}
+srun sh -c '
+  {SLEEP_UNTIL}
+  sleep_until $((16000 / SLURM_NTASKS + 1000 * SLURM_NTASKS))'
+"""
+COSTS = {n: (16 / n + n) * (1 + 2 * n) for n in range(1, 9)}
+#: Submissions that are left alone, and why.
+LEFT_ALONE = {6: "opted_out", 8: "observe"}
+
+
+def submitted(site: Site, script: Path, *options: str, since_s: float) -> tuple[str, DecisionRow]:
+    """Submit a job, let it run, and learn from it: what sbatch printed, and the decision."""
+    site.settled()
+    done = site.cluster.run("sbatch", "-N", "1-8", "-t", "5", *options, script)
+    decision = site.decision(since_s=since_s, name="newcomer")
+    site.cluster.wait(int(done.stdout.split()[-1]), timeout_s=240, accounted=True)
+    site.learn()
+    return done.stderr, decision
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)  # twelve jobs, one after the other
+def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing: Site) -> None:
+    site, script = enforcing, enforcing.write_script("newcomer.sh", NEWCOMER)
+    made: list[DecisionRow] = []
+    lines: list[str] = []
+    for number in range(12):
+        why = LEFT_ALONE.get(number)
+        site.read_settings("observe" if why == "observe" else "enforce")
+        options = ("--comment=nimo:off",) if why == "opted_out" else ()
+        since_s = made[-1].at_s + 1e-6 if made else 0.0
+        line, decision = submitted(site, script, *options, since_s=since_s)
+        lines.append(line)
+        made.append(decision)
+    first, *tries = made[:3]
+    shown = [(one.reason, one.nodes) for one in made]
+    assert (first.reason, first.applied) == ("name_only", False), shown
+    assert {one.reason for one in tries} == {"learning"}, shown
+    assert len({8, *(one.nodes for one in tries)}) == 3, shown
+    assert "of 1-8 to learn how it scales (2 of 3)" in lines[1]
+    assert "(3 of 3)" in lines[2]
+    assert (made[6].reason, made[6].applied) == ("opted_out", False)
+    assert (made[8].mode, made[8].applied) == ("observe", False)
+    later = [one for number, one in enumerate(made) if number > 2 and number not in LEFT_ALONE]
+    assert {one.reason for one in later} <= {"learning", "cheapest", "best_already"}, shown
+    assert [one.reason for one in made].count("learning") <= 5, shown
+    assert max(COSTS[one.nodes or 8] for one in later) <= 1.1 * min(COSTS.values()), shown
+    report = json.loads(site.nimod.run("report", "--json").stdout)
+    assert report["promises"]["tries"] >= 2
+    run = site.outcome(tries[0])
+    assert run is not None
+    why = " ".join(site.nimod.run("why", str(run.job_id)).stdout.split())
+    assert "to learn how the application scales" in why

@@ -1,0 +1,81 @@
+"""What runs say of a change of count, held against problems whose truth is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from predictor.change.posterior import OCTAVES, PATHS, ChangeRun, posterior
+
+COUNTS = (1, 2, 4, 8)
+
+
+def at(runs: list[ChangeRun], nodes: float, asked: float) -> np.ndarray:
+    """T(nodes)/T(asked), sorted: that of each path."""
+    made = posterior(runs)
+    return np.array(
+        sorted(
+            math.exp(
+                np.interp(math.log2(nodes / base), made.doublings, path)
+                - np.interp(math.log2(asked / base), made.doublings, path)
+            )
+            for path, base in zip(made.paths, (one or asked for one in made.reference), strict=True)
+        )
+    )
+
+
+def asked_for(n: int, time_s: float, *, size: float = 0.0) -> ChangeRun:
+    return ChangeRun(n, n, time_s, size, (n, n))
+
+
+def repeated(times: dict[int, float], repeats: int = 10) -> list[ChangeRun]:
+    return [
+        asked_for(n, time_s * (1 + 0.01 * (i % 3)))
+        for i in range(repeats)
+        for n, time_s in times.items()
+    ]
+
+
+def test_before_any_run_fewer_nodes_take_longer_by_what_published_curves_say() -> None:
+    made = posterior([])
+    assert made.paths.shape == (PATHS, 2 * OCTAVES + 1)
+    half = at([], 4, 8)
+    assert 1.4 < np.median(half) < 2
+    assert half[1] < 1.1
+    assert half[-2] > 2
+
+
+def test_problems_as_large_as_their_nodes_say_nothing_of_a_change() -> None:
+    runs = repeated(dict.fromkeys(COUNTS, 600.0))
+    assert 4 < np.median(at(runs, 1, 8)) < 8.5
+    assert np.quantile(at(runs, 1, 8), 0.05) > 1.5
+
+
+def test_one_problem_on_several_counts_says_it() -> None:
+    runs = repeated({n: 100 + 3600 / n for n in COUNTS})
+    truth = (100 + 3600) / (100 + 3600 / 8)
+    assert np.median(at(runs, 1, 8)) == pytest.approx(truth, rel=0.05)
+    assert np.allclose(np.quantile(at(runs, 1, 8), (0.1, 0.9)), truth, rtol=0.25)
+
+
+@pytest.mark.parametrize("truth", [1.0, 2.0, 1.4])
+def test_tries_of_one_range_say_it_at_once(truth: float) -> None:
+    runs = [ChangeRun(8, n, 600.0 * truth ** math.log2(8 / n), 0.0, (1, 8)) for n in (8, 4, 2)]
+    quarter = at(runs, 2, 8)
+    assert np.median(quarter) == pytest.approx(truth**2, rel=0.25)
+    assert np.quantile(quarter, 0.9) / np.quantile(quarter, 0.1) < 1.6
+
+
+def test_problems_of_one_measured_size_asked_on_two_counts_say_it() -> None:
+    runs = [
+        asked_for(n, 600.0 * size / n, size=size * 1e9)
+        for size in (1.0, 2.0, 4.0, 8.0)
+        for n in (round(size), round(2 * size))
+        for _ in range(5)
+    ]
+    assert np.allclose(np.quantile(at(runs, 2, 4), (0.1, 0.5, 0.9)), 2.0, rtol=0.15)
+
+
+def test_the_order_of_runs_does_not_matter() -> None:
+    runs = repeated({n: 100 + 3600 / n for n in COUNTS})
+    assert np.array_equal(posterior(runs).paths, posterior(runs[::-1]).paths)

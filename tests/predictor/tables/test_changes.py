@@ -1,0 +1,115 @@
+"""Runs beside what was asked for them."""
+
+from dataclasses import replace
+
+import pytest
+
+from predictor.change.request import for_request, log_ratios
+from predictor.table import at
+from predictor.tables.changes import as_asked, asked_of, change_of, with_asked_cpus
+from predictor.tables.parts import tables_of
+from predictor.tables.settings import TableSettings
+from predictor.types import Memory, PredictionTable
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.store import RunRow
+from tests.predictor.rows import row
+
+GIB = 2**30
+
+
+def tried(nodes: int, elapsed_s: float, number: int, *, asked: int = 8) -> RunRow:
+    """Run of ``sbatch -N 1-8`` on a count that NIMO chose, if it is not that asked for."""
+    return replace(
+        row(nodes, elapsed_s),
+        run_id=number,
+        end_s=1_000_000 + 10_000 * number,
+        submit_s=1_000_000 + 10_000 * (number - 1),
+        asked_size=asked,
+        asked_unit="nodes",
+        asked_low=1,
+        asked_high=8,
+        try_of="learning" if nodes != asked else "",
+        mem_bytes=GIB * asked // nodes,
+    )
+
+
+def made(rows: list[RunRow]) -> PredictionTable:
+    first, *_ = tables_of(KeyLevel.LINE, "x", rows, now_s=2e6, settings=TableSettings())
+    assert first.table is not None
+    return first.table
+
+
+def weak(counts: tuple[int, ...] = (1, 2, 4, 8)) -> list[RunRow]:
+    return [
+        replace(row(n, 600.0), run_id=i, end_s=10_000 * i, submit_s=10_000 * i - 700,
+                mem_bytes=GIB)
+        for i, n in enumerate(counts * 10, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, (4, (4, 4))),
+        ({"submit_line": "sbatch -N 1-8 run.sh"}, (4, (1, 8))),
+        ({"submit_line": "sbatch --nodes=4 run.sh"}, (4, (4, 4))),
+        ({"asked_size": 8, "asked_unit": "nodes", "asked_low": 1, "asked_high": 8}, (8, (1, 8))),
+        ({"asked_unit": "nodes", "asked_low": 1, "asked_high": 8}, (4, (1, 8))),
+        ({"asked_size": 8, "asked_unit": "nodes", "asked_low": 8, "asked_high": 8}, (8, (8, 8))),
+        ({"asked_size": 16, "asked_unit": "cpus"}, (4, (4, 4))),
+        ({"asked_size": 8, "asked_unit": "nodes"}, (8, (0, 0))),
+    ],
+)
+def test_what_was_asked_is_what_the_decision_says_or_else_the_command_line(fields, asked):
+    assert asked_of(replace(row(4, 9.0), **fields), Unit.NODES) == asked
+
+
+def test_a_range_has_the_run_time_of_the_count_asked_for_and_those_tried_follow_from_it():
+    rows = [tried(8, 600.0, 1), tried(4, 1200.0, 2), tried(2, 2400.0, 3), tried(8, 600.0, 4)]
+    table = made(rows)
+    (own,) = table.change.ranges
+    assert (own.level, own.counts, own.tries) == (8, (2, 4, 8), 2)
+    job = for_request(table, 8, (1, 8))
+    assert [at(job, n).time_s for n in (8, 4, 2)] == pytest.approx([600, 1200, 2400], rel=0.1)
+    assert job.memory == (Memory(2, 4 * GIB), Memory(4, 2 * GIB), Memory(8, GIB))
+    # What it would have had before: all tries are runs on the count asked for.
+    again = as_asked(rows, table.change, Unit.NODES)
+    assert {one.nodes for one in again} == {8}
+    assert [one.elapsed_s for one in again] == pytest.approx([600] * 4, rel=0.1)
+
+
+def test_a_job_asked_on_eight_nodes_is_no_job_asked_on_one():
+    table = made(weak())
+    assert at(table, 1).time_s == pytest.approx(600, rel=0.05)  # of jobs asked for on one
+    job = for_request(table, 8)
+    assert at(job, 8).time_s == pytest.approx(600, rel=0.05)
+    assert at(job, 1).time_s > 2400
+    assert job.memory == (Memory(8, GIB),)  # fewer nodes share that out
+    assert at(for_request(table, 1), 1).time_s == pytest.approx(600, rel=0.05)
+
+
+def test_a_table_of_one_job_stays_as_it_is():
+    job = for_request(made(weak()), 8)
+    assert for_request(job, 4) is job
+
+
+def test_ratios_are_one_on_the_count_asked_for_and_turn_round_with_it():
+    change = change_of(weak(), Unit.NODES)
+    assert set(log_ratios(change, 4, 4)) == {0.0}
+    rows = [tried(8, 600.0, 1), tried(4, 1200.0, 2)]
+    assert {one.nodes for one in as_asked(rows, change_of(rows, Unit.NODES), Unit.NODES)} == {8}
+
+
+def test_tries_on_whole_nodes_have_the_layout_of_what_was_asked_for() -> None:
+    """Slurm accounts the CPUs asked for on the fewest nodes of a range: one, or those of a try."""
+    rows = [
+        replace(
+            tried(n, 600.0, number), cpus=4 * n, tasks=n, cpu_s=1.0, req_cpus=least,
+            least_nodes=least,
+        )
+        for number, (n, least) in enumerate([(8, 1), (6, 6), (8, 8), (4, 4)], 1)
+    ]  # fmt: skip
+    assert not made(rows).parts
+    unknown = replace(row(8, 600.0), cpus=32, req_cpus=2, submit_line="sbatch -N 1-8 a.sh")
+    assert with_asked_cpus(unknown).req_cpus == 16

@@ -1,0 +1,89 @@
+"""Tries: a count that was not run yet, for a job whose user gave a range."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as with_fields
+
+from predictor.tables.changes import change_of
+from predictor.types import AskedRange, Memory
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.decision.tries import PendingTries
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.slurm.cluster_state import Cluster
+from tests.slurm_plugin.decision.choosing import policy
+from tests.slurm_plugin.made import NOW, partition, table
+
+PRIOR = change_of((), Unit.NODES)
+JOB = Request(low=1, high=8, given=(1, 8), explore=True)
+
+
+def learned(*counts: int, tries: int = 0, **fields):
+    """Runs of ``-N 1-8`` of an hour on eight nodes, after these counts."""
+    own = AskedRange(1, 8, 8, counts or (8,), tries)
+    change = replace(PRIOR, ranges=(own,))
+    made = table(lambda n: 3600.0, level="line", key="x", change=change, **fields)
+    return replace(made, runs=1)
+
+
+def decided(request=JOB, known=None, part=None, **rules):
+    given = part or partition(nodes=8)
+    return decide(request, known or learned(), given, policy(**rules), now_s=NOW)
+
+
+def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():
+    made = decided()
+    assert (made.action, made.reason, made.learns) == (Action.SET, Reason.LEARNING, (2, 3))
+    assert 1 < made.chosen.nodes < 8
+    asked, tried = made.request, made.chosen
+    assert tried.wait_s + tried.time_s <= 2 * (asked.wait_s + asked.time_s)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"explore": False}, {}),
+        ({"deadline_s": NOW + 1e6}, {}),
+        ({"low": 8}, {}),
+        ({"limit_s": 3700.0, "asked_limit_s": 3700.0, "limit_raisable": False}, {}),
+        ({"mem_node_bytes": 2**30}, {"memory": 2**30}),
+    ],
+)
+def test_nothing_is_tried_where_it_could_hurt(changes, fields):
+    memory = tuple(Memory(8, m) for m in fields.values())
+    made = decided(with_fields(JOB, **changes), replace(learned(), memory=memory))
+    assert made.reason is not Reason.LEARNING
+
+
+def test_a_limit_that_fewer_nodes_need_is_made_longer_first():
+    made = decided(with_fields(JOB, limit_s=4200.0, asked_limit_s=4200.0))
+    assert made.reason is Reason.LEARNING
+    assert made.chosen.limit_s >= made.chosen.prediction.high_s > 4200
+
+
+def test_a_site_says_how_much_longer_a_try_may_take():
+    assert decided(explore_ratio=1.0).reason is not Reason.LEARNING
+
+
+def test_tries_end_with_their_number():
+    assert decided(known=learned(2, 4, 8, tries=5)).reason is not Reason.LEARNING
+
+
+def test_one_try_of_an_application_waits_or_runs_at_a_time():
+    tries, known = PendingTries(), learned()
+    later = replace(known, change=replace(known.change, moved=1))
+
+    def look(seconds: float, *shown: str) -> Cluster:
+        return Cluster(name="c", taken_s=NOW + seconds, partitions={}, shown=frozenset(shown))
+
+    assert not tries.pending(known, None, NOW)
+    tries.add(known, "d1", NOW)
+    assert tries.pending(known, look(0), NOW + 1)  # not in a view yet
+    assert tries.pending(known, look(60, "d1"), NOW + 61)
+    assert tries.pending(known, look(600), NOW + 601)  # ended, and in no table yet
+    assert not tries.pending(later, look(600), NOW + 601)
+    failed = replace(known, fitted_s=NOW + 500)
+    assert not tries.pending(failed, look(600), NOW + 601)
+    assert not tries.pending(replace(known, key="y"), look(0), NOW + 1)
