@@ -288,15 +288,6 @@ def test_windows_forget_the_oldest_value_first():
     assert trimmed_mean([1.0, 2.0, 9.0]) == 4.0
 
 
-def test_squared_errors_are_means_of_squares_that_fade():
-    bank = Bank(Criterion.MSE)
-    for value in (1.0, 3.0, 6.0):
-        bank.update(value)
-    # The last value was off by 2 and by 3, the running mean by 2 and by 4.
-    assert bank.errors()["last value"] == pytest.approx((0.99 * 4 + 9) / 1.99)
-    assert bank.errors()["running mean"] == pytest.approx((0.99 * 4 + 16) / 1.99)
-
-
 def test_the_first_of_two_hundred_and_one_errors_is_forgotten():
     bank = Bank()
     bank.update(0.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.forecasts.transfer_time import LEVEL, STALE_S, TransferTime, transfer_time
+from predictor.forecasts.transfer_time import LEVEL, TransferTime, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 
@@ -67,11 +67,6 @@ def test_with_transfers_alone_the_forecasters_speak():
     assert names(made) == ["no_probe"]
 
 
-def test_an_old_probe_says_nothing_about_now():
-    made = predict([probe(NOW - STALE_S - 1, 2.0 * MB)])
-    assert (made.verdict, names(made)) == (Verdict.REFUSED, ["nothing_measured"])
-
-
 def test_nothing_measured_is_refused():
     failed = replace(probe(NOW - 1, None), error="timed out")
     later = probe(NOW + 1, 1.0 * MB)
@@ -81,29 +76,11 @@ def test_nothing_measured_is_refused():
     assert (made.verdict, names(made)) == (Verdict.REFUSED, ["nothing_measured"])
 
 
-def test_few_transfers_are_doubted():
-    made = predict([*history(3), probe(NOW - 5, 2.5 * MB)])
-    assert (made.verdict, made.method, names(made)) == (
-        Verdict.DOUBTFUL, "AdRM", ["few_transfers"],
-    )  # fmt: skip
-
-
-def test_an_erratic_link_is_doubted():
-    series = [transfer(NOW - 300 * n, (1 + 9 * (n % 2)) * MB) for n in range(1, 40)]
-    series += [probe(NOW - 300 * n - 1, 1.0 * MB) for n in range(40)]
-    assert names(predict(series)) == ["erratic"]
-
-
 def test_transfers_of_like_size_count_and_others_only_without_them():
     small = [transfer(NOW - 300 * n + 10, 1.0 * MB, 65536) for n in range(1, 20)]
     series = [*history(30), *small, probe(NOW - 5, 2.5 * MB)]
     assert predict(series).time_s == pytest.approx(16 / 7.5, rel=1e-6)
     assert names(predict(series, 900 * MB)) == ["other_sizes"]
-
-
-def test_probes_at_one_time_are_taken_together():
-    several = [probe(NOW - n, value * MB) for n, value in enumerate((2.0, 3.0, 0.1, 9.0, 2.5), 1)]
-    assert predict(several).probe_bytes_per_s == 9.0 * MB
 
 
 def test_nothing_to_move_takes_no_time():

@@ -66,28 +66,6 @@ def test_a_product_is_recovered(relative):
     assert unobserved.time_s == pytest.approx(truth(40, 5.0), rel=1e-4)
 
 
-def test_sums_do_not_depend_on_order_and_merge():
-    runs = observed(7, 3.0, noise=0.1)
-    whole, parts = sums_of(runs), sums_of(runs[::2]).merge(sums_of(runs[1::2]))
-    assert np.allclose(whole.hh, sums_of(runs[::-1]).hh, rtol=1e-12)
-    assert np.allclose(whole.hh, parts.hh, rtol=1e-12)
-    assert np.allclose(whole.hx, parts.hx, rtol=1e-12)
-    assert whole.count == parts.count == len(runs)
-
-
-def test_sums_keep_their_size_and_a_run_can_be_taken_out():
-    runs = observed(15, 3.6, noise=0.1)
-    sums = sums_of(runs)
-    assert (len(sums.hh), len(sums.hx)) == (4, 4)
-    less = sums.add(*runs[-1], times=-1)
-    assert np.allclose(less.hh, sums_of(runs[:-1]).hh, rtol=1e-9)
-
-
-def test_sums_and_fits_travel_as_json():
-    sums = sums_of(observed(3, 2.0))
-    assert msgspec.json.decode(msgspec.json.encode(sums), type=Sums) == sums
-
-
 def test_within_a_cluster_as_in_the_paper():
     """Section 6 found 5.34 and 5.66 %; four out of five runs are learned, the fifth predicted."""
     runs = observed(15, 3.6, noise=0.05)

@@ -13,7 +13,6 @@ from predictor.occupancy.application_model import (
     OccupancyFit,
     OccupancyModel,
     Sample,
-    occupancies,
 )
 from predictor.occupancy.error_measures import percentage_errors
 from predictor.occupancy.functions import Shape, Term
@@ -93,22 +92,6 @@ def errors(samples: Grid, reference: tuple[float, float], **model) -> list[float
     fit = OccupancyModel(**model).fit(train, samples[reference].attributes)
     predicted = [fit.predict(s.attributes).time_s for s in test]
     return percentage_errors(predicted, [s.measured.time_s for s in test]).tolist()
-
-
-def test_occupancies_of_a_run():
-    made = occupancies(0.6, 200.0, 1e9, network_share=0.75)
-    assert made.compute_s == pytest.approx(0.6 * 200e-9)
-    assert made.network_s == pytest.approx(0.3 * 200e-9)
-    assert made.time_s == pytest.approx(200.0)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [(1.1, 1.0, 1.0, 0.0), (0.5, 0.0, 1.0, 0.0), (0.5, 1.0, 0.0, 0.0), (0.5, 1.0, 1.0, 2.0)],
-)
-def test_measurements_out_of_range_are_errors(given):
-    with pytest.raises(ValueError, match="have to be"):
-        occupancies(*given[:3], network_share=given[3])
 
 
 def test_the_functions_of_the_paper_are_recovered():
@@ -201,14 +184,6 @@ def test_terms_say_what_they_are():
     assert Term("x", Shape.EXCEEDING, 1.5, "c")(amounts) == 1.0
     assert Term("x", Shape.EXCEEDING, 3.0, "c")(amounts) == 0.0
     assert str(Term("x", Shape.EXCEEDING, 1.5, "c")) == "(x - 1.5 c)+"
-
-
-def test_what_is_missing_is_named():
-    sample = Sample({"cpu": 0.0}, Occupancies(1.0, 0.0, 0.0, 1.0))
-    with pytest.raises(ValueError, match="attribute cpu is 0"):
-        OccupancyModel().fit([sample, sample])
-    with pytest.raises(ValueError, match="no sample"):
-        OccupancyModel().fit([])
 
 
 def test_whatever_takes_longest_decides():

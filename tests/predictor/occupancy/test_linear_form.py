@@ -366,27 +366,6 @@ def test_a_stall_has_terms_where_its_error_matters_beside_all_else(share, terms)
     assert len(chosen.network.terms) == terms
 
 
-def test_stalls_are_parted_as_before_and_evenly_where_there_were_none():
-    stalls = Bottleneck((Demand(constant(0.0), 2.0, 1.0, (), ()),))
-    made = replace(form(1.0, 0.25, 0.75, 8.0), bottleneck=stalls).occupancies({})[0]
-    assert made == Occupancies(1.0, 0.5, 1.5, 8.0)
-    made = replace(form(1.0, 0.0, 0.0, 8.0), bottleneck=stalls).occupancies({})[0]
-    assert made == Occupancies(1.0, 1.0, 1.0, 8.0)
-
-
-def test_a_time_of_nothing_is_off_by_a_thousandth():
-    (sample,) = timed(x1=8.0)
-    predicted = [Occupancies(4.0, 0.0, 0.0, 1.0), Occupancies(0.0, 0.0, 0.0, 1.0)]
-    off = judged_by(fit(form()), [sample, sample], predicted).left_out
-    assert off == pytest.approx((log(0.5), log(1e-3)))
-
-
-def test_an_occupancy_of_a_millionth_of_the_whole_is_none():
-    assert percentage_error(0.0, 1e-6, 1.0) == 0.0
-    assert percentage_error(2e-6, 1e-6, 1.0) == 100.0
-    assert percentage_error(0.0, 2e-6, 1.0) == 100.0
-
-
 def test_errors_of_the_data_flow_count_beside_the_data_flow():
     """Runs of 10 to 10,000 bytes, one off by a fifth; each byte takes as long in all."""
     sizes = np.array([1.0, 10.0, 100.0, 1000.0, 500.0])
@@ -437,13 +416,3 @@ def test_a_prediction_has_the_mean_stall_of_the_demands():
     assert made.time_s == pytest.approx(10 * (1 + 3))
     assert made.low_s <= 10 * (1 + 2)
     assert made.high_s >= 10 * (1 + 4)
-
-
-def test_errors_of_occupancies_count_beside_all_that_a_byte_takes():
-    """A byte of a billion takes 10 ns: a tenth more is 10 %."""
-    actual = Occupancies(1e-8, 2e-8, 4e-8, 1e9)
-    predicted = Occupancies(1.1e-8, 1e-8, 4e-8, 1.5e9)
-    errors = part_errors([predicted], [actual])
-    assert errors == pytest.approx(
-        {"compute_s": 10.0, "network_s": 50.0, "disk_s": 0.0, "data_bytes": 50.0}
-    )

@@ -1,7 +1,6 @@
 """The scheduler of the replay, against a plain one that looks at every job at every moment."""
 
 import lzma
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
 NODES = 8
 SHARED = Path(__file__).parents[5] / "shared"
 KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
-REFERENCE = SHARED / "reference" / "easy_sim.py"
 
 
 def plain_easy(submits: list[int], shapes: list[JobShape], order: Order) -> list[float]:
@@ -162,19 +160,3 @@ def test_published_bounded_slowdowns(kth, order, clairvoyant, slowdown):
     response_s = made.end_s - kth.submit_s
     result = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
     assert result == pytest.approx(slowdown, abs=0.2)
-
-
-@needs_log
-@pytest.mark.skipif(not REFERENCE.exists(), reason="needs the scheduler to compare with")
-@pytest.mark.parametrize("order", list(Order))
-def test_every_start_is_that_of_another_scheduler(kth, order):
-    spec = spec_from_file_location("easy_sim", REFERENCE)
-    spec.loader.exec_module(reference := module_from_spec(spec))
-    limit_s, ones = np.maximum(kth.asked_s, 1.0), np.ones(len(kth.run_s))
-    zeros = 0.0 * ones
-    starts_s, *_ = reference.simulate(
-        100, kth.submit_s, kth.nodes, kth.run_s, limit_s, kth.run_s, ones, zeros, ones, zeros,
-        zeros.astype(bool), kth.nodes, kth.nodes, reference.USER, np.zeros(8), 0, False, 1.0, 0,
-        order is Order.SHORTEST,
-    )  # fmt: skip
-    assert kth.replayed(order, limit_s).start_s.tolist() == starts_s.tolist()

@@ -154,13 +154,6 @@ def test_a_column_of_numbers_reads_as_its_values_one_by_one(column):
     assert list(whole) == [read_one(job, [value])["submit_s"] for value in column]
 
 
-@pytest.mark.parametrize("column", [["1", "9" * 19], ["9" * 19, "Unknown"]])
-def test_times_that_no_database_takes_are_refused(column):
-    job, _ = plans(["Submit"])
-    with pytest.raises(ValueError, match="too large"):
-        job.read([[value] for value in column])
-
-
 def test_resources_whose_names_end_like_others():
     """Found by fuzzing: ``fs/disk=`` may stand inside another name."""
     assert disk_total("cpu=1,xfs/disk=5") is None

@@ -11,7 +11,7 @@ from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.monitor import PlanMonitor
 from slurm_plugin.experiments.plan.plans import plans
-from slurm_plugin.experiments.plan.replan import Replan, factors, plan_again, steps_begun
+from slurm_plugin.experiments.plan.replan import Replan, plan_again, steps_begun
 from slurm_plugin.experiments.plan.resubmit import change, settle
 from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.submit import submit_ready
@@ -87,13 +87,6 @@ def test_a_run_that_goes_on_is_expected_to_go_on(flow, given):
     (step,) = steps_begun(given, NOW + 2000)
     assert step.end_s == pytest.approx(NOW + 2400)
     assert nodes(plan_again(later(flow, 2000), given)) == {"b": 2, "c": 2}
-
-
-def test_runs_of_one_application_are_late_together(given):
-    assert factors(given) == {}
-    ran(given, "a", 0, 1500)
-    # The curve's standard deviation is half of the whole: a quarter of the error is its own.
-    assert factors(given) == {"sim/a": pytest.approx(1.5**0.25)}
 
 
 def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(flow, given):
@@ -181,16 +174,6 @@ def test_what_slurm_refuses_to_change_is_submitted_again(flow, given, tmp_path):
     first, second = (line for line in slurm.lines if line[0] == "sbatch")
     assert f"--job-name=chain.b.{remaining.mark}-2" in first
     assert f"--dependency=afterok:{remaining.ids['b']}" in second
-
-
-def test_a_job_that_began_before_it_was_cancelled_stays(flow, given, tmp_path):
-    slurm, path = Slurm(), tmp_path / "r"
-    changed(given, flow, path, refusing(slurm))
-    slurm.shown = {"2": "RUNNING", "3": "CANCELLED"}
-    assert settle(given, path, slurm.ask) == ["b"]
-    assert given.astray == "b began meanwhile"
-    assert given.ids == {"a": "1", "b": "2"}
-    assert [(job.name, job.step.nodes) for job in given.jobs] == [("a", 1), ("b", 1), ("c", 2)]
 
 
 def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
