@@ -9,7 +9,7 @@ from tests.lua.canned_nimod import CannedNimod
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 
-def test_lines_of_a_hook_that_has_gone_are_still_read() -> None:
+def test_lines_of_a_hook_that_has_gone_are_still_read():
     gone = threading.Event()
 
     def answer_too_late(connection: socket.socket, line: bytes) -> None:

@@ -34,9 +34,7 @@ def local(seconds: int) -> str:
 @given(comment=st.none() | TEXT | LOOKALIKE, seconds=st.none() | st.integers(0, 2**31 - 1))
 @example(comment="nimo{deadline=uts1,own=1} x", seconds=None)
 @example(comment="", seconds=1767261600)
-def test_comment_comes_back_and_the_deadline_arrives(
-    both: Hooks, comment: str | None, seconds: int | None
-) -> None:
+def test_comment_comes_back_and_the_deadline_arrives(both, comment, seconds):
     given_options = {} if comment is None else {"comment": comment}
     deadline = "Unknown" if seconds is None else str(seconds)
     options = both.filter(type="sbatch", deadline=deadline, **given_options)
@@ -49,66 +47,66 @@ def test_comment_comes_back_and_the_deadline_arrives(
 
 @SAME_HOOKS
 @given(comment=TEXT)
-def test_comments_pass_where_nothing_is_forwarded(hooks: Hooks, comment: str) -> None:
+def test_comments_pass_where_nothing_is_forwarded(hooks, comment):
     hooks.answer({"v": 1})
     assert hooks.submit(comment=comment).job.get("comment", "") == comment
     assert "deadline" not in hooks.asked()[-1]["job"]
 
 
-def test_comment_that_only_looks_like_ours_is_the_users(hooks: Hooks) -> None:
+def test_comment_that_only_looks_like_ours_is_the_users(hooks):
     own = "nimo{deadline=uts1767261600,own=9} something longer"
     outcome = hooks.submit(comment=own)
     assert (outcome.job["comment"], outcome.writes) == (own, [])
 
 
-def test_users_read_what_the_prefix_means(both: Hooks) -> None:
+def test_users_read_what_the_prefix_means(both):
     options = both.filter(type="sbatch", deadline="1767261600", comment="big run")
     assert options["comment"] == "nimo{deadline=uts1767261600,own=7} big run"
 
 
-def test_local_time_becomes_seconds(both: Hooks) -> None:
+def test_local_time_becomes_seconds(both):
     options = both.filter(type="sbatch", deadline=local(1767261600))
     assert options["comment"] == "nimo{deadline=uts1767261600,own=0} "
 
 
 @pytest.mark.parametrize("unset", ["Unknown", "", "tomorrow at ten"])
-def test_nothing_to_forward_leaves_the_comment_alone(both: Hooks, unset: str) -> None:
+def test_nothing_to_forward_leaves_the_comment_alone(both, unset):
     options = {"type": "sbatch", "deadline": unset, "comment": "mine"}
     assert both.filter(**options) == options
 
 
-def test_steps_of_a_job_are_left_alone(both: Hooks) -> None:
+def test_steps_of_a_job_are_left_alone(both):
     deadline = {"deadline": "1767261600"}
     both.lua.execute("os.getenv = function(name) return name == 'SLURM_JOB_ID' and '7' or nil end")
     assert "comment" not in both.filter(type="srun", **deadline)
     assert "comment" in both.filter(type="sbatch", **deadline)
 
 
-def test_nothing_is_forwarded_unless_the_site_says_so(runtime: Load) -> None:
+def test_nothing_is_forwarded_unless_the_site_says_so(runtime):
     hooks = runtime().load_cli_filter()
     assert "comment" not in hooks.filter(type="sbatch", deadline="1767261600")
 
 
-def test_comment_that_would_become_too_long_is_left_alone(both: Hooks) -> None:
+def test_comment_that_would_become_too_long_is_left_alone(both):
     own = "x" * 1000
     options = both.filter(type="sbatch", deadline="1767261600", comment=own)
     assert options["comment"] == own
 
 
-def test_missing_parts_forward_nothing(runtime: Load) -> None:
+def test_missing_parts_forward_nothing(runtime):
     hooks = runtime("forward_deadline = yes")
     (hooks.folder / "nimo_settings.lua").unlink()
     hooks.load_cli_filter()
     assert "comment" not in hooks.filter(type="sbatch", deadline="1767261600")
 
 
-def test_options_that_cannot_be_read_or_written_do_no_harm(both: Hooks) -> None:
+def test_options_that_cannot_be_read_or_written_do_no_harm(both):
     broken = both.lua.execute("""
         return setmetatable({}, { __index = function() error("no such option") end })""")
     assert both.lua.globals().slurm_cli_pre_submit(broken, 0) == 0
 
 
-def test_comment_comes_back_when_nimod_is_off_or_dead(both: Hooks) -> None:
+def test_comment_comes_back_when_nimod_is_off_or_dead(both):
     sent = both.filter(type="sbatch", deadline="1767261600", comment="mine")["comment"]
     (both.folder / "off").touch()
     assert both.submit(comment=sent).job["comment"] == "mine"
@@ -120,7 +118,7 @@ def test_comment_comes_back_when_nimod_is_off_or_dead(both: Hooks) -> None:
 
 
 @pytest.mark.parametrize("asking", ["ask_ahead", "rewrite_in_cli_filter"])
-def test_without_luasocket_jobs_pass_unchanged(runtime: Load, asking: str) -> None:
+def test_without_luasocket_jobs_pass_unchanged(runtime, asking):
     hooks = runtime(f"forward_deadline = yes\n{asking} = yes")
     hooks.lua.execute('package.preload["socket.core"], package.preload["socket.unix"] = nil, nil')
     hooks.load().load_cli_filter()
@@ -161,9 +159,7 @@ def command_line(hooks: Hooks, *words: str) -> None:
         (["--nodes=2-8", "--array", "2,4"], False),
     ],
 )
-def test_listed_node_counts_reach_nimod_as_such(
-    both: Hooks, words: list[str], *, listed: bool
-) -> None:
+def test_listed_node_counts_reach_nimod_as_such(both, words, *, listed):
     command_line(both, "sbatch", *words, "job.sh")
     options = both.filter(type="sbatch", nodes="2-8", comment="mine")
     assert options["comment"] == ("nimo{deadline=,sizes=1,own=4} mine" if listed else "mine")

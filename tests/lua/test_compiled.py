@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
-from tests.lua.conftest import Load
 from tests.lua.hooks import Hooks
 
 CONF = "forward_deadline = yes"
@@ -41,30 +40,28 @@ def install(hooks: Hooks) -> str:
     return version
 
 
-def test_what_a_copy_gives_is_used(runtime: Load) -> None:
+def test_what_a_copy_gives_is_used(runtime):
     hooks = runtime(CONF)
     lay(hooks, f"return function() {OTHER} end")
     assert comment_of(hooks) == "compiled"
 
 
 @pytest.mark.parametrize("program", ["", "return nil", "return {}", "error('x')"])
-def test_a_copy_that_gives_nothing_is_not_used(runtime: Load, program: str) -> None:
+def test_a_copy_that_gives_nothing_is_not_used(runtime, program):
     hooks = runtime(CONF)
     lay(hooks, program)
     assert comment_of(hooks) == FORWARDED
 
 
 @pytest.mark.parametrize("code", ["-- text {", "\x1bLua", "\x1bLua\x10garbage"])
-def test_code_that_lua_refuses_is_not_used(runtime: Load, code: str) -> None:
+def test_code_that_lua_refuses_is_not_used(runtime, code):
     hooks = runtime(CONF)
     copy_of(hooks, "nimo_filter").write_bytes(code.encode("latin-1"))
     assert comment_of(hooks) == FORWARDED
 
 
 @pytest.mark.parametrize("changed", [None, "nimo_filter", "nimo_settings"])
-def test_what_is_installed_is_used_beside_the_same_sources(
-    runtime: Load, changed: str | None
-) -> None:
+def test_what_is_installed_is_used_beside_the_same_sources(runtime, changed):
     hooks = runtime(CONF)
     (hooks.folder / "nimo_filter.lua").write_text(OTHER)
     install(hooks)
@@ -78,7 +75,7 @@ def test_what_is_installed_is_used_beside_the_same_sources(
     assert comment_of(hooks) == ("compiled" if changed else "the copy")
 
 
-def test_all_bytes_of_a_source_are_compared(runtime: Load) -> None:
+def test_all_bytes_of_a_source_are_compared(runtime):
     hooks = runtime(CONF)
     path = hooks.folder / "nimo_filter.lua"
     path.write_bytes(path.read_bytes() + b"\n-- " + bytes(set(range(256)) - {10, 13}) + b"1\r\n")
@@ -95,7 +92,7 @@ def contents(path: str) -> str:
     return Path(path).read_bytes().decode("latin-1")
 
 
-def test_what_is_installed_does_the_same(runtime: Load) -> None:
+def test_what_is_installed_does_the_same(runtime):
     hooks = runtime(CONF)
     version = install(hooks)
     assert comment_of(hooks) == FORWARDED
@@ -104,6 +101,6 @@ def test_what_is_installed_does_the_same(runtime: Load) -> None:
         assert hooks.lua.eval("function(code) return (loadstring or load)(code) ~= nil end")(code)
 
 
-def test_versions_are_those_of_the_hooks(runtime: Load) -> None:
+def test_versions_are_those_of_the_hooks(runtime):
     version = runtime().lua.eval("_VERSION:sub(5)")
     assert version in VERSIONS

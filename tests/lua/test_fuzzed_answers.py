@@ -113,7 +113,7 @@ def check_limits(job: Fields, left: Fields) -> None:
 
 @MANY
 @given(request=REQUEST, line=LINES | BYTES)
-def test_no_answer_hurts(hooks: Hooks, request: dict[str, Any], line: str) -> None:
+def test_no_answer_hurts(hooks, request, line):
     job, outcome = submitted(hooks, request, line)
     assert outcome.code in (0, 2051)
     assert set(outcome.writes) <= WRITABLE
@@ -127,9 +127,7 @@ def test_no_answer_hurts(hooks: Hooks, request: dict[str, Any], line: str) -> No
 
 @MANY
 @given(request=REQUEST, answer=PLAUSIBLE)
-def test_a_fit_answer_is_taken_whole_or_not_at_all(
-    hooks: Hooks, request: dict[str, Any], answer: dict[str, Any]
-) -> None:
+def test_a_fit_answer_is_taken_whole_or_not_at_all(hooks, request, answer):
     job, outcome = submitted(hooks, request, json.dumps(answer) + "\n")
     if outcome.writes:
         check_nodes(job, outcome.job)
@@ -138,7 +136,7 @@ def test_a_fit_answer_is_taken_whole_or_not_at_all(
         assert len(outcome.log) <= 1
 
 
-def test_no_answer_drives_a_users_terminal(hooks: Hooks) -> None:
+def test_no_answer_drives_a_users_terminal(hooks):
     """Users read the message on theirs, admins the comment and the log."""
     reported = "4 nodes\x1b]0;mine\x07\x00\r\x7f\x9b2J\u202eedon\u2066\u200f\ufeff\u2028\xad"
     hooks.answer({"v": 1, "action": "keep", "message": reported, "admin_comment": reported})
@@ -149,7 +147,7 @@ def test_no_answer_drives_a_users_terminal(hooks: Hooks) -> None:
     assert not [text for text in shown if not text.isprintable()]
 
 
-def test_letters_of_all_scripts_pass(hooks: Hooks) -> None:
+def test_letters_of_all_scripts_pass(hooks):
     reported = "für 4 Knoten, 4 个节点, 4 узла, ≤ 1 h …"
     hooks.answer({"v": 1, "action": "keep", "message": reported})
     assert list(map(utf8, hooks.submit(min_cpus=1).messages)) == [reported]

@@ -72,8 +72,8 @@ def sbatch_s(cluster: SlurmCluster) -> float:
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else str(value),
 )
 def test_job_starts_on_the_nodes_given_with_the_tasks_they_carry(
-    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, reported: str
-) -> None:
+    cluster, nimod, options, nodes, reported
+):
     nimod.give(nodes)
     assert report(cluster, *options) == reported
 
@@ -87,14 +87,12 @@ def test_job_starts_on_the_nodes_given_with_the_tasks_they_carry(
     ],
     ids=["tasks fixed", "nodes fixed", "more nodes than tasks"],
 )
-def test_answers_that_do_not_fit_leave_the_job_as_it_was(
-    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, reported: str
-) -> None:
+def test_answers_that_do_not_fit_leave_the_job_as_it_was(cluster, nimod, options, nodes, reported):
     nimod.give(nodes)
     assert report(cluster, *options).endswith(reported)
 
 
-def test_salloc_and_srun_get_the_nodes_too(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_salloc_and_srun_get_the_nodes_too(cluster, nimod):
     nimod.give(3)
     inside = "echo $SLURM_NNODES $(srun hostname | wc -l)"
     assert cluster.run("salloc", "-N", "1-8", "sh", "-c", inside).stdout == "3 3\n"
@@ -102,9 +100,7 @@ def test_salloc_and_srun_get_the_nodes_too(cluster: SlurmCluster, nimod: CannedN
 
 
 @pytest.mark.parametrize("options", [["-n", "2"], ["--ntasks-per-node=2"]])
-def test_srun_starts_as_many_tasks_as_it_says(
-    cluster: SlurmCluster, nimod: CannedNimod, options: list[str]
-) -> None:
+def test_srun_starts_as_many_tasks_as_it_says(cluster, nimod, options):
     if "-n" not in options and cluster.settings.version in ((24, 11), (25, 5)):
         pytest.skip("this srun waits for ever for tasks of a range's nodes, NIMO or not")
     nimod.give(8)  # would end slurmctld 22.05: more nodes than tasks
@@ -116,27 +112,27 @@ def test_srun_starts_as_many_tasks_as_it_says(
     assert "UP" in cluster.run("scontrol", "ping").stdout
 
 
-def test_decision_is_reported_in_admin_comment(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_decision_is_reported_in_admin_comment(cluster, nimod):
     nimod.give(4, admin_comment="NIMO1:0123456789ab:n=4")
     job = cluster.job(cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n"))
     assert job["AdminComment"] == "NIMO1:0123456789ab:n=4"
     assert job["NumNodes"] in ("4", "4-4")
 
 
-def test_time_limit_is_raised_for_fewer_nodes(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_time_limit_is_raised_for_fewer_nodes(cluster, nimod):
     nimod.say(action="set", set={"min_nodes": 2, "max_nodes": 2, "time_limit": 20})
     job = cluster.job(cluster.sbatch("-H", "-N", "1-8", "-t", "10", script="#!/bin/sh\n"))
     assert job["TimeLimit"] == "00:20:00"
 
 
-def test_user_is_informed_on_stderr_only(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_user_is_informed_on_stderr_only(cluster, nimod):
     nimod.give(4, message="4 nodes: 100% sure\nsee nimo-advise")
     done = cluster.run("sbatch", "--parsable", "-H", "-N", "1-8", stdin="#!/bin/sh\n")
     assert done.stdout.strip().isdigit()
     assert done.stderr == "sbatch: 4 nodes: 100% sure\nsbatch: see nimo-advise\n"
 
 
-def test_refused_job_tells_the_reason(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_refused_job_tells_the_reason(cluster, nimod):
     nimod.say(action="refuse", message="ends at 10:00, 20 min after the deadline")
     done = cluster.run("sbatch", "-N", "1-8", stdin="#!/bin/sh\n", check=False)
     assert done.returncode == 1
@@ -146,9 +142,7 @@ def test_refused_job_tells_the_reason(cluster: SlurmCluster, nimod: CannedNimod)
 
 @pytest.mark.parametrize("comment", ["mine", "", "nimo{deadline=uts1,own=1} x", 'a "b" {c} ä %s'])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_deadline_reaches_nimod_and_the_comment_its_owner(
-    cluster: SlurmCluster, nimod: CannedNimod, comment: str, zone: str
-) -> None:
+def test_deadline_reaches_nimod_and_the_comment_its_owner(cluster, nimod, comment, zone):
     at = cluster.run("date", "-d", f"@{DEADLINE_S}", "+%FT%T", env={"TZ": zone}).stdout.strip()
     options = ["-H", f"--deadline={at}", f"--comment={comment}"]
     job_id = cluster.sbatch(*options, script="#!/bin/sh\n", env={"TZ": zone})
@@ -157,7 +151,7 @@ def test_deadline_reaches_nimod_and_the_comment_its_owner(
     assert cluster.job(job_id).get("Comment", "") == comment
 
 
-def test_deadline_of_other_ways_to_submit(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_deadline_of_other_ways_to_submit(cluster, nimod):
     at = "2033-05-18T03:33:20"
     utc = {"TZ": "UTC"}
     cluster.run("srun", f"--deadline={at}", "--comment=mine", "true", env=utc)
@@ -200,9 +194,7 @@ def forwarded(cluster: SlurmCluster) -> dict[str, str]:
     return cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n", env={"TZ": "UTC"}))
 
 
-def test_sbatch_loads_the_compiled_copy(
-    cluster: SlurmCluster, nimod: CannedNimod, compiled: Path
-) -> None:
+def test_sbatch_loads_the_compiled_copy(cluster, nimod, compiled):
     sound = compiled.read_bytes()
     lay(compiled, "return { filter = function(_, o) o.comment = 'compiled' end }")
     assert forwarded(cluster)["Comment"] == "compiled"
@@ -213,9 +205,7 @@ def test_sbatch_loads_the_compiled_copy(
 
 
 @pytest.mark.parametrize("fault", ["stale", "other Lua", "source only", "cut", "no code", "folder"])
-def test_without_a_sound_compiled_copy_the_source_is_loaded(
-    cluster: SlurmCluster, nimod: CannedNimod, compiled: Path, fault: str
-) -> None:
+def test_without_a_sound_compiled_copy_the_source_is_loaded(cluster, nimod, compiled, fault):
     sound, source = compiled.read_bytes(), source_of(compiled)
     match fault:
         case "stale":
@@ -238,19 +228,19 @@ def test_without_a_sound_compiled_copy_the_source_is_loaded(
     assert nimod.jobs[-1]["deadline"] == f"uts{DEADLINE_S}"
 
 
-def test_longest_comment_survives(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_longest_comment_survives(cluster, nimod):
     own = "x" * 980
     options = ["-H", "--deadline=2033-05-18", f"--comment={own}"]
     assert cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))["Comment"] == own
     assert "deadline" in nimod.jobs[-1]
 
 
-def test_comment_comes_back_without_nimod(cluster: SlurmCluster) -> None:
+def test_comment_comes_back_without_nimod(cluster):
     options = ["-H", "--deadline=2033-05-18", "--comment=mine"]
     assert cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))["Comment"] == "mine"
 
 
-def test_arrays_and_het_jobs_are_distinguished(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_arrays_and_het_jobs_are_distinguished(cluster, nimod):
     cluster.sbatch("-H", "-a", "0-3", "-N", "1-8", script="#!/bin/sh\n")
     cluster.sbatch("-H", "-N", "1-2", ":", "-N", "3", script="#!/bin/sh\n")
     array, first, second = nimod.jobs
@@ -259,7 +249,7 @@ def test_arrays_and_het_jobs_are_distinguished(cluster: SlurmCluster, nimod: Can
     assert "het_job_offset" not in array
 
 
-def test_updates_pass_unasked(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_updates_pass_unasked(cluster, nimod):
     job_id = cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n")
     own = "comment=nimo{deadline=,own=1} x"
     cluster.run("scontrol", "update", f"jobid={job_id}", "numnodes=2-3", own)
@@ -268,9 +258,7 @@ def test_updates_pass_unasked(cluster: SlurmCluster, nimod: CannedNimod) -> None
     assert len(nimod.jobs) == 1
 
 
-def test_a_count_that_is_no_whole_segment_is_not_written(
-    cluster: SlurmCluster, nimod: CannedNimod
-) -> None:
+def test_a_count_that_is_no_whole_segment_is_not_written(cluster, nimod):
     if cluster.settings.version < (25, 11):
         pytest.skip("job_submit sees no segments before Slurm 25.11")
     for nodes, written in ((3, "2-8"), (4, "4")):
@@ -281,7 +269,7 @@ def test_a_count_that_is_no_whole_segment_is_not_written(
         assert job["NumNodes"].removesuffix(f"-{written}") == written
 
 
-def test_job_is_described_as_its_user_sent_it(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_job_is_described_as_its_user_sent_it(cluster, nimod):
     cluster.sbatch("-H", "-J", "cfd", script="#!/bin/sh\n")
     job = nimod.jobs[-1]
     assert (job["name"], job["partition"]) == ("cfd", "batch")
@@ -301,9 +289,7 @@ def rewriting(cluster: SlurmCluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("rewriting")
 @pytest.mark.parametrize("name", ["cfd", "other"])
-def test_a_decision_that_lies_ready_is_taken_without_asking(
-    cluster: SlurmCluster, nimod: CannedNimod, folder: Path, name: str
-) -> None:
+def test_a_decision_that_lies_ready_is_taken_without_asking(cluster, nimod, folder, name):
     ticket, reported = "0123456789ab", []
     ready = {"v": 1, "until_s": time.time() + 60, "user_id": 0, "fields": ["name"]}
     ready |= {"values": ["cfd"], "answer": {"v": 1, "admin_comment": "NIMO1:ready"}}
@@ -349,16 +335,14 @@ class TestAsShipped:
     """Hooks that wait 20 ms: on a busy machine a sound nimod may be too slow for them, too."""
 
     @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-    def test_faulty_nimod_neither_stops_nor_delays_jobs(
-        self, cluster: SlurmCluster, nimod: CannedNimod, fault: object
-    ) -> None:
+    def test_faulty_nimod_neither_stops_nor_delays_jobs(self, cluster, nimod, fault):
         usual_s = statistics.median(sbatch_s(cluster) for _ in range(5))
         nimod.behave = fault  # type: ignore[assignment]
         slow_s = statistics.median(sbatch_s(cluster) for _ in range(5))
         assert slow_s < usual_s + SLACK_S
 
 
-def test_missing_nimod_is_logged_once(cluster: SlurmCluster) -> None:
+def test_missing_nimod_is_logged_once(cluster):
     cluster.restart("slurmctld")
     before = cluster.log("slurmctld")
     for _ in range(3):
@@ -368,7 +352,7 @@ def test_missing_nimod_is_logged_once(cluster: SlurmCluster) -> None:
     assert "No such file or directory" in written
 
 
-def test_kill_switch(cluster: SlurmCluster, nimod: CannedNimod, folder: Path) -> None:
+def test_kill_switch(cluster, nimod, folder):
     nimod.give(4)
     switch = folder / "nimo.off"
     switch.touch()
@@ -380,7 +364,7 @@ def test_kill_switch(cluster: SlurmCluster, nimod: CannedNimod, folder: Path) ->
     assert nimod.jobs == []
 
 
-def test_error_in_the_hook_rejects_nobody(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_error_in_the_hook_rejects_nobody(cluster, nimod):
     nimod.give(4)
     shared = cluster.layout.etc / "nimo_check.lua"
     sound = shared.read_text()

@@ -124,9 +124,7 @@ def submitted(cluster: SlurmCluster) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", TURNED_DOWN.values(), ids=TURNED_DOWN.keys())
-def test_the_job_stays_as_its_user_wrote_it(
-    cluster: SlurmCluster, nimod: CannedNimod, untouched: dict[str, str], text: bytes
-) -> None:
+def test_the_job_stays_as_its_user_wrote_it(cluster, nimod, untouched, text):
     nimod.behave = say(text)
     job = submitted(cluster)
     fields = (*SAME, "NumNodes", "TimeMin", "NumCPUs", "NumTasks")
@@ -135,21 +133,19 @@ def test_the_job_stays_as_its_user_wrote_it(
 
 
 @pytest.mark.parametrize("text", CARRIED_OUT.values(), ids=CARRIED_OUT.keys())
-def test_what_may_be_written_is_all_that_is_written(
-    cluster: SlurmCluster, nimod: CannedNimod, untouched: dict[str, str], text: bytes
-) -> None:
+def test_what_may_be_written_is_all_that_is_written(cluster, nimod, untouched, text):
     nimod.behave = say(text)
     job = submitted(cluster)
     assert {field: job.get(field) for field in SAME} == {f: untouched.get(f) for f in SAME}
     assert "\x1b" not in str(job)
 
 
-def test_the_least_limit_is_a_share_of_the_users(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_the_least_limit_is_a_share_of_the_users(cluster, nimod):
     nimod.behave = say(change(time_limit=LEAST_MIN))
     assert submitted(cluster)["TimeLimit"] == f"00:{LEAST_MIN:02}:00"
 
 
-def test_slurmctld_has_lived_through_it(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_slurmctld_has_lived_through_it(cluster, nimod):
     assert cluster.processes.running("slurmctld")
     assert len(nimod.jobs) >= len(TURNED_DOWN)
     assert "allow_refusal is off" in cluster.log("slurmctld")

@@ -38,13 +38,13 @@ def lua_value(hooks: Hooks, value: Any) -> Any:
 
 @SAME_HOOKS
 @given(job=JOB)
-def test_what_is_encoded_can_be_read(hooks: Hooks, job: dict[str, Any]) -> None:
+def test_what_is_encoded_can_be_read(hooks, job):
     assert json.loads(encoded(hooks, job)) == job
 
 
 @SAME_HOOKS
 @given(raw=st.binary().filter(lambda raw: b"\0" not in raw))
-def test_any_bytes_become_valid_utf8(hooks: Hooks, raw: bytes) -> None:
+def test_any_bytes_become_valid_utf8(hooks, raw):
     hooks.lua.globals().raw = raw.decode("latin-1")
     text = hooks.lua.eval("require('nimo_json').encode({ raw = raw })").encode("latin-1")
     read = json.loads(text.decode())["raw"]
@@ -95,16 +95,14 @@ LAYOUTS = st.sampled_from([{}, {"ensure_ascii": False}, {"indent": 1}])
 
 @SAME_HOOKS
 @given(value=JSON, layout=LAYOUTS)
-def test_what_python_writes_is_read(hooks: Hooks, value: Any, layout: dict[str, Any]) -> None:
+def test_what_python_writes_is_read(hooks, value, layout):
     text = json.dumps(value, **layout).encode("utf-8", "surrogatepass")
     assert decoded(hooks, text) == as_lua_has_it(json.loads(json.dumps(value)))
 
 
 @SAME_HOOKS
 @given(value=JSON, data=st.data())
-def test_broken_json_is_read_as_python_does_or_not_at_all(
-    hooks: Hooks, value: Any, data: st.DataObject
-) -> None:
+def test_broken_json_is_read_as_python_does_or_not_at_all(hooks, value, data):
     text = bytearray(json.dumps(value).encode())
     at = data.draw(st.integers(0, len(text) - 1))
     cut = data.draw(st.integers(0, 3))
@@ -124,7 +122,7 @@ def _no_constant(name: str) -> None:
 
 @SAME_HOOKS
 @given(raw=st.binary(max_size=60) | st.text('[]{}",:\\u0123456789eE+-. truefalsn', max_size=60))
-def test_no_text_upsets_the_reader(hooks: Hooks, raw: bytes | str) -> None:
+def test_no_text_upsets_the_reader(hooks, raw):
     text = raw if isinstance(raw, str) else raw.decode("latin-1")
     hooks.lua.globals().text = text
     result = hooks.lua.eval("type(require('nimo_json').decode(text))")
@@ -140,9 +138,9 @@ def test_no_text_upsets_the_reader(hooks: Hooks, raw: bytes | str) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_what_is_no_json_or_too_deep_is_nothing(hooks: Hooks, text: str) -> None:
+def test_what_is_no_json_or_too_deep_is_nothing(hooks, text):
     assert decoded(hooks, text.encode()) is None
 
 
-def test_the_depth_that_answers_have_is_read(hooks: Hooks) -> None:
+def test_the_depth_that_answers_have_is_read(hooks):
     assert decoded(hooks, b"[" * 32 + b"]" * 32) is not None

@@ -2,20 +2,17 @@
 
 import pytest
 
-from tests.lua.conftest import Load
-from tests.lua.hooks import Hooks
-
 KEEP = {"v": 1}
 
 
-def test_connection_stays_open_between_jobs(hooks: Hooks) -> None:
+def test_connection_stays_open_between_jobs(hooks):
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
     assert (hooks.peer.connections, hooks.peer.closed, len(hooks.asked())) == (1, 0, 3)
 
 
-def test_restarted_nimod_is_asked_again_in_the_same_job(hooks: Hooks) -> None:
+def test_restarted_nimod_is_asked_again_in_the_same_job(hooks):
     hooks.answer(KEEP)
     hooks.submit()
     hooks.peer.problem = "closed"
@@ -25,13 +22,13 @@ def test_restarted_nimod_is_asked_again_in_the_same_job(hooks: Hooks) -> None:
     assert "closed" in outcome.log[0]
 
 
-def test_fresh_connection_is_not_tried_twice(hooks: Hooks) -> None:
+def test_fresh_connection_is_not_tried_twice(hooks):
     hooks.peer.problem = "closed"
     hooks.submit()
     assert hooks.peer.connections == 1
 
 
-def test_time_out_is_within_the_limit_and_drops_the_connection(hooks: Hooks) -> None:
+def test_time_out_is_within_the_limit_and_drops_the_connection(hooks):
     before = hooks.peer.now
     outcome = hooks.submit()
     assert round((hooks.peer.now - before) * 1000, 6) == 20
@@ -39,25 +36,25 @@ def test_time_out_is_within_the_limit_and_drops_the_connection(hooks: Hooks) -> 
     assert "timeout" in outcome.log[0]
 
 
-def test_dripping_answer_does_not_stretch_the_limit(hooks: Hooks) -> None:
+def test_dripping_answer_does_not_stretch_the_limit(hooks):
     hooks.answer("{")
     before = hooks.peer.now
     hooks.submit()
     assert round((hooks.peer.now - before) * 1000, 6) == 20
 
 
-def test_time_spent_on_sending_counts(hooks: Hooks) -> None:
+def test_time_spent_on_sending_counts(hooks):
     hooks.answer(KEEP)
     hooks.peer.send_s = 0.05
     assert hooks.submit().log == ["nimo: jobs pass unchanged: timeout"]
 
 
-def test_endless_answer_is_not_collected(hooks: Hooks) -> None:
+def test_endless_answer_is_not_collected(hooks):
     hooks.answer("x" * 200_000)
     assert hooks.submit().log == ["nimo: jobs pass unchanged: answer too long"]
 
 
-def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks: Hooks) -> None:
+def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks):
     for _ in range(3):
         hooks.submit()
     before = hooks.peer.now
@@ -68,7 +65,7 @@ def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks: Hooks) -> None
     assert len(hooks.asked()) == 3
 
 
-def test_rest_ends_and_starts_again_at_the_next_time_out(hooks: Hooks) -> None:
+def test_rest_ends_and_starts_again_at_the_next_time_out(hooks):
     for _ in range(3):
         hooks.submit()
     hooks.peer.now += 30.1
@@ -77,14 +74,14 @@ def test_rest_ends_and_starts_again_at_the_next_time_out(hooks: Hooks) -> None:
     assert len(hooks.asked()) == 4
 
 
-def test_an_answer_ends_the_count(hooks: Hooks) -> None:
+def test_an_answer_ends_the_count(hooks):
     for reply in ["", "", KEEP, "", "", KEEP, "", ""]:
         hooks.answer(reply)
         hooks.submit()
     assert len(hooks.asked()) == 8
 
 
-def test_absent_nimod_is_asked_at_every_job(hooks: Hooks) -> None:
+def test_absent_nimod_is_asked_at_every_job(hooks):
     hooks.peer.connect_problem = "connection refused"
     for _ in range(10):
         assert hooks.submit().code == 0
@@ -94,14 +91,14 @@ def test_absent_nimod_is_asked_at_every_job(hooks: Hooks) -> None:
     assert len(hooks.asked()) == 1
 
 
-def test_complaints_are_counted_instead_of_repeated(hooks: Hooks) -> None:
+def test_complaints_are_counted_instead_of_repeated(hooks):
     hooks.peer.connect_problem = "connection refused"
     assert sum(len(hooks.submit().log) for _ in range(100)) == 1
     hooks.peer.now += 31
     assert hooks.submit().log[0].endswith("connection refused (and 99 more since the last message)")
 
 
-def test_limits_are_settings(runtime: Load) -> None:
+def test_limits_are_settings(runtime):
     hooks = runtime("timeout_ms = 5\nbreaker_failures = 1\nbreaker_s = 2").load()
     before = hooks.peer.now
     hooks.submit()
@@ -115,14 +112,14 @@ def test_limits_are_settings(runtime: Load) -> None:
 QUIET = {"v": 1, "quiet": True}
 
 
-def test_an_open_connection_says_that_a_question_is_about_to_come(hooks: Hooks) -> None:
+def test_an_open_connection_says_that_a_question_is_about_to_come(hooks):
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
     assert (hooks.peer.awake, len(hooks.asked())) == (2, 3)
 
 
-def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks: Hooks) -> None:
+def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks):
     hooks.answer(QUIET)
     hooks.submit()
     hooks.answer("")  # to wait for an answer would be a time-out
@@ -140,7 +137,7 @@ def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks: Hoo
 
 
 @pytest.mark.parametrize("taken", [0, 100])
-def test_who_cannot_be_notified_is_asked_anew(hooks: Hooks, taken: int) -> None:
+def test_who_cannot_be_notified_is_asked_anew(hooks, taken):
     hooks.answer(QUIET)
     hooks.submit()
     hooks.peer.takes = taken  # nimod hung up, or takes nothing any more

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 
 NODE: Fields = {"script": "#!/bin/sh\n", "min_mem_per_node": 4000}
 CPU: Fields = {"script": "#!/bin/sh\n", "min_mem_per_cpu": 1000}
@@ -17,13 +17,13 @@ def memory(**fields: object) -> dict[str, object]:
     ("job", "field"),
     [(NODE, "min_mem_per_node"), (CPU, "min_mem_per_cpu"), (DEFAULT, "min_mem_per_node")],
 )
-def test_memory_is_lowered(hooks: Hooks, job: Fields, field: str) -> None:
+def test_memory_is_lowered(hooks, job, field):
     hooks.answer(memory(**{field: 800}))
     outcome = hooks.submit(**job)
     assert (outcome.job[field], outcome.log) == (800, [])
 
 
-def test_memory_is_written_last(hooks: Hooks) -> None:
+def test_memory_is_written_last(hooks):
     """What was not set before cannot be taken back."""
     hooks.answer(memory(min_mem_per_node=800, time_limit=10) | {"admin_comment": "NIMO1:x"})
     outcome = hooks.submit(**DEFAULT, time_limit=20)
@@ -39,7 +39,7 @@ def test_memory_is_written_last(hooks: Hooks) -> None:
         (CPU, "min_mem_per_cpu", "SLURM_MEM_PER_CPU"),
     ],
 )
-def test_the_environment_stays_true(hooks: Hooks, job: Fields, field: str, name: str) -> None:
+def test_the_environment_stays_true(hooks, job, field, name):
     hooks.answer(memory(**{field: 800}))
     assert hooks.submit(**job, environment={name: "9999"}).environment == {name: "800"}
     assert hooks.submit(**job, environment={"HOME": "/"}).environment == {"HOME": "/"}
@@ -64,7 +64,7 @@ def test_the_environment_stays_true(hooks: Hooks, job: Fields, field: str, name:
         (DEFAULT | {"mem_per_tres": "gres:gpu:9"}, {"min_mem_per_node": 800}, "is not chosen"),
     ],
 )
-def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why: str) -> None:
+def test_nothing_else_is_written(hooks, job, change, why):
     hooks.answer(memory(**change))
     partitions: Fields = {"batch": {"flag_default": 1, "def_mem_per_node": 3000}}
     outcome = hooks.submit(partitions=partitions, **job)
@@ -73,7 +73,7 @@ def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why:
 
 
 @pytest.mark.parametrize("name", ["SLURM_MEM_PER_GPU", "SLURM_MEM_PER_CPU"])
-def test_what_srun_takes_only_one_of_is_left_alone(hooks: Hooks, name: str) -> None:
+def test_what_srun_takes_only_one_of_is_left_alone(hooks, name):
     hooks.answer(memory(min_mem_per_node=800))
     outcome = hooks.submit(**DEFAULT, environment={name: "100"})
     assert outcome.writes == []
@@ -81,9 +81,7 @@ def test_what_srun_takes_only_one_of_is_left_alone(hooks: Hooks, name: str) -> N
 
 
 @pytest.mark.parametrize(("mib", "written"), [(256, True), (255, False)])
-def test_memory_has_a_least_where_the_hook_cannot_see_what_the_job_would_have(
-    hooks: Hooks, mib: int, written: bool
-) -> None:
+def test_memory_has_a_least_where_the_hook_cannot_see_what_the_job_would_have(hooks, mib, written):
     """Its partition has DefMemPerCPU, or it gets all of its node."""
     hooks.answer(memory(min_mem_per_node=mib))
     outcome = hooks.submit(partitions={"batch": {"flag_default": 1}}, **DEFAULT)

@@ -49,7 +49,7 @@ def lay(hooks: Hooks, *, answer: Answer = CHOSEN, name: str = "", **changed: Any
     (hooks.folder / "ready" / (name or f"{UID}-{TICKET}")).write_bytes(encode(made))
 
 
-def test_what_lies_ready_is_carried_out_and_nimod_is_notified(hooks: Hooks) -> None:
+def test_what_lies_ready_is_carried_out_and_nimod_is_notified(hooks):
     lay(hooks)
     outcome = hooks.submit(**SHOWN, script="#!/bin/sh\n", argc=1, argv={0: "job.sh"})
     job = outcome.job
@@ -63,7 +63,7 @@ def test_what_lies_ready_is_carried_out_and_nimod_is_notified(hooks: Hooks) -> N
     assert hooks.peer.awake == 0
 
 
-def test_it_is_carried_out_once(hooks: Hooks) -> None:
+def test_it_is_carried_out_once(hooks):
     lay(hooks)
     hooks.submit(**SHOWN)
     assert hooks.submit(**SHOWN).job["admin_comment"] == "asked"
@@ -77,14 +77,14 @@ def test_it_is_carried_out_once(hooks: Hooks) -> None:
     ],
     ids=str,
 )
-def test_another_job_is_asked_about(hooks: Hooks, changed: Fields) -> None:
+def test_another_job_is_asked_about(hooks, changed):
     lay(hooks)
     outcome = hooks.submit(**SHOWN | changed)
     assert outcome.job["admin_comment"] == "asked"
     assert "taken" not in hooks.asked()[-1]
 
 
-def test_another_users_ticket_opens_nothing(hooks: Hooks) -> None:
+def test_another_users_ticket_opens_nothing(hooks):
     lay(hooks, name=f"1001-{TICKET}")
     assert hooks.submit(**SHOWN).job["admin_comment"] == "asked"
     assert hooks.submit(**SHOWN | {"user_id": 1001}).job["admin_comment"] == "asked"
@@ -101,20 +101,18 @@ def test_another_users_ticket_opens_nothing(hooks: Hooks) -> None:
     ],
     ids=["late", "other version", "other user", "too many nodes", "short", "refuse", "error"],
 )
-def test_what_the_hook_would_not_take_from_nimod_it_does_not_take_there(
-    hooks: Hooks, changed: Fields
-) -> None:
+def test_what_the_hook_would_not_take_from_nimod_it_does_not_take_there(hooks, changed):
     lay(hooks, **changed)
     assert hooks.submit(**SHOWN).job["admin_comment"] == "asked"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"v":1}', '{"v":1,"answer":[]}', "x" * 70_000])
-def test_a_broken_file_is_not_taken(hooks: Hooks, text: str) -> None:
+def test_a_broken_file_is_not_taken(hooks, text):
     (hooks.folder / "ready" / f"{UID}-{TICKET}").write_text(text)
     assert hooks.submit(**SHOWN).job["admin_comment"] == "asked"
 
 
-def test_a_ticket_is_no_path(hooks: Hooks) -> None:
+def test_a_ticket_is_no_path(hooks):
     (hooks.folder / "ready" / f"{UID}-").mkdir()
     lay(hooks, name="x")
     comment = "nimo{deadline=,ticket=/../x,own=4} mine"
@@ -122,7 +120,7 @@ def test_a_ticket_is_no_path(hooks: Hooks) -> None:
     assert outcome.job.get("admin_comment") == "asked"
 
 
-def test_without_nimod_nothing_is_carried_out(hooks: Hooks) -> None:
+def test_without_nimod_nothing_is_carried_out(hooks):
     lay(hooks)
     hooks.peer.connect_problem = "connection refused"
     outcome = hooks.submit(**SHOWN)
@@ -130,7 +128,7 @@ def test_without_nimod_nothing_is_carried_out(hooks: Hooks) -> None:
     assert "admin_comment" not in outcome.job
 
 
-def test_nimod_is_left_alone_after_time_outs_here_too(hooks: Hooks) -> None:
+def test_nimod_is_left_alone_after_time_outs_here_too(hooks):
     lay(hooks)
     hooks.answer("")
     for _ in range(3):
@@ -146,7 +144,7 @@ def ahead(runtime: Load) -> Hooks:
     return runtime("forward_deadline = yes\nask_ahead = yes").load().load_cli_filter()
 
 
-def test_a_command_that_asks_ahead_changes_nothing_and_waits_for_nothing(ahead: Hooks) -> None:
+def test_a_command_that_asks_ahead_changes_nothing_and_waits_for_nothing(ahead):
     before = ahead.peer.now
     options = ahead.filter(**SALLOC, argv=["sh", "-x"])
     assert {k: options[k] for k in ("nodes", "time")} == {"nodes": "1-8", "time": "00:30:00"}
@@ -159,22 +157,22 @@ def test_a_command_that_asks_ahead_changes_nothing_and_waits_for_nothing(ahead: 
     assert (ahead.peer.now, ahead.peer.closed) == (before, 1)
 
 
-def test_each_command_has_a_ticket_of_its_own(ahead: Hooks) -> None:
+def test_each_command_has_a_ticket_of_its_own(ahead):
     tickets = {ahead.filter(**SALLOC)["comment"] for _ in range(5)}
     assert len(tickets) == 5
 
 
-def test_where_nimod_is_not_there_the_comment_stays(ahead: Hooks) -> None:
+def test_where_nimod_is_not_there_the_comment_stays(ahead):
     ahead.peer.connect_problem = "connection refused"
     assert ahead.filter(**SALLOC) == SALLOC
 
 
-def test_a_fixed_count_is_announced_too_and_a_component_is_not(ahead: Hooks) -> None:
+def test_a_fixed_count_is_announced_too_and_a_component_is_not(ahead):
     assert "ticket=" in ahead.filter(**SALLOC | {"nodes": "4"})["comment"]
     assert ahead.filter(**SALLOC, offset=1)["comment"] == "mine"
 
 
-def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime: Load) -> None:
+def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime):
     conf = "forward_deadline = yes\nask_ahead = yes\nrewrite_in_cli_filter = yes"
     both = runtime(conf).load().load_cli_filter()
     both.answer({"v": 1, "ticket": "f" * 12})
@@ -183,7 +181,7 @@ def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime: Load) -> 
     assert "ticket=ffffffffffff" not in both.filter(**SALLOC | {"nodes": "4"})["comment"]
 
 
-def test_no_room_in_the_comment_is_checked_before_anybody_is_notified(ahead: Hooks) -> None:
+def test_no_room_in_the_comment_is_checked_before_anybody_is_notified(ahead):
     own = "x" * 1000
     assert ahead.filter(**SALLOC | {"comment": own})["comment"] == own
     assert list(ahead.peer.sent.values()) == []

@@ -72,7 +72,7 @@ def submit(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_slurmctld_takes_the_socket_that_is_its_own(folder: Path, nimod: Start) -> None:
+def test_slurmctld_takes_the_socket_that_is_its_own(folder, nimod):
     shared, reserved = nimod(hang), CannedNimod(folder / "s.ctld", say(SET_4))
     try:
         (outcome,) = submit(folder)
@@ -106,7 +106,7 @@ def flood(connection: socket.socket, line: bytes) -> None:
         connection.sendall(b"x" * 65_536)
 
 
-def test_answer_is_carried_out(folder: Path, nimod: Start) -> None:
+def test_answer_is_carried_out(folder, nimod):
     server = nimod(say(SET_4))
     outcomes = submit(folder, 0, 0)
     assert [(o["min_nodes"], o["max_nodes"], o["admin_comment"]) for o in outcomes] == [
@@ -115,7 +115,7 @@ def test_answer_is_carried_out(folder: Path, nimod: Start) -> None:
     assert server.connections == 1
 
 
-def test_answer_in_pieces_is_put_together(folder: Path, nimod: Start) -> None:
+def test_answer_in_pieces_is_put_together(folder, nimod):
     def in_pieces(connection: socket.socket, line: bytes) -> None:
         connection.sendall(SET_4[:20])
         time.sleep(0.002)
@@ -125,7 +125,7 @@ def test_answer_in_pieces_is_put_together(folder: Path, nimod: Start) -> None:
     assert submit(folder)[0]["min_nodes"] == 4
 
 
-def test_large_request_arrives_whole(folder: Path, nimod: Start) -> None:
+def test_large_request_arrives_whole(folder, nimod):
     server = nimod(say(SET_4))
     script = "#!/bin/sh\n" + 'echo "ä\\n"\t$X\n' * 4000
     submit(folder, job={**MOLDABLE, "script": script})
@@ -133,9 +133,7 @@ def test_large_request_arrives_whole(folder: Path, nimod: Start) -> None:
 
 
 @pytest.mark.parametrize("behave", [hang, drip], ids=lambda behave: behave.__name__)
-def test_slow_nimod_costs_the_limit_and_no_more(
-    folder: Path, nimod: Start, behave: Behaviour
-) -> None:
+def test_slow_nimod_costs_the_limit_and_no_more(folder, nimod, behave):
     nimod(behave)
     [outcome] = submit(folder)
     assert unchanged(outcome)
@@ -148,21 +146,21 @@ def test_slow_nimod_costs_the_limit_and_no_more(
     [hang_up, cut_off, flood, say(b"\x00\xff\n"), say(b"Traceback\n"), say(SET_4 + SET_4)],
     ids=["hang up", "cut off", "flood", "binary", "text", "twice"],
 )
-def test_broken_nimod_costs_next_to_nothing(folder: Path, nimod: Start, behave: Behaviour) -> None:
+def test_broken_nimod_costs_next_to_nothing(folder, nimod, behave):
     nimod(behave)
     for outcome in submit(folder, 0):
         assert unchanged(outcome)
         assert outcome["took_s"] < LIMIT_S + SLACK_S
 
 
-def test_no_socket(folder: Path) -> None:
+def test_no_socket(folder):
     [outcome] = submit(folder)
     assert unchanged(outcome)
     assert outcome["took_s"] < SLACK_S
     assert "No such file or directory" in outcome["log"][0]
 
 
-def test_socket_that_nobody_listens_on(folder: Path) -> None:
+def test_socket_that_nobody_listens_on(folder):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(folder / "s"))
     [outcome] = submit(folder)
@@ -170,12 +168,12 @@ def test_socket_that_nobody_listens_on(folder: Path) -> None:
     assert "refused" in outcome["log"][0]
 
 
-def test_socket_that_is_a_file(folder: Path) -> None:
+def test_socket_that_is_a_file(folder):
     (folder / "s").touch()
     assert unchanged(submit(folder)[0])
 
 
-def test_full_backlog_does_not_block(folder: Path) -> None:
+def test_full_backlog_does_not_block(folder):
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(folder / "s"))
         deaf.listen(0)
@@ -190,7 +188,7 @@ def test_full_backlog_does_not_block(folder: Path) -> None:
             client.close()
 
 
-def test_late_answer_does_not_reach_the_next_job(folder: Path, nimod: Start) -> None:
+def test_late_answer_does_not_reach_the_next_job(folder, nimod):
     count = itertools.count(2)
     asked_again, answered_late = threading.Event(), threading.Event()
 
@@ -212,7 +210,7 @@ def test_late_answer_does_not_reach_the_next_job(folder: Path, nimod: Start) -> 
     assert second["min_nodes"] == 3
 
 
-def test_breaker_with_the_real_clock(folder: Path, nimod: Start) -> None:
+def test_breaker_with_the_real_clock(folder, nimod):
     with (folder / "nimo_hook.conf").open("a") as conf:
         conf.write("breaker_s = 2\n")
     server = nimod(hang)
@@ -242,7 +240,6 @@ def start_process(path: Path) -> subprocess.Popen[str]:
     path.unlink(missing_ok=True)
     argv = [sys.executable, "-c", NIMOD, str(path)]
     server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
     server.stdout.readline()
     return server
 
@@ -252,7 +249,7 @@ def end(server: subprocess.Popen[str]) -> None:
     server.communicate()
 
 
-def test_frozen_killed_and_restarted_nimod(folder: Path) -> None:
+def test_frozen_killed_and_restarted_nimod(folder):
     server = start_process(folder / "s")
     argv = drive(folder, MOLDABLE, *["line"] * 4)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hook:
@@ -261,7 +258,6 @@ def test_frozen_killed_and_restarted_nimod(folder: Path) -> None:
 
         def next_job() -> dict[str, Any]:
             print(file=hook.stdin, flush=True)
-            assert hook.stdout is not None
             outcome: dict[str, Any] = json.loads(hook.stdout.readline())
             return outcome
 
@@ -284,9 +280,7 @@ def test_frozen_killed_and_restarted_nimod(folder: Path) -> None:
 QUIET = b'{"v":1,"quiet":true}\n'
 
 
-def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(
-    folder: Path, nimod: Start
-) -> None:
+def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(folder, nimod):
     answers = itertools.chain([QUIET], itertools.repeat(SET_4))
     server = nimod(lambda connection, _: connection.sendall(next(answers)))
     outcomes = submit(folder, *[0] * 20)
@@ -296,9 +290,7 @@ def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(
     assert server.connections == 1
 
 
-def test_a_frozen_nimod_that_is_only_notified_is_asked_again_when_it_takes_no_more(
-    folder: Path, nimod: Start
-) -> None:
+def test_a_frozen_nimod_that_is_only_notified_is_asked_again_when_it_takes_no_more(folder, nimod):
     thawed = threading.Event()
 
     def answer_once(connection: socket.socket, line: bytes) -> None:

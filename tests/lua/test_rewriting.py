@@ -28,7 +28,7 @@ def notified(**change: Any) -> dict[str, object]:
     return {"v": 1, "action": "set", "set": change, "ticket": TICKET}
 
 
-def test_the_options_become_what_was_chosen(both: Hooks) -> None:
+def test_the_options_become_what_was_chosen(both):
     both.answer(notified(min_nodes=4, max_nodes=4, time_limit=45, time_min=20))
     options = both.filter(**SRUN, comment="mine", argv=["solve", "-x"])
     assert {name: options[name] for name in ("nodes", "time", "time-min", "comment")} == {
@@ -44,7 +44,7 @@ def test_the_options_become_what_was_chosen(both: Hooks) -> None:
     assert both.peer.closed == 1
 
 
-def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both: Hooks) -> None:
+def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both):
     both.answer(notified(min_nodes=4, max_nodes=4))
     options = both.filter(**SRUN, comment="mine", deadline="1767261600")
     both.answer({"v": 1})
@@ -54,13 +54,13 @@ def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both: Hooks) -> 
     assert (asked["ticket"], asked["deadline"]) == (TICKET, "uts1767261600")
 
 
-def test_an_unchanged_count_has_its_ticket_too(both: Hooks) -> None:
+def test_an_unchanged_count_has_its_ticket_too(both):
     both.answer({"v": 1, "ticket": TICKET})
     options = both.filter(**SRUN)
     assert options == {**SRUN, "comment": f"nimo{{deadline=,ticket={TICKET},own=0}} "}
 
 
-def test_times_are_sent_as_seconds(both: Hooks) -> None:
+def test_times_are_sent_as_seconds(both):
     both.filter(**SRUN, deadline="1767261600", begin="1767250000")
     sent = decode_ask(both.peer.sent[1].encode("latin-1")).command.resolved().options
     assert (sent["deadline"], sent["begin"]) == ("uts1767261600", "uts1767250000")
@@ -88,7 +88,7 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_believed_leaves_the_options_alone(both: Hooks, answer: object) -> None:
+def test_what_cannot_be_believed_leaves_the_options_alone(both, answer):
     both.answer(answer)
     assert both.filter(**SRUN, comment="mine") == {**SRUN, "comment": "mine"}
 
@@ -104,7 +104,7 @@ ELSEWHERE: dict[str, Fields] = {
 
 
 @pytest.mark.parametrize("request_", ELSEWHERE.values(), ids=ELSEWHERE.keys())
-def test_other_requests_are_left_to_job_submit(both: Hooks, request_: Fields) -> None:
+def test_other_requests_are_left_to_job_submit(both, request_):
     both.answer(notified(min_nodes=4, max_nodes=4))
     left = {k: v for k, v in request_.items() if k not in ("argv", "offset")}
     assert both.filter(**request_) == left
@@ -112,32 +112,32 @@ def test_other_requests_are_left_to_job_submit(both: Hooks, request_: Fields) ->
 
 
 @pytest.mark.parametrize("conf", ["", "rewrite_in_cli_filter = yes", "forward_deadline = yes"])
-def test_both_settings_are_needed(runtime: Load, conf: str) -> None:
+def test_both_settings_are_needed(runtime, conf):
     hooks = runtime(conf).load_cli_filter()
     hooks.answer(notified(min_nodes=4, max_nodes=4))
     assert hooks.filter(**SRUN) == SRUN
     assert hooks.asked() == []
 
 
-def test_the_kill_switch_holds_here_too(both: Hooks) -> None:
+def test_the_kill_switch_holds_here_too(both):
     both.answer(notified(min_nodes=4, max_nodes=4))
     (both.folder / "off").touch()
     assert both.filter(**SRUN) == SRUN
 
 
-def test_steps_are_not_asked_about(both: Hooks) -> None:
+def test_steps_are_not_asked_about(both):
     both.lua.execute("os.getenv = function(name) return name == 'SLURM_JOB_ID' and '7' or nil end")
     assert both.filter(**SRUN) == SRUN
     assert both.asked() == []
 
 
-def test_without_room_for_the_ticket_nothing_is_rewritten(both: Hooks) -> None:
+def test_without_room_for_the_ticket_nothing_is_rewritten(both):
     both.answer(notified(min_nodes=4, max_nodes=4))
     options = {**SRUN, "comment": "x" * 1000}
     assert both.filter(**options) == options
 
 
-def test_scripts_are_read_and_fifos_are_not(both: Hooks, tmp_path: Path) -> None:
+def test_scripts_are_read_and_fifos_are_not(both, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/sh\nsolve\n")
     os.mkfifo(tmp_path / "fifo")
     for name in ("job.sh", "fifo"):
@@ -151,9 +151,7 @@ def test_scripts_are_read_and_fifos_are_not(both: Hooks, tmp_path: Path) -> None
     ("comment", "text"),
     [("nimo:tasks=2-8", "numberOfSubdomains 16\nKPAR = 4\nNCORE=2"), ("nimo:app=foam", "")],
 )
-def test_input_files_are_read_where_a_size_may_be_chosen(
-    both: Hooks, tmp_path: Path, comment: str, text: str
-) -> None:
+def test_input_files_are_read_where_a_size_may_be_chosen(both, tmp_path, comment, text):
     (tmp_path / "job.sh").write_text("#!/bin/sh\nsolve\n")
     (tmp_path / "system").mkdir()
     decomposed = "// numberOfSubdomains 4;\nnumberOfSubdomains 16;\nmethod scotch;\n"
@@ -170,14 +168,14 @@ def test_input_files_are_read_where_a_size_may_be_chosen(
     assert only["command"]["input_text"] == text
 
 
-def test_an_input_file_that_is_a_fifo_is_left_out(both: Hooks, tmp_path: Path) -> None:
+def test_an_input_file_that_is_a_fifo_is_left_out(both, tmp_path):
     os.mkfifo(tmp_path / "INCAR")
     both.filter(**SRUN, comment="nimo:tasks=2-8", chdir=str(tmp_path))
     (only,) = both.asked()
     assert only["command"]["input_text"] == ""
 
 
-def test_the_first_component_is_identified_by_the_command_line(tmp_path: Path) -> None:
+def test_the_first_component_is_identified_by_the_command_line(tmp_path):
     code = f"""if True:
         from pathlib import Path
         from tests.lua.hooks import Hooks
@@ -203,7 +201,7 @@ VALUE = st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans()
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(change=st.dictionaries(st.sampled_from(["min_nodes", "max_nodes", "time_limit"]), VALUE))
-def test_no_answer_leaves_the_users_range(both: Hooks, change: Fields) -> None:
+def test_no_answer_leaves_the_users_range(both, change):
     both.answer(notified(**change))
     options = both.filter(**SRUN)
     assert options["nodes"] == "1-8" or 1 <= int(options["nodes"]) <= 8
@@ -260,9 +258,7 @@ def sizes_of(both: Hooks, request_: Fields, **change: Any) -> Fields:
         ),
     ],
 )
-def test_sizes_are_written_as_options(
-    both: Hooks, request_: Fields, change: Fields, options: Fields
-) -> None:
+def test_sizes_are_written_as_options(both, request_, change, options):
     became = sizes_of(both, request_, **change)
     assert became.pop("comment").startswith(f"nimo{{deadline=,ticket={TICKET},own=")
     assert became == options
@@ -292,13 +288,11 @@ def test_sizes_are_written_as_options(
         ({**GPUS, "gpus": "a100"}, {"tres_per_job": "gres/gpu:v100:2"}),
     ],
 )
-def test_a_size_that_the_tag_does_not_ask_for_leaves_the_options_alone(
-    both: Hooks, request_: Fields, change: Fields
-) -> None:
+def test_a_size_that_the_tag_does_not_ask_for_leaves_the_options_alone(both, request_, change):
     assert sizes_of(both, request_, **change) == {}
 
 
-def test_without_a_tag_only_the_site_lets_a_command_wait_for_a_size(runtime: Load) -> None:
+def test_without_a_tag_only_the_site_lets_a_command_wait_for_a_size(runtime):
     plain = {**SALLOC, "comment": "nimo:app=x for y,cpu=3"}
     for conf, options in (("", {}), ("allow_sizes = yes\n", {"cpus-per-task": "4"})):
         hooks = runtime(CONF + conf).load().load_cli_filter()
@@ -307,20 +301,20 @@ def test_without_a_tag_only_the_site_lets_a_command_wait_for_a_size(runtime: Loa
         assert (became, len(hooks.asked())) == (options, len(options))
 
 
-def test_a_command_that_does_not_wait_leaves_its_size_to_job_submit(runtime: Load) -> None:
+def test_a_command_that_does_not_wait_leaves_its_size_to_job_submit(runtime):
     hooks = runtime("forward_deadline = yes\nask_ahead = yes\n").load().load_cli_filter()
     became = sizes_of(hooks, SALLOC, cpus_per_task=4)
     assert set(became) == {"comment"}
     assert hooks.asked()[-1]["command"]["hook"] == HookLevel.SIZES
 
 
-def test_what_a_command_wrote_is_not_written_again(both: Hooks) -> None:
+def test_what_a_command_wrote_is_not_written_again(both):
     options = {**SALLOC, **sizes_of(both, SALLOC, cpus_per_task=8)}
     both.answer({"v": 1, "action": "set", "set": {}, "admin_comment": "NIMO1:x"})
     outcome = both.submit(comment=options["comment"], cpus_per_task=8, min_cpus=8)
     assert (outcome.writes, outcome.log) == (["comment", "admin_comment"], [])
 
 
-def test_what_other_tools_wrote_into_admin_comment_stays(both: Hooks) -> None:
+def test_what_other_tools_wrote_into_admin_comment_stays(both):
     both.answer({"v": 1, "admin_comment": "NIMO1:x"})
     assert both.submit(admin_comment="JS1:H4sI=").job["admin_comment"] == "JS1:H4sI= NIMO1:x"

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lua.conftest import Load
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 
 CPUS: Fields = {"script": "#!/bin/sh\n", "comment": "nimo:cpus=4-16", "cpus_per_task": 4}
 TASKS: Fields = {"script": "#!/bin/sh\n", "comment": "for x nimo:app=a,tasks=8-2", "num_tasks": 2}
@@ -21,7 +20,7 @@ def size(**fields: object) -> dict[str, object]:
     return {"v": 1, "action": "set", "set": fields}
 
 
-def test_cpus_of_a_task_and_the_environment(hooks: Hooks) -> None:
+def test_cpus_of_a_task_and_the_environment(hooks):
     hooks.answer(size(cpus_per_task=8, min_cpus=8))
     outcome = hooks.submit(**CPUS, environment={"SLURM_CPUS_PER_TASK": "4", "HOME": "/root"})
     assert (outcome.job["cpus_per_task"], outcome.job["min_cpus"]) == (8, 8)
@@ -29,14 +28,14 @@ def test_cpus_of_a_task_and_the_environment(hooks: Hooks) -> None:
     assert outcome.log == []
 
 
-def test_tasks_and_the_environment(hooks: Hooks) -> None:
+def test_tasks_and_the_environment(hooks):
     hooks.answer(size(num_tasks=6, min_cpus=6))
     outcome = hooks.submit(**TASKS, environment={"SLURM_NTASKS": "2", "SLURM_NPROCS": "2"})
     assert outcome.job["num_tasks"] == 6
     assert outcome.environment == {"SLURM_NTASKS": "6", "SLURM_NPROCS": "6"}
 
 
-def test_gpus_with_the_cpus_that_go_with_them(hooks: Hooks) -> None:
+def test_gpus_with_the_cpus_that_go_with_them(hooks):
     hooks.answer(size(tres_per_node="gres:gpu:a100:4", cpus_per_task=8, min_cpus=8))
     outcome = hooks.submit(**GPUS, environment={"SLURM_GPUS_PER_NODE": "a100:1"})
     assert outcome.job["tres_per_node"] == "gres:gpu:a100:4"
@@ -65,7 +64,7 @@ def test_gpus_with_the_cpus_that_go_with_them(hooks: Hooks) -> None:
         (CPUS, {"tres_per_node": "gres/gpu:2"}, "tres_per_node is not in the tag"),
     ],
 )
-def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why: str) -> None:
+def test_nothing_else_is_written(hooks, job, change, why):
     hooks.answer(size(**change))
     partitions: Fields = {"batch": {"flag_default": 1, "total_nodes": 1}}
     outcome = hooks.submit(partitions=partitions, **job)
@@ -74,16 +73,14 @@ def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why:
 
 
 @pytest.mark.parametrize(("letters", "written"), [(200, True), (300, False)])
-def test_what_takes_the_square_of_a_length_is_short(
-    hooks: Hooks, letters: int, written: bool
-) -> None:
+def test_what_takes_the_square_of_a_length_is_short(hooks, letters, written):
     kind = f"gres:gpu:{'a' * letters}"
     hooks.answer(size(tres_per_node=f"{kind}:4"))
     outcome = hooks.submit(**GPUS | {"tres_per_node": f"{kind}:1"})
     assert ("tres_per_node" in outcome.writes) is written
 
 
-def test_no_pattern_is_tried_from_every_place_to_the_end() -> None:
+def test_no_pattern_is_tried_from_every_place_to_the_end():
     """Where it does not fit, a text of 60 KB would keep slurmctld for seconds."""
     unanchored = re.compile(r"""\b(?:match|find)\(["'](?:\.|%S|\[\^[^]]+\])[*+-]""")
     files = list((Path(__file__).parents[2] / "slurm_plugin" / "lua").glob("*.lua"))
@@ -101,9 +98,7 @@ def test_no_pattern_is_tried_from_every_place_to_the_end() -> None:
         (GPUS | {"comment": ""}, {"tres_per_node": "gres:gpu:v100:2"}, False),
     ],
 )
-def test_a_site_may_allow_sizes_without_a_tag(
-    runtime: Load, job: Fields, change: Fields, allowed: bool
-) -> None:
+def test_a_site_may_allow_sizes_without_a_tag(runtime, job, change, allowed):
     for conf, written in (("allow_sizes = yes", allowed), ("", False)):
         hooks = runtime(conf).load()
         hooks.answer(size(**change))
@@ -113,7 +108,7 @@ def test_a_site_may_allow_sizes_without_a_tag(
 @pytest.mark.parametrize(
     ("own", "reported"), [("gres:gpu:", "gres/gpu:"), ("gres/gpu:", "gres:gpu:")]
 )
-def test_gpus_are_written_as_the_job_spells_them(hooks: Hooks, own: str, reported: str) -> None:
+def test_gpus_are_written_as_the_job_spells_them(hooks, own, reported):
     """cli_filter and job_submit of a release do not spell them alike."""
     hooks.answer(size(tres_per_node=f"{reported}2"))
     outcome = hooks.submit(**GPUS | {"tres_per_node": f"{own}1"})
@@ -129,7 +124,7 @@ EACH_TASK: Fields = {
 }
 
 
-def test_what_each_task_has_is_written_wherever_the_client_wrote_it(hooks: Hooks) -> None:
+def test_what_each_task_has_is_written_wherever_the_client_wrote_it(hooks):
     """Since 24.11 sbatch counts them in two more places, which srun reads."""
     change = {"tres_per_task": "cpu=2,gres/gpu:a100=2,license/x=1", "cpus_per_task": 4}
     hooks.answer(size(**change, min_cpus=4))
@@ -149,7 +144,7 @@ def test_what_each_task_has_is_written_wherever_the_client_wrote_it(hooks: Hooks
     }
 
 
-def test_cpus_alone_leave_the_gpus_of_a_task(hooks: Hooks) -> None:
+def test_cpus_alone_leave_the_gpus_of_a_task(hooks):
     hooks.answer(size(cpus_per_task=8, min_cpus=8))
     outcome = hooks.submit(**EACH_TASK)
     assert outcome.job["tres_per_task"] == "cpu=8,gres/gpu:a100=1,license/x=1"
@@ -165,7 +160,7 @@ def test_cpus_alone_leave_the_gpus_of_a_task(hooks: Hooks) -> None:
         ("", "gres/gpu:2,license/x=9"),
     ],
 )
-def test_only_the_one_number_of_gpus_differs(hooks: Hooks, own: str, reported: str) -> None:
+def test_only_the_one_number_of_gpus_differs(hooks, own, reported):
     hooks.answer(size(tres_per_task=reported))
     outcome = hooks.submit(**EACH_TASK | {"tres_per_task": own})
     assert outcome.job.get("tres_per_task") in (own, "gres/gpu:2")

@@ -15,7 +15,7 @@ of_each_release = pytest.mark.parametrize("path", RELEASES, ids=lambda path: pat
 
 
 @of_each_release
-def test_answers_of_other_releases_are_carried_out(hooks: Hooks, path: Path) -> None:
+def test_answers_of_other_releases_are_carried_out(hooks, path):
     answer = recorded(path)["answers"]["decide"]
     for reported in (answer, with_news(answer)):
         hooks.answer(reported)
@@ -26,7 +26,7 @@ def test_answers_of_other_releases_are_carried_out(hooks: Hooks, path: Path) -> 
 
 
 @of_each_release
-def test_what_cli_filter_of_other_releases_forwards_arrives(hooks: Hooks, path: Path) -> None:
+def test_what_cli_filter_of_other_releases_forwards_arrives(hooks, path):
     hooks.answer({"v": 1})
     for forwarded in recorded(path)["forwarded"]:
         later = forwarded.replace(",own=", ",later=1,own=")  # what it may forward some day
@@ -37,7 +37,7 @@ def test_what_cli_filter_of_other_releases_forwards_arrives(hooks: Hooks, path: 
     assert recorded(path)["forwarded"][-1].count("ticket=") == 1
 
 
-def test_an_answer_of_a_version_too_far_away_changes_nothing(hooks: Hooks) -> None:
+def test_an_answer_of_a_version_too_far_away_changes_nothing(hooks):
     hooks.answer({"v": 99, "ok": False, "error": "version 1; nimod speaks 99"})
     outcome = hooks.submit(partitions=PARTITIONS, **REQUEST)
     assert (outcome.code, outcome.writes) == (0, [])
@@ -66,7 +66,7 @@ def own(runtime: Load) -> Hooks:
     return hooks
 
 
-def test_a_sites_own_hook_goes_first_and_ours_after_it(own: Hooks) -> None:
+def test_a_sites_own_hook_goes_first_and_ours_after_it(own):
     own.load().answer(recorded(RELEASES[-1])["answers"]["decide"])
     outcome = own.submit(partitions=PARTITIONS, **REQUEST)
     assert (outcome.job["account"], outcome.job["min_nodes"]) == ("checked", 4)
@@ -75,7 +75,7 @@ def test_a_sites_own_hook_goes_first_and_ours_after_it(own: Hooks) -> None:
     assert own.lua.eval("slurm_job_modify()") == 7
 
 
-def test_a_sites_own_hook_goes_on_without_ours(own: Hooks) -> None:
+def test_a_sites_own_hook_goes_on_without_ours(own):
     (own.folder / "nimo_job_submit.lua").unlink()
     outcome = own.load().submit(partitions=PARTITIONS, **REQUEST)
     assert (outcome.code, outcome.job["account"]) == (0, "checked")

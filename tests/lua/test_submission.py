@@ -1,15 +1,13 @@
 """What the job_submit hook asks, and what it does with the answer."""
 
 import time
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
 from slurm_plugin.protocol.request_messages import Ask, HookLevel, decode_ask
-from tests.lua.conftest import Load
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 
 PARTITIONS: Fields = {"batch": {"flag_default": 1, "total_nodes": 8, "max_time": 60}}
 MOLDABLE: Fields = {"min_nodes": 1, "max_nodes": 8, "time_limit": 30, "script": "#!/bin/sh\n"}
@@ -23,7 +21,7 @@ def limits(**minutes: int) -> dict[str, object]:
     return {"v": 1, "action": "set", "set": minutes}
 
 
-def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
+def test_request_is_what_the_protocol_decodes(hooks):
     hooks.submit(
         partitions=PARTITIONS,
         **MOLDABLE,
@@ -43,12 +41,12 @@ def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
     assert not job.script_cut
 
 
-def test_names_that_the_user_gave_are_told_from_defaults(hooks: Hooks) -> None:
+def test_names_that_the_user_gave_are_told_from_defaults(hooks):
     hooks.submit(partitions=PARTITIONS, account="a", partition="batch", default_qos="normal")
     assert hooks.asked()[0]["job"]["named"] == "account,partition"
 
 
-def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
+def test_unset_fields_do_not_travel(hooks):
     hooks.submit(min_cpus=1, user_id=0)
     assert hooks.asked() == [
         {
@@ -63,12 +61,12 @@ def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
 @pytest.mark.parametrize(
     ("cron_job", "sent"), [(True, None), (1, None), (False, 0), (0, 0), (None, 0)]
 )
-def test_a_job_of_scrontab_is_no_component(hooks: Hooks, cron_job: object, sent: object) -> None:
+def test_a_job_of_scrontab_is_no_component(hooks, cron_job, sent):
     hooks.submit(het_job_offset=0, **({} if cron_job is None else {"cron_job": cron_job}))
     assert hooks.asked()[0]["job"].get("het_job_offset") == sent
 
 
-def test_text_that_is_not_utf8_still_reaches_nimod(hooks: Hooks) -> None:
+def test_text_that_is_not_utf8_still_reaches_nimod(hooks):
     good = "größe €😀".encode()
     bad = b"\xff\xc3(\xed\xa0\x80\xf5\xe2\x82"  # stray, cut, surrogate, too high, unfinished
     hooks.submit(comment=(good + bad + b"ok").decode("latin-1"))
@@ -91,7 +89,7 @@ LONG = "\xff" * 1_800_000
     ],
     ids=["argument", "arguments", "comment", "account", "together"],
 )
-def test_long_texts_are_not_even_encoded(hooks: Hooks, texts: Fields) -> None:
+def test_long_texts_are_not_even_encoded(hooks, texts):
     hooks.lua.execute("require('nimo_json').encode = function() error('encoded') end")
     outcome = hooks.submit(**MOLDABLE, **texts)
     assert (outcome.code, outcome.writes) == (0, [])
@@ -131,7 +129,7 @@ FOUR_MB = 4_000_000
     ],
     ids="-".join,
 )
-def test_the_whole_hook_takes_a_bounded_number_of_steps(hooks: Hooks, job: Fields) -> None:
+def test_the_whole_hook_takes_a_bounded_number_of_steps(hooks, job):
     asked = {"script": "x", "comment": "nimo:gpus=1-4", "tres_per_node": "gres:gpu:1"}
     hooks.answer({"v": 1, "action": "set", "set": {"tres_per_node": "gres:gpu:2"}})
     counted = hooks.lua.execute(STEPS)
@@ -142,7 +140,7 @@ def test_the_whole_hook_takes_a_bounded_number_of_steps(hooks: Hooks, job: Field
     assert counted.bytes < 14 * 2 * 65_536
 
 
-def test_time_spent_before_nimod_is_asked_counts_and_is_no_time_out_of_nimod(hooks: Hooks) -> None:
+def test_time_spent_before_nimod_is_asked_counts_and_is_no_time_out_of_nimod(hooks):
     hooks.answer(encode(Answer()).decode())
     hooks.lua.execute("""
         local json, peer = require("nimo_json"), require("socket_stub")
@@ -156,20 +154,20 @@ def test_time_spent_before_nimod_is_asked_counts_and_is_no_time_out_of_nimod(hoo
 
 
 @pytest.mark.parametrize("letter", ["x", "\x01"])
-def test_long_scripts_are_cut_to_what_nimod_takes(runtime: Load, letter: str) -> None:
+def test_long_scripts_are_cut_to_what_nimod_takes(runtime, letter):
     hooks = runtime("max_script_bytes = 300000").load()
     hooks.submit(script=letter * 300_000)
     assert len(hooks.peer.sent[1]) <= MAX_LINE_BYTES
     assert decode_ask(hooks.peer.sent[1].encode()).job.script_cut
 
 
-def test_keep_writes_nothing(hooks: Hooks) -> None:
+def test_keep_writes_nothing(hooks):
     hooks.answer(encode(Answer()).decode())
     outcome = hooks.submit(**MOLDABLE)
     assert (outcome.code, outcome.writes, outcome.log) == (0, [], [])
 
 
-def test_set_writes_all_fields(hooks: Hooks) -> None:
+def test_set_writes_all_fields(hooks):
     answer = Answer(
         action="set",
         set=Change(min_nodes=4, max_nodes=4, min_cpus=4, time_limit=45),
@@ -186,7 +184,7 @@ def test_set_writes_all_fields(hooks: Hooks) -> None:
     assert (outcome.code, outcome.log) == (0, [])
 
 
-def test_tasks_per_node_are_corrected_in_the_environment_too(hooks: Hooks) -> None:
+def test_tasks_per_node_are_corrected_in_the_environment_too(hooks):
     hooks.answer(change(4, num_tasks=8, min_cpus=8))
     theirs = {"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "HOME": "/root"}
     outcome = hooks.submit(num_tasks=2, ntasks_per_node=2, script="x", environment=theirs)
@@ -194,7 +192,7 @@ def test_tasks_per_node_are_corrected_in_the_environment_too(hooks: Hooks) -> No
     assert outcome.environment == {"SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "HOME": "/root"}
 
 
-def test_refusal_tells_the_user_why(runtime: Load) -> None:
+def test_refusal_tells_the_user_why(runtime):
     hooks = runtime("allow_refusal = yes").load()
     hooks.answer({"v": 1, "action": "refuse", "message": "ends at 10:00\n100% sure\x07"})
     outcome = hooks.submit(**MOLDABLE)
@@ -202,7 +200,7 @@ def test_refusal_tells_the_user_why(runtime: Load) -> None:
     assert outcome.messages == ["ends at 10:00\n100% sure "]
 
 
-def test_no_job_is_refused_unless_the_site_allows_it_here(hooks: Hooks) -> None:
+def test_no_job_is_refused_unless_the_site_allows_it_here(hooks):
     hooks.answer({"v": 1, "action": "refuse", "message": "ends at 10:00"})
     outcome = hooks.submit(**MOLDABLE)
     assert (outcome.code, outcome.writes, outcome.messages) == (0, [], [])
@@ -212,7 +210,7 @@ def test_no_job_is_refused_unless_the_site_allows_it_here(hooks: Hooks) -> None:
 @pytest.mark.parametrize(
     ("conf", "least"), [("", 2), ("least_limit_share = 0.5", 15), ("least_limit_share = 9", 30)]
 )
-def test_a_limit_stays_above_a_share_of_the_users(runtime: Load, conf: str, least: int) -> None:
+def test_a_limit_stays_above_a_share_of_the_users(runtime, conf, least):
     for minutes in {least - 1, least}:
         hooks = runtime(conf).load()
         hooks.answer(limits(time_limit=minutes))
@@ -221,7 +219,7 @@ def test_a_limit_stays_above_a_share_of_the_users(runtime: Load, conf: str, leas
 
 
 @pytest.mark.parametrize("minutes", [14, 15])
-def test_so_do_time_min_and_limits_below_a_default(runtime: Load, minutes: int) -> None:
+def test_so_do_time_min_and_limits_below_a_default(runtime, minutes):
     hooks = runtime("least_limit_share = 0.5").load()
     hooks.answer(limits(time_limit=20, time_min=minutes))
     assert bool(hooks.submit(partitions=PARTITIONS, **MOLDABLE).writes) is (minutes == 15)
@@ -277,7 +275,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG.keys())
-def test_bad_answers_leave_the_job_alone(hooks: Hooks, answer: object) -> None:
+def test_bad_answers_leave_the_job_alone(hooks, answer):
     hooks.answer(answer)
     outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE)
     assert (outcome.code, outcome.writes, outcome.messages) == (0, [], [])
@@ -286,7 +284,7 @@ def test_bad_answers_leave_the_job_alone(hooks: Hooks, answer: object) -> None:
 
 
 @pytest.mark.parametrize("nodes", [{}, {"min_nodes": 4, "max_nodes": 4}], ids=["kept", "set"])
-def test_a_shorter_limit_is_written_with_and_without_nodes(hooks: Hooks, nodes: Fields) -> None:
+def test_a_shorter_limit_is_written_with_and_without_nodes(hooks, nodes):
     hooks.answer(limits(**nodes, time_limit=20, time_min=15))
     outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE)
     assert (outcome.job["time_limit"], outcome.job["time_min"]) == (20, 15)
@@ -304,9 +302,7 @@ def test_a_shorter_limit_is_written_with_and_without_nodes(hooks: Hooks, nodes: 
         (15, None, {}, False),
     ],
 )
-def test_a_limit_to_plan_with_is_written_by_a_fresh_word_only(
-    hooks: Hooks, minutes: int, left_s: int | None, job: Fields, written: bool
-) -> None:
+def test_a_limit_to_plan_with_is_written_by_a_fresh_word_only(hooks, minutes, left_s, job, written):
     until = {} if left_s is None else {"soft_until": int(time.time()) + left_s}
     hooks.answer(limits(soft_min=minutes, **until))
     outcome = hooks.submit(partitions=PARTITIONS, **{**MOLDABLE, **job})
@@ -325,9 +321,7 @@ def test_a_limit_to_plan_with_is_written_by_a_fresh_word_only(
         ({"default_time": 4294967294}, 61, False),
     ],
 )
-def test_without_a_limit_the_partitions_default_is_the_bound(
-    hooks: Hooks, partition: Fields, minutes: int, written: bool
-) -> None:
+def test_without_a_limit_the_partitions_default_is_the_bound(hooks, partition, minutes, written):
     hooks.answer(change(4, time_limit=minutes))
     partitions = {"batch": {**PARTITIONS["batch"], **partition}}
     outcome = hooks.submit(partitions=partitions, min_nodes=1, max_nodes=8)
@@ -336,7 +330,7 @@ def test_without_a_limit_the_partitions_default_is_the_bound(
 
 
 @pytest.mark.parametrize(("segment", "nodes"), [(0, 3), (65534, 3), (3, 3), (3, 6), (3, 4), (5, 3)])
-def test_nodes_are_whole_segments(hooks: Hooks, segment: int, nodes: int) -> None:
+def test_nodes_are_whole_segments(hooks, segment, nodes):
     hooks.answer(change(nodes))
     fields = {**MOLDABLE, "segment_size": segment, "script": None}
     outcome = hooks.submit(
@@ -357,7 +351,7 @@ def test_nodes_are_whole_segments(hooks: Hooks, segment: int, nodes: int) -> Non
         (limits(time_limit=20, time_min=15), False),
     ],
 )
-def test_the_users_own_time_min_stays(hooks: Hooks, answer: object, written: bool) -> None:
+def test_the_users_own_time_min_stays(hooks, answer, written):
     hooks.answer(answer)
     outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE, time_min=10)
     assert outcome.job["time_min"] == 10
@@ -374,14 +368,14 @@ def test_the_users_own_time_min_stays(hooks: Hooks, answer: object, written: boo
     ],
     ids=["more nodes than tasks", "tasks do not fit", "fixed count", "more than there are"],
 )
-def test_nodes_that_slurm_could_not_use(hooks: Hooks, nodes: int, job: Fields) -> None:
+def test_nodes_that_slurm_could_not_use(hooks, nodes, job):
     hooks.answer(change(nodes))
     outcome = hooks.submit(partitions=PARTITIONS, **job)
     assert (outcome.code, outcome.writes) == (0, [])
     assert len(outcome.log) == 1
 
 
-def test_interactive_clients_keep_the_tasks_they_have_counted(hooks: Hooks) -> None:
+def test_interactive_clients_keep_the_tasks_they_have_counted(hooks):
     hooks.answer(change(4, num_tasks=8))
     assert hooks.submit(num_tasks=2, ntasks_per_node=2, max_nodes=8).writes == []
 
@@ -389,7 +383,7 @@ def test_interactive_clients_keep_the_tasks_they_have_counted(hooks: Hooks) -> N
 @pytest.mark.parametrize(
     "broken", ["min_nodes", "max_nodes", "min_cpus", "time_limit", "admin_comment"]
 )
-def test_failing_write_undoes_those_before_it(hooks: Hooks, broken: str) -> None:
+def test_failing_write_undoes_those_before_it(hooks, broken):
     hooks.answer({**change(4, min_cpus=4, time_limit=40), "admin_comment": "NIMO1:x"})
     outcome = hooks.submit(broken, PARTITIONS, **MOLDABLE, min_cpus=1)
     assert outcome.code == 0
@@ -399,7 +393,7 @@ def test_failing_write_undoes_those_before_it(hooks: Hooks, broken: str) -> None
     assert f"cannot write {broken}" in outcome.log[0]
 
 
-def test_kill_switch_is_silent_and_works_at_once(hooks: Hooks) -> None:
+def test_kill_switch_is_silent_and_works_at_once(hooks):
     hooks.answer(change(4))
     switch = hooks.folder / "off"
     switch.touch()
@@ -409,7 +403,7 @@ def test_kill_switch_is_silent_and_works_at_once(hooks: Hooks) -> None:
     assert hooks.submit(**MOLDABLE).job["min_nodes"] == 4
 
 
-def test_modifying_a_job_changes_nothing(hooks: Hooks) -> None:
+def test_modifying_a_job_changes_nothing(hooks):
     job = hooks.stub.job_desc(hooks.lua.table_from({"comment": "nimo{deadline=,own=1} x"}))
     assert hooks.lua.globals().slurm_job_modify(job, None, None, 1000) == 0
     assert list(hooks.stub.writes.values()) == []
@@ -419,7 +413,7 @@ def test_modifying_a_job_changes_nothing(hooks: Hooks) -> None:
     "missing",
     ["nimo.lua", *(f"nimo_{part}.lua" for part in ("link", "json", "ready", "settings", "shared"))],
 )
-def test_missing_parts_switch_the_hook_off(runtime: Load, missing: str) -> None:
+def test_missing_parts_switch_the_hook_off(runtime, missing):
     hooks = runtime()
     (hooks.folder / missing).unlink()
     hooks.load()
@@ -428,15 +422,13 @@ def test_missing_parts_switch_the_hook_off(runtime: Load, missing: str) -> None:
     assert (outcome.code, outcome.job["comment"]) == (0, "mine")
 
 
-def test_hook_ask_equals_the_protocols_own(hooks: Hooks) -> None:
+def test_hook_ask_equals_the_protocols_own(hooks):
     hooks.submit(min_cpus=1)
     assert decode_ask(hooks.peer.sent[1].encode()).v == Ask().v
 
 
 @pytest.mark.parametrize("installed", [True, False], ids=["installed", "without modules"])
-def test_no_code_of_the_current_folder_runs(
-    runtime: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
-) -> None:
+def test_no_code_of_the_current_folder_runs(runtime, tmp_path, monkeypatch, installed):
     hooks = runtime("forward_deadline = yes\nask_ahead = yes")
     for path in [] if installed else hooks.folder.glob("nimo*.lua"):
         path.unlink()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
-from tests.end_to_end.site import Site
 
 #: Requests for GPUs, and how many the job gets in all.
 GPUS = {
@@ -16,7 +15,7 @@ GPUS = {
 }
 
 
-def test_gpus_of_runs_are_those_allocated(site: Site) -> None:
+def test_gpus_of_runs_are_those_allocated(site):
     site.empty_queue()
     script = site.write_script("devices.sh", "#!/bin/sh\n#SBATCH --job-name=devices -t 5\n")
     jobs = {site.submit(*request.split(), script=script): request for request in GPUS}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.site import Site
 from tests.requests import rest
 from tests.requests.conftest import REST_USER
-from tests.requests.documented import MemoryPromise, memory_promises
+from tests.requests.documented import memory_promises
 
 pytestmark = pytest.mark.releases
 
@@ -25,7 +23,7 @@ def shown(job: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_a_job_has_the_memory_that_is_documented(asking: Site, row: MemoryPromise) -> None:
+def test_a_job_has_the_memory_that_is_documented(asking, row):
     script = asking.write_script("memory.sh", SCRIPT)
     since = time.time()
     options = ("--hold", "-Jhungry", f"--comment={row.tag}", *row.request.split())
@@ -36,7 +34,7 @@ def test_a_job_has_the_memory_that_is_documented(asking: Site, row: MemoryPromis
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_over_slurmrestd_it_is_the_same(site: Site, rest_socket: Path, row: MemoryPromise) -> None:
+def test_over_slurmrestd_it_is_the_same(site, rest_socket, row):
     site.empty_queue()
     since = time.time()
     fields = {"name": "hungry", "comment": row.tag}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,12 +36,12 @@ def way(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return note
 
 
-def test_every_way_of_the_page_has_its_test() -> None:
+def test_every_way_of_the_page_has_its_test():
     assert set(TESTS) == set(ways())
 
 
 @way("sbatch < job.sh")
-def test_sbatch_from_standard_input(idle: Site) -> None:
+def test_sbatch_from_standard_input(idle):
     since = time.time()
     job_id = idle.cluster.sbatch("--hold", *RANGE, script=SHAPES)
     decision = idle.decision(since_s=since)
@@ -51,7 +50,7 @@ def test_sbatch_from_standard_input(idle: Site) -> None:
 
 
 @way("sbatch --wrap")
-def test_sbatch_wrap(idle: Site) -> None:
+def test_sbatch_wrap(idle):
     since = time.time()
     job_id = idle.cluster.sbatch("-J", "shapes", "--hold", *RANGE, "--wrap=srun hostname")
     decision = idle.decision(since_s=since)
@@ -60,7 +59,7 @@ def test_sbatch_wrap(idle: Site) -> None:
 
 
 @pytest.mark.parametrize("listed", ["on the command line", "in the script"])
-def test_listed_node_counts_are_left_to_slurm(idle: Site, listed: str) -> None:
+def test_listed_node_counts_are_left_to_slurm(idle, listed):
     if idle.cluster.settings.version < (23, 2):
         pytest.skip("this Slurm knows no lists of node counts")
     since = time.time()
@@ -74,7 +73,7 @@ def test_listed_node_counts_are_left_to_slurm(idle: Site, listed: str) -> None:
 
 
 @way("sbatch inside a job")
-def test_sbatch_inside_a_job(idle: Site) -> None:
+def test_sbatch_inside_a_job(idle):
     since = time.time()
     inner = "sbatch --parsable --ntasks-per-node=2 -N 1-8 -o inner.out shapes.sh > inner.id"
     outer = idle.cluster.sbatch("-J", "outer", "-N", "3", "-n", "3", f"--wrap={inner}")
@@ -90,7 +89,7 @@ def test_sbatch_inside_a_job(idle: Site) -> None:
 
 
 @way("sbatch --test-only")
-def test_sbatch_test_only(idle: Site) -> None:
+def test_sbatch_test_only(idle):
     since = time.time()
     done = idle.cluster.run("sbatch", "--test-only", *RANGE, idle.script)
     decision = idle.decision(since_s=since)
@@ -99,7 +98,7 @@ def test_sbatch_test_only(idle: Site) -> None:
 
 
 @way("salloc")
-def test_salloc(idle: Site) -> None:
+def test_salloc(idle):
     since = time.time()
     inside = "echo $SLURM_NNODES ${SLURM_NTASKS:-none} $(srun hostname | wc -l)"
     done = idle.cluster.run("salloc", "-J", "shapes", *RANGE, "sh", "-c", inside)
@@ -109,7 +108,7 @@ def test_salloc(idle: Site) -> None:
 
 
 @way("srun")
-def test_srun(idle: Site) -> None:
+def test_srun(idle):
     since = time.time()
     inside = 'echo "$SLURM_NNODES $SLURM_NTASKS"'
     done = idle.cluster.run("srun", "-J", "shapes", *RANGE, "sh", "-c", inside)
@@ -120,7 +119,7 @@ def test_srun(idle: Site) -> None:
 
 
 @way("sbatch :  (heterogeneous)")
-def test_het_jobs(idle: Site) -> None:
+def test_het_jobs(idle):
     since = time.time()
     job_id = idle.cluster.sbatch(*RANGE, "--hold", ":", "-N", "1-3", idle.script)
     assert {d.reason for d in idle.made(since)} == {"het"}
@@ -130,7 +129,7 @@ def test_het_jobs(idle: Site) -> None:
 
 
 @way("scontrol update")
-def test_scontrol_update(idle: Site) -> None:
+def test_scontrol_update(idle):
     job, _ = idle.decided(*RANGE, "--hold")
     since = time.time()
     changes = ("numnodes=2-3", "timelimit=4", "comment=nimo{deadline=,own=1} x")
@@ -143,7 +142,7 @@ def test_scontrol_update(idle: Site) -> None:
 
 
 @way("scontrol requeue")
-def test_requeue(idle: Site) -> None:
+def test_requeue(idle):
     since = time.time()
     job_id = idle.submit(*RANGE, "--requeue", script=idle.write_script("long.sh", LONG))
     decision = idle.decision(since_s=since)
@@ -159,7 +158,7 @@ LONG = "#!/bin/sh\n#SBATCH --job-name=shapes\nexec sleep 600\n"
 
 
 @way("scrontab")
-def test_scrontab(idle: Site) -> None:
+def test_scrontab(idle):
     if idle.cluster.lacking("scrontab"):
         pytest.skip("this Slurm is without scrontab, as Debian's 22.05 is")
     since = time.time()
@@ -178,7 +177,7 @@ def test_scrontab(idle: Site) -> None:
 
 
 @way("slurmrestd")
-def test_slurmrestd(idle: Site, rest_socket: Path) -> None:
+def test_slurmrestd(idle, rest_socket):
     since = time.time()
     answer = rest.submit(
         idle.cluster,

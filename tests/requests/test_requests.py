@@ -141,12 +141,12 @@ EACH_RUN = pytest.mark.parametrize(
 
 
 @EACH
-def test_decided_as_documented(submitted: dict[str, Submitted], row: Promise) -> None:
+def test_decided_as_documented(submitted, row):
     decided(submitted[row.request], row)
 
 
 @EACH
-def test_over_slurmrestd_it_is_the_same(sent: dict[str, Submitted], row: Promise) -> None:
+def test_over_slurmrestd_it_is_the_same(sent, row):
     """Of a job that NIMO leaves alone slurmrestd counts the CPUs itself, or not before it runs."""
     one = over_rest(sent, row)
     decided(one, row if row.chosen else replace(row, cpus=""))
@@ -171,7 +171,7 @@ def decided(one: Submitted, row: Promise) -> None:
 
 
 @EACH_RUN
-def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promise) -> None:
+def test_the_job_is_given_the_truth(submitted, row):
     placed, decision = submitted[row.request].placed, submitted[row.request].decision
     nodes = ran_on_its_nodes(submitted[row.request], row)
     tasks = fill(row.tasks, decision.nodes)
@@ -182,9 +182,7 @@ def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promis
 
 
 @EACH_RUN
-def test_a_job_of_slurmrestd_runs_on_the_nodes_that_it_is_given(
-    sent: dict[str, Submitted], row: Promise
-) -> None:
+def test_a_job_of_slurmrestd_runs_on_the_nodes_that_it_is_given(sent, row):
     """Steps know the tasks on each node from variables of sbatch, which slurmrestd does not set."""
     one = over_rest(sent, row)
     nodes = ran_on_its_nodes(one, row)

@@ -7,7 +7,7 @@ import pytest
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
 from tests.requests.conftest import hook_settings
-from tests.requests.documented import Promise, promises
+from tests.requests.documented import promises
 from tests.requests.test_requests import fill, plain
 
 pytestmark = pytest.mark.releases
@@ -42,7 +42,7 @@ def run(site: Site, program: str, options: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.request)
-def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None:
+def test_decided_once_and_laid_out_for_it(rewriting, row):
     rewriting.settled()
     since = time.time()
     program, *options = row.request.split()
@@ -64,7 +64,7 @@ def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None
     assert began == (tasks or nodes)
 
 
-def test_steps_inside_a_job_are_as_they_were_asked_for(rewriting: Site) -> None:
+def test_steps_inside_a_job_are_as_they_were_asked_for(rewriting):
     since = time.time()
     # Fewer tasks than nodes would end slurmctld 22.05, with or without NIMO.
     inside = "srun -N 1-2 -n 2 sh -c 'echo $SLURM_STEP_NUM_TASKS'"
@@ -73,7 +73,7 @@ def test_steps_inside_a_job_are_as_they_were_asked_for(rewriting: Site) -> None:
     assert len(rewriting.made(since)) == 1
 
 
-def test_components_of_a_heterogeneous_job_stand(rewriting: Site) -> None:
+def test_components_of_a_heterogeneous_job_stand(rewriting):
     since = time.time()
     script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
     job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", ":", "-N", "1-3", script)
@@ -92,7 +92,7 @@ def test_components_of_a_heterogeneous_job_stand(rewriting: Site) -> None:
     ],
     ids=["array", "tasks"],
 )
-def test_other_requests_stand(rewriting: Site, options: list[str], reason: str, shown: str) -> None:
+def test_other_requests_stand(rewriting, options, reason, shown):
     since = time.time()
     script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
     job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", *options, script)
@@ -101,7 +101,7 @@ def test_other_requests_stand(rewriting: Site, options: list[str], reason: str, 
     assert rewriting.cluster.job(job_id)["NumNodes"] == shown
 
 
-def test_test_only_shows_the_chosen_count_and_leaves_no_decision(rewriting: Site) -> None:
+def test_test_only_shows_the_chosen_count_and_leaves_no_decision(rewriting):
     rewriting.settled()
     since = time.time()
     job_id = rewriting.cluster.sbatch("-H", "-t", "10", "-N", "1-8", rewriting.script)
@@ -114,7 +114,7 @@ def test_test_only_shows_the_chosen_count_and_leaves_no_decision(rewriting: Site
     assert rewriting.made(since) == []
 
 
-def test_a_forged_ticket_gives_what_was_asked_for(rewriting: Site) -> None:
+def test_a_forged_ticket_gives_what_was_asked_for(rewriting):
     since = time.time()
     forged = "--comment=nimo{deadline=,ticket=0123456789ab,own=4} mine"
     job_id = rewriting.cluster.sbatch("-H", "-J", "shapes", "-N", "8", forged, "--wrap=true")
@@ -124,7 +124,7 @@ def test_a_forged_ticket_gives_what_was_asked_for(rewriting: Site) -> None:
     assert plain(job["NumNodes"]) == "8"
 
 
-def test_without_nimod_everything_is_as_it_was_asked_for(rewriting: Site) -> None:
+def test_without_nimod_everything_is_as_it_was_asked_for(rewriting):
     rewriting.nimod.stop()
     try:
         inside = "echo $SLURM_NNODES $SLURM_NTASKS"
@@ -163,7 +163,7 @@ def _decided(
 
 @pytest.mark.parametrize("options", AHEAD, ids=" ".join)
 @pytest.mark.parametrize("program", ["sbatch", "salloc"])
-def test_asked_ahead_it_is_decided_as_ever(site: Site, program: str, options: list[str]) -> None:
+def test_asked_ahead_it_is_decided_as_ever(site, program, options):
     before, asked = _decided(site, program, options, ahead="no")
     assert asked.via == "job_submit"
     # On some releases salloc's tasks per node become others in between: it is decided on again.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,9 +72,7 @@ def submitted(asking: Site) -> dict[SizePromise, Submitted]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_decided_as_documented(
-    site: Site, submitted: dict[SizePromise, Submitted], row: SizePromise
-) -> None:
+def test_decided_as_documented(site, submitted, row):
     job, decision, placed = (getattr(submitted[row], n) for n in ("job", "decision", "placed"))
     assert (decision.reason, decision.applied) == (row.why, row.chosen)
     holds(row, job, decision)
@@ -106,7 +103,7 @@ def holds(row: SizePromise, job: dict[str, str], decision: DecisionRow) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_over_slurmrestd_it_is_the_same(site: Site, rest_socket: Path, row: SizePromise) -> None:
+def test_over_slurmrestd_it_is_the_same(site, rest_socket, row):
     site.empty_queue()
     site.settled()
     since = time.time()

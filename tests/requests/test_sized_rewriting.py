@@ -50,7 +50,7 @@ def gpus_of(job: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_sized_before_the_command_counts_its_tasks(rewriting: Site, row: SizePromise) -> None:
+def test_sized_before_the_command_counts_its_tasks(rewriting, row):
     rewriting.settled()
     since = time.time()
     result = run(rewriting, row)
@@ -71,7 +71,7 @@ def test_sized_before_the_command_counts_its_tasks(rewriting: Site, row: SizePro
         assert gpus_of(job) == filled(row.gpus, decision)
 
 
-def test_a_step_inside_a_job_keeps_its_size(rewriting: Site) -> None:
+def test_a_step_inside_a_job_keeps_its_size(rewriting):
     since = time.time()
     inside = "srun -n 2 --comment=nimo:tasks=1-8 -J ranks sh -c 'echo $SLURM_STEP_NUM_TASKS'"
     done = rewriting.cluster.run("salloc", "-Jx", "-N1", "-n4", "-t10", "sh", "-c", inside)
@@ -79,7 +79,7 @@ def test_a_step_inside_a_job_keeps_its_size(rewriting: Site) -> None:
     assert len(rewriting.made(since)) == 1
 
 
-def test_without_nimod_a_size_is_as_it_was_asked_for(rewriting: Site) -> None:
+def test_without_nimod_a_size_is_as_it_was_asked_for(rewriting):
     rewriting.nimod.stop()
     try:
         options = ("-Jranks", "-t10", "-N1", "-n2", "--comment=nimo:tasks=1-8")

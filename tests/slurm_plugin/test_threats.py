@@ -46,7 +46,7 @@ def submit(**fields: str) -> DecisionRow:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_users_write_is_stored_as_it_is(tmp_path: Path, text: str) -> None:
+def test_what_users_write_is_stored_as_it_is(tmp_path, text):
     text = text.replace("\0", "")
     row = submit(name=text, account=text, qos=text, work_dir=text)
     with Store.open(f"sqlite:///{tmp_path}/nimo.db", create=True) as store:
@@ -57,7 +57,7 @@ def test_what_users_write_is_stored_as_it_is(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_job_scripts_are_read_and_never_run(tmp_path: Path, text: str) -> None:
+def test_job_scripts_are_read_and_never_run(tmp_path, text):
     mark = tmp_path / "mark"
     text = text.replace("{mark}", str(mark))
     submit(script=f"#!/bin/sh\n#SBATCH --comment={text}\n{text}\n", comment=text, deadline="")
@@ -65,7 +65,7 @@ def test_job_scripts_are_read_and_never_run(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_given_to_a_shell_or_evaluated(path: Path) -> None:
+def test_nothing_is_given_to_a_shell_or_evaluated(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -78,7 +78,7 @@ COMPILED_COPY = 'loadfile(folder .. name .. ".lua" .. _VERSION:sub(5))'
 
 
 @pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)
-def test_the_hooks_start_no_process_and_evaluate_nothing(path: Path) -> None:
+def test_the_hooks_start_no_process_and_evaluate_nothing(path):
     text = path.read_text()
     if path.name == "cli_filter.lua":
         assert text.count(COMPILED_COPY) == 1
@@ -87,7 +87,7 @@ def test_the_hooks_start_no_process_and_evaluate_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_logs_cannot_be_forged(text: str) -> None:
+def test_logs_cannot_be_forged(text):
     with pytest.raises(ValueError) as caught:
         int(text)
     info = (caught.type, caught.value, caught.tb)
@@ -133,12 +133,12 @@ sys.exit(guarded("nimo", command))
 """
 
 
-def test_terminals_cannot_be_driven() -> None:
+def test_terminals_cannot_be_driven():
     assert all(printable(text).isprintable() for text in [*HOSTILE, _DRIVING])
 
 
 @pytest.mark.parametrize("error", ["ours", "another"])
-def test_no_way_of_printing_drives_a_terminal(error: str) -> None:
+def test_no_way_of_printing_drives_a_terminal(error):
     """Through print, logs, rich, JSON, errors and tracebacks, whatever the caller forgot."""
     argument = msgspec.json.encode(_DRIVING).decode()
     done = subprocess.run(
@@ -152,7 +152,7 @@ def test_no_way_of_printing_drives_a_terminal(error: str) -> None:
     assert msgspec.json.decode(line) == {"name": _DRIVING}
 
 
-def test_commands_print_through_safe_streams_only() -> None:
+def test_commands_print_through_safe_streams_only():
     """Consoles of rich are made in one place, and JSON is printed by one function."""
     for path in (ROOT / "slurm_plugin").rglob("*.py"):
         text = path.read_text()
@@ -163,7 +163,7 @@ def test_commands_print_through_safe_streams_only() -> None:
 
 
 @pytest.mark.parametrize("page", ["threat-model.md", "harm.md"])
-def test_every_row_names_a_test_that_exists(page: str) -> None:
+def test_every_row_names_a_test_that_exists(page):
     lines = (ROOT / "docs" / page).read_text().splitlines()
     rows = [line for line in lines if line.startswith("| ") and "| test |" not in line]
     rows = [row for row in rows if not row.startswith("| ---")]

@@ -41,7 +41,7 @@ def only(rows: list[RunRow]) -> PredictionTable:
     return table
 
 
-def test_one_node_with_more_cpus_for_each_task_is_a_curve_over_cpus() -> None:
+def test_one_node_with_more_cpus_for_each_task_is_a_curve_over_cpus():
     table = only(threads())
     assert (table.unit, table.layout) == (Unit.CPUS, Layout(1, each=Each.JOB, nodes=1))
     assert table.verdict is Verdict.RELIABLE
@@ -49,7 +49,7 @@ def test_one_node_with_more_cpus_for_each_task_is_a_curve_over_cpus() -> None:
     assert str(table.layout) == "1 task in all on 1 node"
 
 
-def test_one_node_with_more_tasks_is_a_curve_over_cpus() -> None:
+def test_one_node_with_more_tasks_is_a_curve_over_cpus():
     runs = [sized(i, time_s(n), cpus=2 * n, tasks=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
     table = only(runs)
     assert (table.unit, table.layout) == (
@@ -58,7 +58,7 @@ def test_one_node_with_more_tasks_is_a_curve_over_cpus() -> None:
     )
 
 
-def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus() -> None:
+def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus():
     runs = [sized(i, time_s(n), cpus=4 * n, gpus=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
     table = only(runs)
     assert (table.unit, table.layout.each) == (Unit.GPUS, Each.GPU)
@@ -66,14 +66,14 @@ def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus() -> None:
     assert only(fixed).layout == Layout(cpus=16, gpus=None, each=Each.JOB, nodes=1)
 
 
-def test_threads_and_tasks_of_as_many_cpus_are_no_repeats() -> None:
+def test_threads_and_tasks_of_as_many_cpus_are_no_repeats():
     ranks = [replace(one, tasks=one.cpus, elapsed_s=3 * one.elapsed_s) for one in threads(first=20)]
     tables = made([*threads(), *ranks])
     assert len(tables) > 2  # the parts, besides the whole
     assert all(table.unit is Unit.CPUS for table in tables)
 
 
-def test_without_steps_the_submission_says_how_many_tasks_there_were() -> None:
+def test_without_steps_the_submission_says_how_many_tasks_there_were():
     ranks = [
         replace(one, submit_line=f"sbatch -N1 -n{one.cpus} job.sh", tasks=None) for one in threads()
     ]
@@ -97,18 +97,18 @@ def half_and_whole(power: float) -> list[RunRow]:
     ]
 
 
-def test_half_filled_nodes_are_one_curve_over_cpus_where_the_number_alone_counts() -> None:
+def test_half_filled_nodes_are_one_curve_over_cpus_where_the_number_alone_counts():
     table = only(half_and_whole(1.0))
     assert (table.unit, table.layout) == (Unit.CPUS, Layout(each=Each.ANY))
 
 
-def test_half_filled_nodes_are_curves_over_nodes_where_they_run_otherwise() -> None:
+def test_half_filled_nodes_are_curves_over_nodes_where_they_run_otherwise():
     whole, *parts = made(half_and_whole(0.3))
     assert {one.unit for one in (whole, *parts)} == {Unit.NODES}
     assert len(parts) == 2
 
 
-def test_nodes_stay_the_unit_where_cpus_explain_little() -> None:
+def test_nodes_stay_the_unit_where_cpus_explain_little():
     mixed = [
         replace(one, elapsed_s=one.elapsed_s * (1 + 9 * (i % 3)))
         for i, one in enumerate(half_and_whole(1.0))
@@ -116,23 +116,22 @@ def test_nodes_stay_the_unit_where_cpus_explain_little() -> None:
     assert axis_of(mixed).unit is Unit.NODES
 
 
-def test_problems_speak_the_unit() -> None:
+def test_problems_speak_the_unit():
     table = only(threads()[:2])
     assert (
         table.problems[0].text == "finished runs on 1 and 2 CPUs only; a curve needs 3 CPU counts"
     )
 
 
-def test_memory_is_that_of_the_whole_job() -> None:
+def test_memory_is_that_of_the_whole_job():
     runs = [replace(one, mem_bytes=100, tasks=4, nodes=2, cpus=8) for one in threads()]
     assert {one.mem_bytes for one in on_axis(runs, Unit.CPUS)} == {400}
     assert on_axis(runs, Unit.GPUS) == []
 
 
-def test_a_curve_over_cpus_says_how_long_jobs_with_so_many_on_each_node_take() -> None:
+def test_a_curve_over_cpus_says_how_long_jobs_with_so_many_on_each_node_take():
     table = only([replace(one, mem_bytes=100) for one in half_and_whole(1.0)])
     nodes = over_nodes(table, 36)
-    assert nodes is not None
     assert nodes.unit is Unit.NODES
     assert nodes.nodes[:3] == (1, 2, 3)
     assert nodes.median_s[1] == pytest.approx(table.median_s[table.nodes.index(72)])
@@ -141,7 +140,7 @@ def test_a_curve_over_cpus_says_how_long_jobs_with_so_many_on_each_node_take() -
     assert over_nodes(table, 10**6) is None
 
 
-def test_cpus_added_for_memory_are_not_repeats_of_cpus_asked_for() -> None:
+def test_cpus_added_for_memory_are_not_repeats_of_cpus_asked_for():
     """Four CPUs that got sixteen for their memory are a point at four, not at sixteen."""
     asked = threads()
     bound = [
@@ -155,7 +154,7 @@ def test_cpus_added_for_memory_are_not_repeats_of_cpus_asked_for() -> None:
     ]
 
 
-def test_gpus_of_two_types_are_two_curves() -> None:
+def test_gpus_of_two_types_are_two_curves():
     runs = []
     for first, name, scale in ((0, "a100", 1.0), (20, "v100", 3.0)):
         runs += [
@@ -170,7 +169,7 @@ def test_gpus_of_two_types_are_two_curves() -> None:
     assert whole.verdict is not Verdict.RELIABLE
 
 
-def test_half_filled_nodes_are_not_repeats_of_filled_ones() -> None:
+def test_half_filled_nodes_are_not_repeats_of_filled_ones():
     """As many CPUs, half as many tasks: the number of CPUs alone says nothing of both."""
     full = [sized(i, time_s(4 * n), cpus=4 * n, tasks=4 * n, nodes=n) for i, n in NODES]
     half = [sized(20 + i, 1.5 * time_s(4 * n), cpus=4 * n, tasks=2 * n, nodes=n) for i, n in NODES]
@@ -183,7 +182,7 @@ def test_half_filled_nodes_are_not_repeats_of_filled_ones() -> None:
 NODES = tuple(enumerate((1, 2, 4, 8) * 2))
 
 
-def test_nodes_are_the_unit_where_cpus_say_the_same() -> None:
+def test_nodes_are_the_unit_where_cpus_say_the_same():
     """Each layout has as many CPUs on each node: over CPUs the same fit has other numbers."""
     filled = [(n, 8) for n in (1, 2, 4, 8)] * 3
     half = [(n, 4) for n in (1, 8)] * 3
@@ -202,7 +201,7 @@ def test_nodes_are_the_unit_where_cpus_say_the_same() -> None:
         assert axis_of(rows).unit is Unit.NODES
 
 
-def test_runs_of_several_layouts_are_not_said_to_have_too_few_counts() -> None:
+def test_runs_of_several_layouts_are_not_said_to_have_too_few_counts():
     whole, *_ = made(half_and_whole(0.3))
     assert len(whole.observed) >= 3
     assert {"no_curve", "layouts"} & {one.name for one in whole.problems} == {"layouts"}

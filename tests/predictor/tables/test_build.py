@@ -26,9 +26,8 @@ def table_of(rows: list[RunRow], level: KeyLevel = KeyLevel.SCRIPT) -> Predictio
     return tabulate(level, "k", rows, now_s=9.0, settings=SETTINGS)
 
 
-def test_a_curve_becomes_a_table_of_every_node_count_in_reach() -> None:
+def test_a_curve_becomes_a_table_of_every_node_count_in_reach():
     table = table_of(rows_of(1, 2, 4, 8))
-    assert table is not None
     assert table.nodes == tuple(range(1, 33))
     assert (table.level, table.key, table.label) == ("script", "k", "ann/solve")
     assert (table.verdict, table.runs, table.fitted_s) == (Verdict.RELIABLE, 4, 9.0)
@@ -43,27 +42,22 @@ def test_a_curve_becomes_a_table_of_every_node_count_in_reach() -> None:
         assert low < median < high
 
 
-def test_failed_runs_take_no_part() -> None:
+def test_failed_runs_take_no_part():
     failed = [row(n, 1.0, state) for n in (1, 2) for state in (JobState.FAILED, JobState.CANCELLED)]
     good = table_of(rows_of(1, 2, 4))
     assert replace(table_of(rows_of(1, 2, 4) + failed), endings=good.endings) == good
 
 
-def test_runs_cut_short_are_lower_bounds() -> None:
+def test_runs_cut_short_are_lower_bounds():
     free = table_of(rows_of(2, 4, 8, 16))
     cut = table_of([*rows_of(2, 4, 8, 16), row(1, 900.0, JobState.TIMEOUT)])
-    assert free is not None
-    assert cut is not None
     assert cut.median_s[0] > free.median_s[0]
     assert "cut_short" in {p.name for p in cut.problems}
 
 
 @pytest.mark.parametrize(("observed", "ask"), [((4,), 8), ((4, 8), 16), ((1, 64), 8)])
-def test_too_few_node_counts_are_a_history_that_asks_for_another(
-    observed: tuple[int, ...], ask: int
-) -> None:
+def test_too_few_node_counts_are_a_history_that_asks_for_another(observed, ask):
     table = table_of(rows_of(*observed, *observed))
-    assert table is not None
     assert table.model == "history"
     assert tuple(p.nodes for p in table.observed) == observed
     assert table.verdict is Verdict.DOUBTFUL
@@ -73,26 +67,24 @@ def test_too_few_node_counts_are_a_history_that_asks_for_another(
     assert (table.knee, table.max_useful) == (None, None)
 
 
-def test_one_run_says_something_about_an_application_and_nothing_about_a_user() -> None:
+def test_one_run_says_something_about_an_application_and_nothing_about_a_user():
     single = table_of(rows_of(4))
-    assert single is not None
     assert single.verdict is Verdict.REFUSED
     assert table_of(rows_of(4), KeyLevel.USER) is None
 
 
-def test_levels_that_do_not_mean_one_problem_never_make_a_curve() -> None:
+def test_levels_that_do_not_mean_one_problem_never_make_a_curve():
     table = table_of(rows_of(1, 2, 4, 8, 16), KeyLevel.NAME)
-    assert table is not None
     assert (table.model, table.label) == ("history", "k")
     assert table.problems[0].name == "no_identity"
 
 
-def test_runs_that_never_finished_make_no_table() -> None:
+def test_runs_that_never_finished_make_no_table():
     assert table_of([row(4, 60.0, JobState.TIMEOUT)]) is None
     assert table_of([]) is None
 
 
-def test_a_history_has_columns_for_each_limit_asked_for() -> None:
+def test_a_history_has_columns_for_each_limit_asked_for():
     short = [replace(row(4, 60.0), limit_s=600, end_s=i) for i in range(12)]
     long = [replace(row(4, 900.0), limit_s=3600, end_s=20)]
     table = table_of([*short, *long], KeyLevel.USER)
@@ -107,7 +99,7 @@ def test_a_history_has_columns_for_each_limit_asked_for() -> None:
     assert decode(encode(table)) == table
 
 
-def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed() -> None:
+def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed():
     nodes = grid([3, 100, 513], SETTINGS)
     assert nodes[:64] == list(range(1, 65))
     assert {3, 100, 513, 2052} <= set(nodes)
@@ -116,14 +108,14 @@ def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed() -> None:
     assert len(nodes) < 120
 
 
-def test_a_table_reaches_four_times_the_largest_observation() -> None:
+def test_a_table_reaches_four_times_the_largest_observation():
     table = table_of(rows_of(50, 100, 200))
     assert table is not None
     assert covers(table, 800)
     assert not covers(table, 801)
 
 
-def test_knee_and_the_end_of_use() -> None:
+def test_knee_and_the_end_of_use():
     nodes = list(range(1, 9))
     falling = [600 / n + 20 for n in nodes]
     assert max_useful_of(nodes, falling) is None
@@ -134,7 +126,7 @@ def test_knee_and_the_end_of_use() -> None:
     assert knee_of(nodes, falling) is None
 
 
-def test_memory_of_a_node_is_that_of_its_tasks() -> None:
+def test_memory_of_a_node_is_that_of_its_tasks():
     rows = [
         replace(row(2, 10), mem_bytes=100, tasks=6),
         replace(row(1, 10), mem_bytes=250, tasks=None),
@@ -144,7 +136,7 @@ def test_memory_of_a_node_is_that_of_its_tasks() -> None:
     assert memory_of(rows[2:]) == ()
 
 
-def test_a_run_that_ended_for_lack_of_memory_needs_more_than_it_had() -> None:
+def test_a_run_that_ended_for_lack_of_memory_needs_more_than_it_had():
     ended = replace(row(2, 10, JobState.OUT_OF_MEMORY), mem_bytes=300)
     fitted = replace(row(4, 10), mem_bytes=250)
     assert memory_of([ended, fitted]) == (Memory(2, UNBOUNDED), Memory(4, 250))
@@ -153,7 +145,7 @@ def test_a_run_that_ended_for_lack_of_memory_needs_more_than_it_had() -> None:
     assert memory_of([ended, replace(row(2, 10), mem_bytes=400)]) == (Memory(2, 400),)
 
 
-def test_an_application_of_several_users_is_called_by_its_name() -> None:
+def test_an_application_of_several_users_is_called_by_its_name():
     rows = [row(1, 10), replace(row(1, 10), user="bob")]
     assert label_of(KeyLevel.LINE, "digest", rows) == "solve"
     assert label_of(KeyLevel.TAG, "wrf/conus", rows) == "wrf/conus"
@@ -170,25 +162,22 @@ def drifting(*later: int) -> list[RunRow]:
     ]
 
 
-def test_a_curve_that_leans_on_times_of_another_problem_is_doubtful() -> None:
+def test_a_curve_that_leans_on_times_of_another_problem_is_doubtful():
     table = table_of(drifting(*[4, 8] * 4))
-    assert table is not None
     assert table.verdict is Verdict.DOUBTFUL
     assert (table.problems[0].name, table.problems[0].observe) == ("drift", 1)
     assert table.median_s[1] == pytest.approx(2 * 320, rel=0.05)
 
 
-def test_a_curve_that_was_run_anew_is_trusted_again() -> None:
+def test_a_curve_that_was_run_anew_is_trusted_again():
     table = table_of(drifting(*[1, 2, 4, 8] * 4))
-    assert table is not None
     assert table.verdict is Verdict.RELIABLE
     assert "earlier runs are left out" in table.problems[0].text
     assert table.median_s[3] == pytest.approx(2 * 170, rel=0.05)
 
 
-def test_a_steady_curve_says_nothing_of_drift() -> None:
+def test_a_steady_curve_says_nothing_of_drift():
     table = table_of(drifting())
-    assert table is not None
     assert "drift" not in {problem.name for problem in table.problems}
 
 
@@ -198,20 +187,16 @@ def repeated(*factors: float, state: JobState = JobState.COMPLETED) -> list[RunR
     return [*rows_of(1, 2, 4, 8), *more]
 
 
-def test_time_limits_need_repeated_runs() -> None:
+def test_time_limits_need_repeated_runs():
     """A limit stops a job that is another problem; repeats alone tell that there is one."""
     few, enough = table_of(repeated(*[1.0] * 8)), table_of(repeated(*[1.0] * 9))
-    assert few is not None
-    assert enough is not None
     assert few.tails == ()
     assert [tail.share for tail in enough.tails] == [0.9, 0.99]
     assert few.verdict is enough.verdict is Verdict.RELIABLE
 
 
-def test_a_quantile_is_no_shorter_than_what_runs_took_that_the_median_leaves_out() -> None:
+def test_a_quantile_is_no_shorter_than_what_runs_took_that_the_median_leaves_out():
     steady, once = table_of(repeated(*[1.0] * 20)), table_of(repeated(*[1.0] * 19, 1.6))
-    assert steady is not None
-    assert once is not None
     four = once.nodes.index(4)
     assert once.median_s[four] == pytest.approx(steady.median_s[four], rel=0.05)
     assert steady.tails[1].time_s[four] < 1.3 * steady.median_s[four]
@@ -220,23 +205,21 @@ def test_a_quantile_is_no_shorter_than_what_runs_took_that_the_median_leaves_out
     assert once.tails[0].time_s[four] < 1.3 * once.median_s[four]
 
 
-def test_a_run_that_was_stopped_leaves_no_high_quantile_among_few() -> None:
+def test_a_run_that_was_stopped_leaves_no_high_quantile_among_few():
     reported = table_of(repeated(*[1.0] * 19) + repeated(1.5, state=JobState.TIMEOUT)[-1:])
-    assert reported is not None
     assert [tail.share for tail in reported.tails] == [0.9]
 
 
-def test_runs_cut_short_beyond_what_was_usual_leave_quantiles() -> None:
+def test_runs_cut_short_beyond_what_was_usual_leave_quantiles():
     cut = [inf, *[0.1] * 30]
     assert surprise_factor(cut, 0.9, least=0.9) == pytest.approx(exp(0.1))
     assert surprise_factor(cut, 0.99, least=0.9) == inf
 
 
 @pytest.mark.parametrize(("since", "cut_s"), [(0, 900.0), (9, 900.0), (10, 0.0)])
-def test_a_run_cut_short_counts_until_ten_have_completed(since: int, cut_s: float) -> None:
+def test_a_run_cut_short_counts_until_ten_have_completed(since, cut_s):
     times = [*rows_of(2, 4, 8, 16), row(4, 900.0, JobState.TIMEOUT), *rows_of(*[4] * since)]
     said = table_of([replace(one, end_s=1000 + i) for i, one in enumerate(times)])
-    assert said is not None
     assert [(one.nodes, one.cut_s) for one in said.longest if one.nodes == 4] == [(4, cut_s)]
     assert max(one.time_s for one in said.longest) == 900.0
 
@@ -250,9 +233,7 @@ def test_a_run_cut_short_counts_until_ten_have_completed(since: int, cut_s: floa
         ("app", KeyLevel.NAME, True),
     ],
 )
-def test_a_user_whose_applications_have_names_is_asked_for_new_ones_only(
-    name: str, level: KeyLevel, *, mixed: bool
-) -> None:
+def test_a_user_whose_applications_have_names_is_asked_for_new_ones_only(name, level, *, mixed):
     """There one expert predicts; where nothing else recognises jobs all have a say."""
     rows = [
         replace(one, name=name.format(i), submit_s=1000 * i, end_s=1000 * i + 900)

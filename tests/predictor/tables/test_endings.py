@@ -37,18 +37,18 @@ def ended(state: JobState, number: int, elapsed_s: float = 600.0):
         (JobState.OUT_OF_MEMORY, "all 10 runs of this command ran out of memory"),
     ],
 )
-def test_a_command_that_never_finished_has_a_table_that_says_so(state, words) -> None:
+def test_a_command_that_never_finished_has_a_table_that_says_so(state, words):
     table = table_of(ended(state, 10))
     assert (table.verdict, table.nodes, table.runs) == (Verdict.REFUSED, (), 0)
     assert [problem.text for problem in table.problems] == [words]
 
 
-def test_what_the_cluster_or_a_person_ended_says_nothing() -> None:
+def test_what_the_cluster_or_a_person_ended_says_nothing():
     rows = ended(JobState.CANCELLED, 5) + ended(JobState.NODE_FAIL, 5)
     assert tables(rows) == []
 
 
-def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
+def test_half_of_the_runs_failing_is_reported_beside_the_prediction():
     rows = [row(n, 600.0 / n) for n in (1, 2, 4)]
     mixed = table_of(ended(JobState.FAILED, 2) + ended(JobState.TIMEOUT, 1, 9.0) + rows)
     assert "unfinished" in {problem.name for problem in mixed.problems}
@@ -58,7 +58,7 @@ def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
     assert "unfinished" not in {problem.name for problem in few.problems}
 
 
-def test_a_new_work_dir_lowers_the_verdict() -> None:
+def test_a_new_work_dir_lowers_the_verdict():
     recorded = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
     assert recorded.work_dirs == (digest("/data/a"),)
     assert for_inputs(recorded, "/data/a/", None) is recorded
@@ -69,19 +69,19 @@ def test_a_new_work_dir_lowers_the_verdict() -> None:
     assert elsewhere.problems[0].name == "new_work_dir"
 
 
-def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing() -> None:
+def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing():
     rows = [replace(row(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
     recorded = table_of(rows)
     assert for_inputs(recorded, "/data/b", None) is recorded
 
 
-def test_a_tag_names_the_problem_wherever_it_runs() -> None:
+def test_a_tag_names_the_problem_wherever_it_runs():
     rows = [replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
     recorded = table_of(rows, KeyLevel.TAG)
     assert for_inputs(recorded, "/data/b", recorded.last_s + 1) is recorded
 
 
-def test_an_input_that_changed_since_the_last_run_lowers_the_verdict() -> None:
+def test_an_input_that_changed_since_the_last_run_lowers_the_verdict():
     recorded = table_of([replace(row(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
     assert recorded.last_s == START - 75
     assert for_inputs(recorded, "", recorded.last_s - 1) is recorded
@@ -109,6 +109,6 @@ def stopped(state: JobState, limit_s: int, mem_bytes: int = 8_000):
         ([(JobState.FAILED, 600)] * 3, None),
     ],
 )  # fmt: skip
-def test_a_limit_that_ended_the_latest_runs_in_a_row_is_noted(ends, reached) -> None:
+def test_a_limit_that_ended_the_latest_runs_in_a_row_is_noted(ends, reached):
     made = limit_reached([stopped(*one) for one in ends])
     assert (made and (made.state, made.runs, made.limit)) == reached

@@ -77,7 +77,7 @@ def of(table: PredictionTable, kind: str) -> ByType:
 ALL = (1, 2, 4, 8, 16)
 
 
-def test_a_new_type_is_distinguished_from_the_others_and_relied_on(store: Store) -> None:
+def test_a_new_type_is_distinguished_from_the_others_and_relied_on(store):
     table = table_of(store, history(computing, {"amber": ALL, "birch": ALL, "cedar": ALL}))
     dale = for_type(table, "dale")
     for n in (1, 4, 16):
@@ -89,7 +89,7 @@ def test_a_new_type_is_distinguished_from_the_others_and_relied_on(store: Store)
     assert problem.observe in ALL
 
 
-def test_one_type_observed_says_little_of_others(store: Store) -> None:
+def test_one_type_observed_says_little_of_others(store):
     table = table_of(store, history(computing, {"amber": ALL}, used=0.8))
     assert (table.node_type, table.verdict) == ("amber", Verdict.RELIABLE)
     for kind in ("birch", "cedar", "dale"):
@@ -100,13 +100,13 @@ def test_one_type_observed_says_little_of_others(store: Store) -> None:
         assert at(one, 4).low_s < computing(4, SPEED[kind]) < at(one, 4).high_s
 
 
-def test_an_application_that_waits_gains_little_from_a_fast_cpu(store: Store) -> None:
+def test_an_application_that_waits_gains_little_from_a_fast_cpu(store):
     table = table_of(store, history(waiting, {"amber": ALL}, used=0.2))
     cedar = for_type(table, "cedar")
     assert at(cedar, 4).time_s == pytest.approx(waiting(4, SPEED["cedar"]), rel=0.05)
 
 
-def test_few_runs_on_a_type_make_it_sure(store: Store) -> None:
+def test_few_runs_on_a_type_make_it_sure(store):
     counts = {"amber": ALL, "cedar": (4,)}
     table = table_of(store, history(computing, counts, used=0.9))
     cedar = for_type(table, "cedar")
@@ -119,7 +119,7 @@ def test_few_runs_on_a_type_make_it_sure(store: Store) -> None:
     assert near.curve_sd < far.curve_sd
 
 
-def test_a_type_that_scales_otherwise_gets_its_own_curve(store: Store) -> None:
+def test_a_type_that_scales_otherwise_gets_its_own_curve(store):
     def torn(nodes: int, speed: float) -> float:
         return 900 / nodes if speed == SPEED["amber"] else 300 / nodes**0.2 + 20 * nodes
 
@@ -129,7 +129,7 @@ def test_a_type_that_scales_otherwise_gets_its_own_curve(store: Store) -> None:
     assert at(cedar, 8).time_s == pytest.approx(torn(8, SPEED["cedar"]), rel=0.1)
 
 
-def test_counts_on_two_types_make_one_curve_together(store: Store) -> None:
+def test_counts_on_two_types_make_one_curve_together(store):
     counts = {"amber": (1, 4), "cedar": (2, 8)}
     table = table_of(store, history(computing, counts, used=0.9))
     assert table.model == "averaged"
@@ -137,14 +137,14 @@ def test_counts_on_two_types_make_one_curve_together(store: Store) -> None:
     assert at(table, 2).time_s == pytest.approx(computing(2, SPEED["amber"]), rel=0.35)
 
 
-def test_without_profiles_or_with_one_type_nothing_changes(tmp_path: Path) -> None:
+def test_without_profiles_or_with_one_type_nothing_changes(tmp_path):
     runs = list(history(computing, {"amber": ALL}))
     with Store.open(str(tmp_path / "bare.db")) as bare, Store.open("sqlite://") as single:
         single.profiles.add(profile("amber"))
         assert table_of(bare, iter(runs)) == table_of(single, iter(runs))
 
 
-def test_tables_of_other_types_are_small_and_look_ups_go_by_type(store: Store) -> None:
+def test_tables_of_other_types_are_small_and_look_ups_go_by_type(store):
     table = table_of(store, history(computing, {"amber": ALL, "birch": (2,)}))
     assert len(of(table, "dale").nodes) < len(table.nodes) / 2
     assert for_type(table, "amber") is table

@@ -39,7 +39,7 @@ class ConstantWork:
         return ConstantWorkFit(curve.points[0].nodes * curve.points[0].time_s)
 
 
-def test_a_registered_model_makes_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_model_makes_the_tables(monkeypatch):
     # So that other tests do not meet it.
     monkeypatch.setattr(base, "MODELS", dict(base.MODELS))
     base.register("constant-work")(ConstantWork)
@@ -47,14 +47,13 @@ def test_a_registered_model_makes_the_tables(monkeypatch: pytest.MonkeyPatch) ->
         replace(row(n, 960 / n), run_id=i, end_s=10_000 * i) for i, n in enumerate([1, 2, 4, 8] * 4)
     ]
     table = tabulate(KeyLevel.SCRIPT, "k", rows, now_s=9.0, settings=OWN)
-    assert table is not None
     assert table.model == "constant-work"
     times = dict(zip(table.nodes, table.median_s, strict=True))
     assert [times[n] for n in (1, 2, 16)] == pytest.approx([960, 480, 60], rel=0.01)
     assert table.tails
 
 
-def test_a_model_that_nobody_registered_is_named() -> None:
+def test_a_model_that_nobody_registered_is_named():
     unknown = TableSettings(backtest=BacktestSettings(model="nix"))
     with pytest.raises(base.UnknownModel, match=r"no model is called nix; there are: .*averaged"):
         tabulate(

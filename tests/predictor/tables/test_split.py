@@ -40,12 +40,12 @@ def mixed(seed: int, runs: int = 40) -> list[Example]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_explains_run_times_is_chosen_and_nothing_else(seed: int) -> None:
+def test_what_explains_run_times_is_chosen_and_nothing_else(seed):
     assert choose(mixed(seed)) == ("in",)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_attribute_that_explains_nothing_is_not_chosen(seed: int) -> None:
+def test_an_attribute_that_explains_nothing_is_not_chosen(seed):
     """Neither one that is new in each run, nor one of chance, however wild the run times."""
     rng = random.Random(seed)
     wild = []
@@ -56,7 +56,7 @@ def test_an_attribute_that_explains_nothing_is_not_chosen(seed: int) -> None:
 
 
 @pytest.mark.parametrize("off", [0.03, 0.09])
-def test_one_problem_is_not_split(off: float) -> None:
+def test_one_problem_is_not_split(off):
     """A few percent that an argument explains are no other problem."""
     rng = random.Random(1)
     runs = []
@@ -66,7 +66,7 @@ def test_one_problem_is_not_split(off: float) -> None:
     assert choose(runs) == ()
 
 
-def test_two_attributes_that_both_matter_are_chosen() -> None:
+def test_two_attributes_that_both_matter_are_chosen():
     rng = random.Random(3)
     runs = []
     for i in range(80):
@@ -76,7 +76,7 @@ def test_two_attributes_that_both_matter_are_chosen() -> None:
     assert choose(runs) == ("a", "b")
 
 
-def test_a_split_stays_where_another_is_as_good() -> None:
+def test_a_split_stays_where_another_is_as_good():
     """Two attributes that say the same: the one of the last fit goes on."""
     runs = [
         replace(one, read=partial(dict, {"alias": one.read()["in"], "in": one.read()["in"]}))
@@ -86,13 +86,13 @@ def test_a_split_stays_where_another_is_as_good() -> None:
     assert choose(runs, before=("in",)) == ("in",)
 
 
-def test_a_split_that_explains_nothing_any_more_goes() -> None:
+def test_a_split_that_explains_nothing_any_more_goes():
     rng = random.Random(5)
     same = [example(i, 5 + rng.gauss(0, 0.02), {"in": rng.choice("ab")}) for i in range(40)]
     assert choose(same, before=("in",)) == ()
 
 
-def test_only_what_had_ended_explains() -> None:
+def test_only_what_had_ended_explains():
     """Jobs that were submitted together tell nothing of each other."""
     together = [replace(one, submit_s=0.0, end_s=1e9) for one in mixed(1)]
     assert choose(together) == ()
@@ -124,7 +124,7 @@ def made_of(made: list[Fitted], job: RunRow) -> PredictionTable:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_job_finds_the_runs_with_its_own_input(seed: int) -> None:
+def test_a_job_finds_the_runs_with_its_own_input(seed):
     """Each input is a problem of its own, and a good one."""
     given = rows(seed)
     made = fitted(given)
@@ -138,14 +138,13 @@ def test_a_job_finds_the_runs_with_its_own_input(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_where_nothing_names_the_input_no_prediction_is_reliable(seed: int) -> None:
+def test_where_nothing_names_the_input_no_prediction_is_reliable(seed):
     (only,) = fitted(rows(seed, named=False))
-    assert only.table is not None
     assert Verdict.RELIABLE not in {only.table.verdict, *only.table.verdicts}
     assert any("nimo:app=" in problem.text for problem in only.table.problems)
 
 
-def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
+def test_a_job_with_a_new_input_is_doubtful_with_the_reason():
     given = rows(1)
     other = replace(given[0], submit_line="sbatch -N 1 run.sh IN=c")
     table = made_of(fitted(given), other)
@@ -155,7 +154,7 @@ def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
     )
 
 
-def test_the_next_fit_goes_on_with_the_split_and_its_records() -> None:
+def test_the_next_fit_goes_on_with_the_split_and_its_records():
     given = rows(2)
     first = fitted(given[:40])
     assert first[0].record.split == ("IN",)
@@ -169,14 +168,14 @@ def test_the_next_fit_goes_on_with_the_split_and_its_records() -> None:
         assert after.new > 0
 
 
-def test_runs_of_one_name_are_split_by_arguments_too() -> None:
+def test_runs_of_one_name_are_split_by_arguments_too():
     given = [replace(one, tag="") for one in rows(4)]
     table = made_of(fitted(given, KeyLevel.NAME), given[3])
     assert "with IN=b" in table.label
     assert table.median_s[table.nodes.index(2)] == pytest.approx((600 / 2 + 40) * 3, rel=0.05)
 
 
-def test_runs_of_several_users_and_of_a_user_alone_are_not_split() -> None:
+def test_runs_of_several_users_and_of_a_user_alone_are_not_split():
     shared = [replace(one, user="bob" if i % 2 else "ann") for i, one in enumerate(rows(4))]
     assert len(fitted(shared)) == 1
     assert len(fitted(rows(4), KeyLevel.USER)) == 1

@@ -37,7 +37,7 @@ NOTE = "NIMO1:0123456789ab:n=4"
         ({"AdminComment": "JS1:Short"}, {"mem_bytes": None, "gpu_percent": None}),
     ],
 )
-def test_memory_and_gpus(row: dict[str, str], expected: dict[str, object]) -> None:
+def test_memory_and_gpus(row, expected):
     (run,) = read(row)
     assert (
         structs.asdict(run).items() >= (expected | {"admin_comment": row["AdminComment"]}).items()
@@ -58,11 +58,11 @@ def payload(text: str) -> str:
         " " * (40 << 20) + '{"nodes":{}}',  # 40 kB that unpack to 40 MB
     ],
 )
-def test_what_is_not_a_measurement_is_none(text: str) -> None:
+def test_what_is_not_a_measurement_is_none(text):
     assert parse(payload(text)) is None
 
 
-def test_what_was_not_measured_everywhere_is_unknown() -> None:
+def test_what_was_not_measured_everywhere_is_unknown():
     part = '{"nodes":{"n1":{"used_memory":5,"gpu_utilization":{"0":50}},"n2":{}},"gpus":2}'
     found = parse(payload(part))
     assert found is not None
@@ -70,6 +70,6 @@ def test_what_was_not_measured_everywhere_is_unknown() -> None:
 
 
 @given(st.integers(8, len(GPUS) - 1), st.sampled_from("A/=! é"))
-def test_a_damaged_payload_never_fails(at: int, put: str) -> None:
+def test_a_damaged_payload_never_fails(at, put):
     parse(GPUS[:at])
     parse(GPUS[:at] + put + GPUS[at + 1 :])

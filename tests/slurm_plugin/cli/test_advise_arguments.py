@@ -25,9 +25,7 @@ from slurm_plugin.cli import advise
         ("--plot -N 4 job.sh", "--plot", "-N 4 job.sh"),
     ],
 )
-def test_our_options_are_distinguished_from_those_of_sbatch(
-    words: str, own: str, sbatch: str
-) -> None:
+def test_our_options_are_distinguished_from_those_of_sbatch(words, own, sbatch):
     assert advise.split_arguments(words.split()) == (own.split(), sbatch.split())
 
 
@@ -37,8 +35,6 @@ _options = st.lists(
 
 
 @given(_options, st.lists(st.sampled_from(["x", "--json", "-N"])))
-def test_sbatchs_command_line_is_never_changed(
-    options: list[list[str]], arguments: list[str]
-) -> None:
+def test_sbatchs_command_line_is_never_changed(options, arguments):
     line = [word for option in options for word in option] + ["job.sh", *arguments]
     assert advise.split_arguments(["--json", *line]) == (["--json"], line)

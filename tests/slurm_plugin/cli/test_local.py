@@ -113,9 +113,7 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
     return made
 
 
-def test_the_first_question_reads_ones_own_jobs_and_the_next_ones_do_not(
-    login: Login, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_question_reads_ones_own_jobs_and_the_next_ones_do_not(login, capsys):
     assert advise(["-N", "1-8", "--json", "app.sh"]) in (0, 3)
     times = {row["nodes"]: row["time_s"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert times[4] == pytest.approx(900, rel=0.1)
@@ -136,7 +134,7 @@ def test_the_first_question_reads_ones_own_jobs_and_the_next_ones_do_not(
     assert not list(login.kept.parent.iterdir())
 
 
-def test_later_only_what_is_new_is_read_and_fitted(login: Login) -> None:
+def test_later_only_what_is_new_is_read_and_fitted(login):
     login.runs(20, [16])
     login.runs(20, [], name="other")
     assert nimo(["predict"]) == 0
@@ -156,7 +154,7 @@ def test_later_only_what_is_new_is_read_and_fitted(login: Login) -> None:
     assert lines & new and new < first.keys()
 
 
-def test_two_login_nodes_read_one_after_the_other(login: Login) -> None:
+def test_two_login_nodes_read_one_after_the_other(login):
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(['predict']))"
     both = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [one.wait(timeout=100) for one in both] == [0, 0]
@@ -174,11 +172,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("trouble", BROKEN)
 def test_a_sacct_that_does_not_answer_is_named_and_squeue_asked(
-    login: Login,
-    trouble: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    login, trouble, monkeypatch, capsys
+):
     action, word = BROKEN[trouble]
     if action is None:
         (login.bin / "sacct").unlink()
@@ -196,9 +191,7 @@ def test_a_sacct_that_does_not_answer_is_named_and_squeue_asked(
     assert capsys.readouterr().err == ""
 
 
-def test_waits_are_those_of_ones_own_jobs_beside_slurms_plan(
-    login: Login, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waits_are_those_of_ones_own_jobs_beside_slurms_plan(login, capsys):
     now_s = int(time.time())
     words = (77, 77, "N/A", user_name(), "b", 4, "Priority", now_s + 90, now_s, "app")
     (login.bin / "waiting").write_text("\x1f".join(map(str, words)) + "\n")
@@ -218,9 +211,7 @@ def test_waits_are_those_of_ones_own_jobs_beside_slurms_plan(
         (["status"], "does it run? systemctl status nimod"),
     ],
 )
-def test_what_needs_nimod_says_so_in_one_line(
-    login: Login, words: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_needs_nimod_says_so_in_one_line(login, words, line, capsys):
     assert nimo(words) != 0
     told = capsys.readouterr().err
     assert line in told

@@ -2,8 +2,6 @@
 
 from datetime import datetime
 
-import pytest
-
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Explanation
@@ -18,8 +16,8 @@ SHOWN = """JobId=17 JobName=my job
 
 
 def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_yet(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch, capsys
+):
     asked: list[object] = []
 
     def explain(*_: object, submitted: object, **__: object) -> Explanation:

@@ -29,18 +29,18 @@ def message(reached: LimitReached, made=history, **fields: object) -> str:
         ({"time_limit": 10, "user_name": "bob"}, ""),
     ],
 )
-def test_a_time_limit_that_did_not_do_is_named_with_the_next(fields, line) -> None:
+def test_a_time_limit_that_did_not_do_is_named_with_the_next(fields, line):
     assert message(TIME, **fields) == line
 
 
-def test_where_no_longer_limit_is_allowed_it_says_so() -> None:
+def test_where_no_longer_limit_is_allowed_it_says_so():
     line = message(LimitReached("TIMEOUT", 2, 900.0), time_limit=15)
     assert line.endswith(
         "00:15:00; no longer one is allowed here: use more nodes, or let the job save its state"
     )
 
 
-def test_a_good_prediction_says_which_limit_does() -> None:
+def test_a_good_prediction_says_which_limit_does():
     # T(4) = 1000 s, at most 1100 s.
     assert message(TIME, table, time_limit=10) == f"{LAST}ask for --time=00:15:00"
     assert message(TIME, table, time_limit=10, min_nodes=16, max_nodes=16) == ""
@@ -54,16 +54,16 @@ def test_a_good_prediction_says_which_limit_does() -> None:
         ({"min_mem_per_node": 1025}, ""),
     ],
 )
-def test_memory_that_did_not_do_is_named_with_the_next(fields, line) -> None:
+def test_memory_that_did_not_do_is_named_with_the_next(fields, line):
     assert message(MEMORY, **fields) == line
 
 
-def test_more_memory_than_a_node_has_is_not_named() -> None:
+def test_more_memory_than_a_node_has_is_not_named():
     line = message(LimitReached("OUT_OF_MEMORY", 2, 2.0**31), min_mem_per_node=2048)
     assert line.endswith("a node has 3072M: ask for all of it with --mem=0, or for more nodes")
 
 
-def test_advice_says_it_too_and_observing_says_nothing() -> None:
+def test_advice_says_it_too_and_observing_says_nothing():
     made = advisor(tables=[history(limit_reached=TIME)], look=cluster(PART), mode=Mode.OBSERVE)
     asked = job(min_nodes=4, max_nodes=4, time_limit=10)
     assert submit(made, asked)[0].message == ""

@@ -84,15 +84,13 @@ def time_on(advice: Advice, nodes: int) -> float:
         ({"partition": "mixed", "exc_nodes": "a[0-7]"}, 1000.0 / 3),
     ],
 )
-def test_the_table_is_that_of_the_nodes_that_the_job_may_get(
-    asked: dict[str, str], expected: float
-) -> None:
+def test_the_table_is_that_of_the_nodes_that_the_job_may_get(asked, expected):
     advice = advise(learned(), **asked)
     assert time_on(advice, 4) == pytest.approx(expected)
     assert advice.partitions == []
 
 
-def test_partitions_are_put_side_by_side() -> None:
+def test_partitions_are_put_side_by_side():
     advice = advise(learned())
     rows = {row.partition: row for row in advice.partitions}
     assert set(rows) == {"slow", "fast"}
@@ -105,7 +103,7 @@ def test_partitions_are_put_side_by_side() -> None:
     assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow"]
 
 
-def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
+def test_what_is_doubtful_is_shown_but_not_recommended():
     advice = advise(learned(by_type=(by_type(Verdict.DOUBTFUL, runs=0),)))
     rows = {row.partition: row for row in advice.partitions}
     assert rows["slow"].recommended
@@ -113,7 +111,7 @@ def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
     assert rows["fast"].nodes is not None
 
 
-def test_the_count_of_the_partition_is_the_one_to_paste() -> None:
+def test_the_count_of_the_partition_is_the_one_to_paste():
     """Also where a count that would cost less is not known well enough there."""
     sure = by_type()
     taken = {row.partition: row.nodes for row in advise(learned()).partitions}["fast"]
@@ -126,20 +124,19 @@ def test_the_count_of_the_partition_is_the_one_to_paste() -> None:
     assert f"--nodes={fast.nodes}" in advice.directive
 
 
-def test_nodes_alike_are_no_choice() -> None:
+def test_nodes_alike_are_no_choice():
     advice = advise(table())
     assert (advice.partitions, advice.node_type) == ([], "")
 
 
-def test_counts_reach_as_far_as_on_the_type_that_was_observed() -> None:
+def test_counts_reach_as_far_as_on_the_type_that_was_observed():
     one = advisor(learned(), fast=partition("fast", "c"))
     _, row = one.submit(job(min_nodes=1, max_nodes=8), via="job_submit", now_s=NOW)
-    assert row is not None
     assert (row.nodes or 0) > 1
     assert row.predicted_s == pytest.approx((100 + 3600 / (row.nodes or 1)) / 3)
 
 
-def test_a_new_view_or_new_tables_are_looked_at() -> None:
+def test_a_new_view_or_new_tables_are_looked_at():
     one = advisor(learned(), fast=partition("fast", "c"))
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000 / 3)
     one.tables = stored(learned(), node_types={})
@@ -161,13 +158,11 @@ RAN = [
         ("pine", "mixed,other", [PartitionContext("amber"), PartitionContext("cedar")]),
     ],
 )
-def test_without_a_view_places_are_those_that_runs_tell_of(
-    cluster: str, asked: str, places: list[PartitionContext]
-) -> None:
+def test_without_a_view_places_are_those_that_runs_tell_of(cluster, asked, places):
     assert places_of(learned(), RAN, cluster, asked) == places
 
 
-def test_without_a_view_all_types_are_side_by_side() -> None:
+def test_without_a_view_all_types_are_side_by_side():
     made = DecisionService(Config(), new_id=str)
     made.tables = stored(learned())
     advice = made.advise_at(

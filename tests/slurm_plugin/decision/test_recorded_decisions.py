@@ -68,9 +68,7 @@ def _said(one: object, *without: str) -> dict[str, object]:
     return {name: value for name, value in given.items() if value and name not in without}
 
 
-def test_decisions_are_the_recorded_ones(
-    decided: list[bytes], request: pytest.FixtureRequest
-) -> None:
+def test_decisions_are_the_recorded_ones(decided, request):
     if request.config.getoption("--record"):
         RECORD.write_bytes(b"\n".join(decided) + b"\n")
     recorded = RECORD.read_bytes().splitlines()
@@ -89,7 +87,7 @@ def test_decisions_are_the_recorded_ones(
         )
 
 
-def test_the_requests_lead_to_decisions_of_all_kinds(decided: list[bytes]) -> None:
+def test_the_requests_lead_to_decisions_of_all_kinds(decided):
     """What no request leads to, the record says nothing of."""
     made = [msgspec.json.decode(line)["decision"] for line in decided]
     rows = [row for row in made if row]
@@ -102,9 +100,7 @@ def test_the_requests_lead_to_decisions_of_all_kinds(decided: list[bytes]) -> No
     assert sum(row.get("applied", False) for row in rows) > 40
 
 
-def test_no_decision_ends_later_than_asked_beyond_the_guard_by_what_it_explains(
-    decided: list[bytes],
-) -> None:
+def test_no_decision_ends_later_than_asked_beyond_the_guard_by_what_it_explains(decided):
     exempt = {Reason.MEMORY, Reason.DEADLINE, *MISSED}
     made = [one for line in decided if (one := msgspec.json.decode(line)["decision"])]
     chosen = [one for one in made if one["action"] == "set" and one["reason"] not in exempt]
@@ -116,7 +112,7 @@ def test_no_decision_ends_later_than_asked_beyond_the_guard_by_what_it_explains(
         assert given + one["predicted_s"] <= most_s, one
 
 
-def test_a_user_reads_one_line_about_every_change(decided: list[bytes]) -> None:
+def test_a_user_reads_one_line_about_every_change(decided):
     answers = [msgspec.json.decode(line)["answer"] for line in decided]
     changed = [one for one in answers if one.get("set", {}).keys() & {"min_nodes", "time_limit"}]
     assert changed

@@ -40,40 +40,40 @@ def requested(words: str) -> Job:
 
 
 @pytest.mark.parametrize("words", ["-n 4", "", "-N 1 -n 4"])
-def test_tasks_on_a_node_have_the_memory_of_them_all(words: str) -> None:
+def test_tasks_on_a_node_have_the_memory_of_them_all(words):
     made = sized(RANKS, memory=grows(1, 4, 16), runs=9)
     reported = advice(requested(words), tables=[made])
     assert sizes(reported) == list(range(1, 17))
     assert reported.directive == f"#SBATCH --ntasks={reported.nodes}"
 
 
-def test_tasks_without_a_node_count_may_need_several_nodes() -> None:
+def test_tasks_without_a_node_count_may_need_several_nodes():
     made = sized(SPREAD, nodes=[8, 16, 32, 64, 128], observed=[8, 16, 32], memory=grows(8, 16, 32))
     reported = advice(requested("-n 16"), tables=[made])
     assert sizes(reported) == [8, 16, 32, 64]  # of four nodes with sixteen CPUs each
 
 
 @pytest.mark.parametrize("cpus", [0, 1])
-def test_a_job_that_names_nothing_has_other_tasks_where_its_runs_had(cpus: int) -> None:
+def test_a_job_that_names_nothing_has_other_tasks_where_its_runs_had(cpus):
     made = sized(Layout(cpus=cpus, each=Each.ANY), nodes=[1, 8, 32], observed=[1, 8, 32])
     reported = advice(requested(""), tables=[made])
     assert sizes(reported) == [1, 8, 32]  # of four nodes with sixteen CPUs each
     assert reported.directive == f"#SBATCH --ntasks={reported.nodes}"
 
 
-def test_runs_on_one_node_say_nothing_of_several() -> None:
+def test_runs_on_one_node_say_nothing_of_several():
     made = sized(RANKS, nodes=[8, 16, 32], observed=[8, 16])
     assert sizes(advice(requested("-n 8"), tables=[made])) == [8, 16]
 
 
-def test_what_larger_runs_needed_is_not_asked_for() -> None:
+def test_what_larger_runs_needed_is_not_asked_for():
     made = sized(RANKS, memory=grows(1, 2, 4, 8, 16), nodes=range(1, 9), time_of=amdahl(1000, 500))
     reported = advice(requested("-n 2 --mem=12G"), tables=[made])
     assert reported.nodes == 1
     assert reported.memory_directive == "#SBATCH --mem=500M"  # 400 MiB times 1.2
 
 
-def test_no_memory_is_named_that_no_node_has() -> None:
+def test_no_memory_is_named_that_no_node_has():
     small = NodeGroup(cpus=16, mem_mib=4000, steps=((NOW, 16, 4000, ()),))
     lines = [
         advice(
@@ -99,18 +99,18 @@ def test_no_memory_is_named_that_no_node_has() -> None:
         ("--gpus=2 --cpus-per-gpu=1", "--gpus=4"),
     ],
 )
-def test_tasks_or_cpus_follow_the_number_of_gpus(words: str, lines: str) -> None:
+def test_tasks_or_cpus_follow_the_number_of_gpus(words, lines):
     reported = advice(requested(words), tables=[on_gpus(GPU_RANKS, 1, 2, 4)])
     assert (reported.nodes, reported.directive) == (4, f"#SBATCH {lines}")
 
 
-def test_gpus_without_a_node_count_may_need_several_nodes() -> None:
+def test_gpus_without_a_node_count_may_need_several_nodes():
     made = on_gpus(Layout(gpus=None, each=Each.ANY), 2, 4, 8, 16)
     reported = advice(requested("-n 4 --gpus=4"), tables=[made])
     assert sizes(reported) == [2, 4, 8, 16]  # of four nodes with four each
 
 
-def test_a_tag_on_gpus_leaves_jobs_whose_tasks_would_have_to_follow() -> None:
+def test_a_tag_on_gpus_leaves_jobs_whose_tasks_would_have_to_follow():
     made = advisor(tables=[on_gpus(GPU_RANKS, 1, 2, 4)], look=look(FREE))
     ranks = one_node(comment="nimo:gpus=1-4", num_tasks=2, min_cpus=2, tres_per_job="gres/gpu:2")
     answer, _ = submit(made, ranks)
@@ -129,7 +129,7 @@ def test_a_tag_on_gpus_leaves_jobs_whose_tasks_would_have_to_follow() -> None:
         ("mpirun -np $SLURM_NTASKS ./x", ""),
     ],
 )
-def test_advice_on_nodes_says_what_the_script_fixes(line: str, words: str) -> None:
+def test_advice_on_nodes_says_what_the_script_fixes(line, words):
     request = job(min_nodes=4, max_nodes=4, script=f"#!/bin/sh\n{line}\n")
     reported = advisor(tables=[table()]).advise(request, now_s=NOW)
     assert reported.directive
@@ -137,14 +137,14 @@ def test_advice_on_nodes_says_what_the_script_fixes(line: str, words: str) -> No
     assert bool(reported.script_text) is bool(words)
 
 
-def test_advice_on_gpus_says_that_the_tasks_are_fixed() -> None:
+def test_advice_on_gpus_says_that_the_tasks_are_fixed():
     request = requested("-n 2 --gpus=2")
     request.script = "#!/bin/sh\nmpirun -np 2 ./x\n"
     reported = advice(request, tables=[on_gpus(GPU_RANKS, 1, 2, 4)])
     assert reported.script_text.startswith("The script says -np 2:")
 
 
-def test_an_array_over_nodes_is_advised_on_each_of_its_tasks() -> None:
+def test_an_array_over_nodes_is_advised_on_each_of_its_tasks():
     request = job(array_inx="0-9", min_nodes=4, max_nodes=4)
     reported = advisor(tables=[table()]).advise(request, now_s=NOW)
     assert reported.directive.startswith("#SBATCH --nodes=")

@@ -25,9 +25,7 @@ def view(table: PredictionTable, whole: Partition, **fields: object) -> Partitio
     ("table", "fields", "total"),
     [(sized(), {}, 64), (sized(DEVICES, Unit.GPUS), GPU, 16)],
 )
-def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(
-    table: PredictionTable, fields: dict[str, object], total: int
-) -> None:
+def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(table, fields, total):
     """A node is shared: one of its sixteen CPUs holds up others by a sixteenth of it."""
     whole = look(FREE).partitions["batch"]
     assert whole.nodes == 4
@@ -35,13 +33,12 @@ def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(
 
 
 @pytest.mark.parametrize(("waiting", "fewer"), [(0, False), (40, True)])
-def test_a_queue_makes_cpus_dear(waiting: int, fewer: bool) -> None:
+def test_a_queue_makes_cpus_dear(waiting, fewer):
     request = one_node(
         cpus_per_task=1, min_cpus=1, comment="nimo:cpus=1-16", script="#!/bin/sh\n./x\n"
     )
     made = advisor(tables=[sized(THREADS)], look=look(FREE, queue=waiting))
     _, row = made.submit(request, via="job_submit", now_s=NOW)
-    assert row is not None
     assert row.nodes is not None
     assert (row.nodes < 12) is fewer
 
@@ -55,24 +52,20 @@ def test_a_queue_makes_cpus_dear(waiting: int, fewer: bool) -> None:
         ({"ntasks_per_node": 4, "shared": 0}, 1.0),
     ],
 )
-def test_a_range_of_nodes_is_charged_for_what_it_takes_of_each(
-    fields: dict[str, object], part: float
-) -> None:
+def test_a_range_of_nodes_is_charged_for_what_it_takes_of_each(fields, part):
     """Others can use the rest: a queue makes such nodes less dear."""
     job_on_nodes = job(min_nodes=1, max_nodes=4, num_tasks=None, **fields)
     where = look(FREE)
     seen = partition_for(where, job_on_nodes)
-    assert seen is not None
     assert seen.node_part == part
 
 
-def test_the_price_of_part_of_a_node_is_that_part() -> None:
+def test_the_price_of_part_of_a_node_is_that_part():
     counts = []
     for tasks in (1, 16):
         made = advisor(tables=[table(layout=Layout(gpus=None))], look=look(FREE, queue=4))
         request = job(min_nodes=1, max_nodes=4, ntasks_per_node=tasks, min_cpus=tasks)
         _, row = made.submit(request, via="job_submit", now_s=NOW)
-        assert row is not None
         assert row.nodes is not None
         counts.append(row.nodes)
     assert counts[0] > counts[1]

@@ -166,7 +166,7 @@ def test_a_tag_on_tasks_changes_tasks_and_those_on_each_node():
         ("tres_per_task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu="),
     ],
 )
-def test_a_tag_on_gpus_changes_gpus(field: str, own: str, begin: str) -> None:
+def test_a_tag_on_gpus_changes_gpus(field, own, begin):
     layout = replace(DEVICES, gpu_type="a100" if "a100" in own else "")
     made = sized(layout, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
     request = one_node(

@@ -73,9 +73,7 @@ def predicted(tables: PredictionLookup, kpar: str) -> PredictionTable:
 
 
 @pytest.mark.parametrize("kpar", SLOWER)
-def test_a_job_is_predicted_from_the_runs_with_its_argument(
-    tables: PredictionLookup, kpar: str
-) -> None:
+def test_a_job_is_predicted_from_the_runs_with_its_argument(tables, kpar):
     table = predicted(tables, kpar)
     assert table.is_curve
     assert (table.level, f"with KPAR={kpar}" in table.label) == ("tag", True)
@@ -83,7 +81,7 @@ def test_a_job_is_predicted_from_the_runs_with_its_argument(
     assert two == pytest.approx((600 / 2 + 40) * SLOWER[kpar], rel=0.05)
 
 
-def test_the_tag_alone_would_mix_them(tables: PredictionLookup) -> None:
+def test_the_tag_alone_would_mix_them(tables):
     table = predicted(tables, "4")
     assert not table.is_curve
     assert Verdict.RELIABLE not in table.verdicts

@@ -3,7 +3,7 @@
 from slurm_plugin.decision.context_builder import TextCache
 
 
-def test_values_are_there_until_they_come_to_too_much() -> None:
+def test_values_are_there_until_they_come_to_too_much():
     cache: TextCache[str, int] = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 6)
@@ -12,7 +12,7 @@ def test_values_are_there_until_they_come_to_too_much() -> None:
     assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, None, 3)
 
 
-def test_what_is_larger_than_the_cache_is_not_cached() -> None:
+def test_what_is_larger_than_the_cache_is_not_cached():
     cache: TextCache[str, int] = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 11)

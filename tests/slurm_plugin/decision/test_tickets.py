@@ -287,7 +287,7 @@ def test_a_second_announcement_under_a_ticket_takes_the_place_of_the_first():
     assert values["name"] == "other"
 
 
-def test_options_as_slurm_gives_them_are_read() -> None:
+def test_options_as_slurm_gives_them_are_read():
     line = (
         b'{"op":"prepare","command":{"program":"sbatch","script":"#!/bin/sh\\n","work_dir":"/a",'
         b'"times":{"begin":"uts17"},"given":{"nodes":"1-8","begin":"2026-01-01T00:00:00",'
@@ -300,7 +300,7 @@ def test_options_as_slurm_gives_them_are_read() -> None:
 
 
 @pytest.mark.parametrize("given", ["[]", "1", '{"argv":["a",1]}', '{"argv":{}}', '{"argv":"sh"}'])
-def test_options_of_another_kind_are_refused(given: str) -> None:
+def test_options_of_another_kind_are_refused(given):
     command = decode_ask(f'{{"op":"prepare","command":{{"given":{given}}}}}'.encode()).command
     with pytest.raises(msgspec.DecodeError):
         command.resolved()

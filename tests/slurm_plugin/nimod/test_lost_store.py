@@ -42,7 +42,7 @@ def matches(running: Nimod) -> str:
     return "\n".join(one.message for one in nimo_checks.nimod(installation))
 
 
-def test_a_deleted_store_is_named(running: Nimod, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_store_is_named(running, capsys):
     for path in running.folder.glob("nimo.db*"):
         path.unlink()
     wait_until(lambda: running.status().store_trouble != "", what="nimod to miss its store")
@@ -52,7 +52,7 @@ def test_a_deleted_store_is_named(running: Nimod, capsys: pytest.CaptureFixture[
     assert running.status().decisions_pending == 1
 
 
-def test_a_replaced_store_is_named(running: Nimod, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replaced_store_is_named(running, capsys):
     with Store.open(f"sqlite:///{running.folder}/other.db") as store:
         store.fits.replace([])
     for path in running.folder.glob("nimo.db-*"):

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_the_store_and_the_accuracy(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_store_and_the_accuracy(config, capsys):
     assert main(["metrics", "--config", str(config)]) == 0
     result = samples(capsys.readouterr().out)
     assert result["nimo_up",] == 0
@@ -98,12 +98,12 @@ def test_the_store_and_the_accuracy(config: Path, capsys: pytest.CaptureFixture[
     assert result["nimo_deadline_jobs", "met"] == 1
 
 
-def test_older_decisions_do_not_count(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_older_decisions_do_not_count(config, capsys):
     assert main(["metrics", "--config", str(config), "--days", "-1"]) == 0
     assert samples(capsys.readouterr().out)["nimo_compared_runs",] == 0
 
 
-def test_a_running_nimod() -> None:
+def test_a_running_nimod():
     tally = AnswerCounts(began_s=1_790_000_000.0)
     for mode in ("observe", "observe", "enforce"):
         tally.decided(decision(mode=mode, applied=mode == "enforce"))
@@ -126,9 +126,7 @@ def test_a_running_nimod() -> None:
     assert {name for name, *_ in result} <= _SERIES
 
 
-def test_a_file_for_the_textfile_collector(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_for_the_textfile_collector(config, tmp_path, capsys):
     file = tmp_path / "nimo.prom"
     assert main(["metrics", "--config", str(config), "--textfile", str(file)]) == 0
     assert main(["metrics", "--config", str(config)]) == 0
@@ -136,16 +134,12 @@ def test_a_file_for_the_textfile_collector(
     assert [path.name for path in tmp_path.glob("nimo.prom*")] == ["nimo.prom"]
 
 
-def test_without_a_store_there_is_no_more_than_that(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_store_there_is_no_more_than_that(tmp_path, capsys):
     assert main(["metrics", "--store", str(tmp_path / "none.db")]) == 0
     assert samples(capsys.readouterr().out)["nimo_store_up",] == 0
 
 
-def test_it_is_served_on_the_loopback_as_it_is_printed(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_served_on_the_loopback_as_it_is_printed(config, capsys):
     assert main(["metrics", "--config", str(config)]) == 0
     printed = samples(capsys.readouterr().out)
     with endpoint(config) as address, urlopen(address, timeout=30) as answer:
@@ -158,7 +152,6 @@ def endpoint(config: Path) -> Iterator[str]:
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "metrics", "--config", str(config), "--listen", "0"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         address = process.stdout.readline().strip()
         try:
             assert address.startswith("http://127.0.0.1:")
@@ -168,7 +161,7 @@ def endpoint(config: Path) -> Iterator[str]:
         assert process.wait(timeout=30) == 0
 
 
-def test_a_connection_on_which_nothing_comes_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_connection_on_which_nothing_comes_is_closed(capsys):
     server, thread = serve(CollectorRegistry(), "127.0.0.1", 0, idle_s=0.05)
     try:
         with socket.create_connection(server.server_address[:2], timeout=30) as silent:
@@ -194,7 +187,7 @@ scrape_configs:
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
-def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod: Any) -> None:
+def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
     fill(nimod.url)
     nimod.start()
     nimod.see_cluster()
@@ -235,13 +228,13 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod: Any) 
 
 
 @pytest.mark.parametrize("read", [_queries, RULES.read_text], ids=["dashboard", "rules"])
-def test_queries_name_what_there_is(read: Callable[[], str]) -> None:
+def test_queries_name_what_there_is(read):
     named = set(re.findall(r"\bnimo_\w+", read()))
     assert named
     assert named <= _SERIES
 
 
-def test_names_follow_the_conventions() -> None:
+def test_names_follow_the_conventions():
     assert len(NAMES) == len(METRICS)
     for one in METRICS:
         assert one.name.endswith("_total") is (one.kind == "counter")
@@ -249,7 +242,7 @@ def test_names_follow_the_conventions() -> None:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian: prometheus) is not installed")
-def test_promtool_accepts_the_rules(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_promtool_accepts_the_rules(config, capsys):
     checked = subprocess.run(
         [str(PROMTOOL), "check", "rules", RULES], capture_output=True, text=True, check=False
     )

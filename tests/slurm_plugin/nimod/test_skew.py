@@ -13,7 +13,7 @@ from slurm_plugin.protocol.advice_messages import read_advice
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.status_messages import Status
 from tests.messages import RELEASES, Message, recorded, with_news
-from tests.slurm_plugin.nimod.own_nimod import Nimod, talk
+from tests.slurm_plugin.nimod.own_nimod import talk
 
 READERS: dict[str, Callable[[Message], Any]] = {
     "decide": partial(msgspec.convert, type=Answer),
@@ -25,7 +25,7 @@ READERS: dict[str, Callable[[Message], Any]] = {
 }
 
 
-def test_nimod_answers_what_other_releases_ask(running: Nimod) -> None:
+def test_nimod_answers_what_other_releases_ask(running):
     asks = [ask for path in RELEASES for ask in recorded(path)["asks"]]
     asks += with_news(copy.deepcopy(asks))
     lines = "".join(f"{json.dumps(ask)}\n" for ask in asks)
@@ -40,7 +40,7 @@ def wrong(answer: Message) -> bool:
 
 
 @pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
-def test_commands_read_what_nimod_of_other_releases_answers(path: Any) -> None:
+def test_commands_read_what_nimod_of_other_releases_answers(path):
     for asked, answer in recorded(path)["answers"].items():
         for reported in (answer, with_news(answer)):
             assert READERS[asked](reported).ok

@@ -8,13 +8,13 @@ from predictor.waits.easy import Engine, JobShape
 from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
 
 
-def test_nodes_come_free_by_the_limits() -> None:
+def test_nodes_come_free_by_the_limits():
     made = planned(2, [(50.0, 1), (50.0, 1), (90.0, 4)], [], 10.0)
     assert made.times_s == (10.0, 50.0, 90.0)
     assert made.free == (2, 4, 8)
 
 
-def test_waiting_jobs_take_their_place_in_order() -> None:
+def test_waiting_jobs_take_their_place_in_order():
     made = planned(2, [(50.0, 6)], [JobShape(8, 20.0, 1.0), JobShape(2, 30.0, 1.0)], 0.0)
     # The first starts at 50, the second fits in before it.
     assert made.earliest_start(8, 1.0) == 70.0
@@ -23,18 +23,18 @@ def test_waiting_jobs_take_their_place_in_order() -> None:
     assert made.free_at(60.0) == 0
 
 
-def test_a_job_that_would_not_fit_in_before_waits() -> None:
+def test_a_job_that_would_not_fit_in_before_waits():
     made = planned(2, [(50.0, 6)], [JobShape(8, 20.0, 1.0), JobShape(2, 60.0, 1.0)], 0.0)
     assert made.free_at(10.0) == 2
     assert made.free_at(75.0) == 6
 
 
-def test_more_nodes_than_ever_are_free_never_start() -> None:
+def test_more_nodes_than_ever_are_free_never_start():
     assert planned(2, [(50.0, 6)], [JobShape(9, 1.0, 1.0)], 0.0).earliest_start(8, 1.0) == 50.0
     assert planned(2, [(50.0, 6)], [], 0.0).earliest_start(9, 1.0) == inf
 
 
-def test_the_mean_queue_has_a_memory_of_a_day() -> None:
+def test_the_mean_queue_has_a_memory_of_a_day():
     engine = Engine(1)
     viewer = ClusterViewer(engine, [1.0] * 5)
     observed = []
@@ -74,25 +74,25 @@ def waits_at(
     return waits
 
 
-def test_waits_follow_from_expected_run_times() -> None:
+def test_waits_follow_from_expected_run_times():
     # The first ends at 100, not at its limit of 1000, and the second 50 s later.
     assert waits_at(60.0, [(4, 100.0)]) == [90.0]
 
 
-def test_a_job_that_backfills_starts_at_once() -> None:
+def test_a_job_that_backfills_starts_at_once():
     # One node is free.  The job ahead needs all four once the first reaches its limit, at 1000.
     assert waits_at(60.0, [(1, 940.0), (1, 941.0), (2, 940.0)]) == [0.0, 90.0, 90.0]
 
 
-def test_a_job_that_outlives_what_was_expected_is_expected_to_run_for_half_as_long_again() -> None:
+def test_a_job_that_outlives_what_was_expected_is_expected_to_run_for_half_as_long_again():
     late = [10.0, 50.0, 5.0]
     assert waits_at(60.0, [(4, 100.0)], late) == [30.0 + 50.0]
 
 
-def test_no_job_is_expected_to_outlive_its_limit() -> None:
+def test_no_job_is_expected_to_outlive_its_limit():
     assert waits_at(60.0, [(4, 100.0)], [1e6, 50.0, 5.0]) == [940.0 + 50.0]
     assert waits_at(60.0, [(4, 100.0)], [100.0, 1e6, 5.0]) == [40.0 + 500.0]
 
 
-def test_a_job_larger_than_the_cluster_never_starts() -> None:
+def test_a_job_larger_than_the_cluster_never_starts():
     assert waits_at(60.0, [(5, 100.0)]) == [inf]

@@ -26,7 +26,7 @@ def made(start_s: list[float], run_s: list[float], nodes: list[int]) -> ReplaySc
 RIGID = made([0.0, 100.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
 
 
-def test_means_over_the_jobs() -> None:
+def test_means_over_the_jobs():
     result = measure(WORK, RIGID)
     assert result.jobs == 3
     assert result.wait_s == pytest.approx((0 + 100 + 5) / 3)
@@ -36,19 +36,19 @@ def test_means_over_the_jobs() -> None:
     assert result.node_s == 200 + 20 + 100
 
 
-def test_some_of_the_jobs_may_be_looked_at() -> None:
+def test_some_of_the_jobs_may_be_looked_at():
     assert measure(WORK, RIGID, np.array([False, True, False])).response_s == 105.0
 
 
-def test_no_job_at_all_means_zero() -> None:
+def test_no_job_at_all_means_zero():
     assert measure(WORK, RIGID, np.zeros(3, dtype=bool)).response_s == 0.0
 
 
-def test_utilisation_counts_while_jobs_come() -> None:
+def test_utilisation_counts_while_jobs_come():
     assert utilisation(WORK, RIGID) == pytest.approx(200 / 400)
 
 
-def test_comparison_says_who_is_worse_off() -> None:
+def test_comparison_says_who_is_worse_off():
     other = made([0.0, 50.0, 300.0], [50.0, 5.0, 100.0], [4, 4, 1])
     result = compare(WORK, RIGID, other)
     assert result.response_ratio == pytest.approx((50 + 55 + 300) / 310)
@@ -60,12 +60,12 @@ def test_comparison_says_who_is_worse_off() -> None:
     assert compare(WORK, other, RIGID).much_better == pytest.approx(1 / 3)
 
 
-def test_a_few_seconds_are_not_worse() -> None:
+def test_a_few_seconds_are_not_worse():
     other = made([0.0, 130.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
     assert compare(WORK, RIGID, other).worse_off == 0.0
 
 
-def test_the_guard_is_judged_by_what_came_of_the_moved_jobs() -> None:
+def test_the_guard_is_judged_by_what_came_of_the_moved_jobs():
     other = made([0.0, 100.0, 300.0], [185.0, 5.0, 100.0], [1, 4, 2])
 
     def remaining(moved: list[bool]) -> float:

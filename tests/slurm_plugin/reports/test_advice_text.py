@@ -44,25 +44,25 @@ def body(rendered: str) -> list[list[str]]:
     return [line.split() for line in block]
 
 
-def test_the_selection_tells_the_story() -> None:
+def test_the_selection_tells_the_story():
     assert [r.nodes for r in text.readable(advice().rows, observe=10)] == [1, 2, 3, 4, 6, 8, 10, 11]
 
 
-def test_an_empty_selection_is_empty() -> None:
+def test_an_empty_selection_is_empty():
     assert text.readable([]) == []
 
 
-def test_the_recommended_row_alone_is_marked() -> None:
+def test_the_recommended_row_alone_is_marked():
     lines = body(text.render(advice(), now_s=0))
     assert [line[1] for line in lines if line[0] == "=>"] == ["6"]
 
 
-def test_every_shows_all_counts() -> None:
+def test_every_shows_all_counts():
     lines = body(text.render(advice(), now_s=0, every=True))
     assert len(lines) == 11
 
 
-def test_figures_of_a_row() -> None:
+def test_figures_of_a_row():
     lines = body(text.render(advice(), now_s=0, width=200))
     assert lines[0] == [
         "1",
@@ -78,13 +78,11 @@ def test_figures_of_a_row() -> None:
     ]
 
 
-def test_the_last_line_can_be_pasted() -> None:
+def test_the_last_line_can_be_pasted():
     assert text.render(advice(), now_s=0).splitlines()[-1] == "#SBATCH --nodes=6"
 
 
-def test_wait_and_end_are_shown_where_the_wait_is_available(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wait_and_end_are_shown_where_the_wait_is_available(monkeypatch):
     rows = [row(2, wait_s=120.0), row(4, wait_s=900.0, wait_bound=True)]
     rendered = text.render(advice(rows=rows), now_s=1_000_000.0)
     header, line, bound = rendered.split("\n\n")[0].splitlines()
@@ -94,7 +92,7 @@ def test_wait_and_end_are_shown_where_the_wait_is_available(
     assert bound.endswith(f" by {short_clock(1_000_000 + 900 + 960)}")
 
 
-def test_without_waits_there_is_no_such_column() -> None:
+def test_without_waits_there_is_no_such_column():
     assert "wait" not in text.render(advice(), now_s=0)
 
 
@@ -102,14 +100,14 @@ def test_without_waits_there_is_no_such_column() -> None:
     ("meets", "words"),
     [(True, "can be made"), (None, "cannot tell whether")],
 )
-def test_deadline_in_words(meets: bool | None, words: str) -> None:
+def test_deadline_in_words(meets, words):
     rendered = text.render(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
     assert words in next(
         line for line in rendered.splitlines() if "The deadline" in line or "whether" in line
     )
 
 
-def test_what_stands_in_the_way_of_a_deadline_is_reported() -> None:
+def test_what_stands_in_the_way_of_a_deadline_is_reported():
     reported = "This job is not expected to make its deadline."
     rendered = text.render(
         advice(deadline_s=1_800_000_000.0, meets_deadline=False, deadline_text=reported), now_s=0
@@ -117,14 +115,14 @@ def test_what_stands_in_the_way_of_a_deadline_is_reported() -> None:
     assert rendered.count(reported) == 1
 
 
-def test_unknown_application_gives_no_table_and_no_directive() -> None:
+def test_unknown_application_gives_no_table_and_no_directive():
     unknown = Advice(verdict="unknown", verdict_text="Not enough is known.", reason="unknown")
     rendered = text.render(unknown, now_s=0, verbose=True)
     assert rendered.startswith("this job: no finished run yet")
     assert "#SBATCH" not in rendered
 
 
-def test_how_waits_came_true_is_said_where_it_is_available() -> None:
+def test_how_waits_came_true_is_said_where_it_is_available():
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
     reported = text.render(advice(waits=held), now_s=0.0, verbose=True)
     assert "Of 40 jobs with a wait like this one, 80 % started within" in reported
@@ -132,7 +130,7 @@ def test_how_waits_came_true_is_said_where_it_is_available() -> None:
     assert "a wait like" not in text.render(advice(waits=held), now_s=0.0)
 
 
-def test_slurms_starts_are_shown_as_wait_and_run() -> None:
+def test_slurms_starts_are_shown_as_wait_and_run():
     recorded = advice()
     assert text.render_starts(recorded, now_s=0.0) == ""
     recorded.rows[0].slurm_wait_s = 300.0
@@ -142,7 +140,7 @@ def test_slurms_starts_are_shown_as_wait_and_run() -> None:
     assert len(reported.splitlines()) == 4
 
 
-def test_it_is_short_unless_more_is_asked_for() -> None:
+def test_it_is_short_unless_more_is_asked_for():
     long = advice(problems=["More on it.", "And more."], observe=5)
     short = text.render(long, now_s=0)
     assert "wrf, 12 runs: The prediction is reliable.\n" in short
@@ -153,7 +151,7 @@ def test_it_is_short_unless_more_is_asked_for() -> None:
     assert "More on it. And more. One run on 5 nodes would improve" in " ".join(reported.split())
 
 
-def test_a_doubt_is_reported_with_its_reason() -> None:
+def test_a_doubt_is_reported_with_its_reason():
     doubtful = advice(
         verdict="doubtful", verdict_text="It is doubtful.", problems=["A new place.", "And more."]
     )
@@ -161,13 +159,13 @@ def test_a_doubt_is_reported_with_its_reason() -> None:
     assert "It is doubtful.  A new place.\n" in short
 
 
-def test_without_a_recommendation_the_run_that_would_help_is_named() -> None:
+def test_without_a_recommendation_the_run_that_would_help_is_named():
     short = text.render(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
     assert "One run on 16 nodes would improve the prediction most." in " ".join(short.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 130])
-def test_lines_fit_into_the_terminal(width: int) -> None:
+def test_lines_fit_into_the_terminal(width):
     long = "word " * 40
     rows = [row(n, wait_s=9.0, observed=True, recommended=n == 6) for n in range(1, 12)]
     recorded = advice(rows=rows, reason=long, deadline_s=1_800_000_000.0, meets_deadline=True)
@@ -176,23 +174,23 @@ def test_lines_fit_into_the_terminal(width: int) -> None:
     assert "nodes  run time" in reported
 
 
-def test_the_least_important_columns_go_first() -> None:
+def test_the_least_important_columns_go_first():
     rows = [row(n, wait_s=9.0) for n in range(1, 12)]
     titles = text.render(advice(rows=rows), now_s=0).splitlines()[0].split()
     assert "speedup" not in titles
     assert {"nodes", "node-hours", "wait", "ends"} <= set(titles)
 
 
-def test_titles_can_be_left_out() -> None:
+def test_titles_can_be_left_out():
     reported = text.render(advice(), now_s=0, options=TableOptions(header=False))
     assert "run time" not in reported
 
 
-def test_a_guess_has_no_columns_of_scaling() -> None:
+def test_a_guess_has_no_columns_of_scaling():
     assert "speedup" not in text.render(advice(guess=True), now_s=0, width=200)
 
 
-def test_layouts_stand_side_by_side_in_the_unit_of_the_table() -> None:
+def test_layouts_stand_side_by_side_in_the_unit_of_the_table():
     def laid_out(tasks: int, *, own: bool) -> LayoutRow:
         options = f"--nodes=1 --ntasks={tasks} --cpus-per-task={16 // tasks}"
         return LayoutRow(
@@ -216,7 +214,7 @@ def test_layouts_stand_side_by_side_in_the_unit_of_the_table() -> None:
     assert "2 tasks in all on 1 node" in own
 
 
-def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table() -> None:
+def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table():
     rows = [row(8, chance=0.97)]
     made = advice(
         unit=Unit.CPUS, rows=rows, cheapest_sure=8, sure=0.95, deadline_s=9e8, meets_deadline=True

@@ -34,9 +34,7 @@ def assigned(*command: str) -> Assignment:
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_the_node_s_counters_are_read_before_and_after_and_the_status_remains(
-    tmp_path: Path, status: int
-) -> None:
+def test_the_node_s_counters_are_read_before_and_after_and_the_status_remains(tmp_path, status):
     own = jobs(tmp_path)
     wrapped = own.argv(assigned(f"--wrap=cat <<END\nhello\nEND\nexit {status}"), TRIAL)[-1]
     script = wrapped.removeprefix("--wrap=")
@@ -46,7 +44,7 @@ def test_the_node_s_counters_are_read_before_and_after_and_the_status_remains(
     assert "= diskstats" in (tmp_path / "run 1.after").read_text()
 
 
-def test_where_the_counters_cannot_be_written_the_run_is_the_same(tmp_path: Path) -> None:
+def test_where_the_counters_cannot_be_written_the_run_is_the_same(tmp_path):
     own = jobs(tmp_path / "not there")
     script = own.argv(assigned("--wrap=echo hello"), TRIAL)[-1].removeprefix("--wrap=")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
@@ -54,13 +52,13 @@ def test_where_the_counters_cannot_be_written_the_run_is_the_same(tmp_path: Path
     assert own.network_share(TRIAL) is None
 
 
-def test_a_job_script_and_a_share_as_given_are_left_as_they_are(tmp_path: Path) -> None:
+def test_a_job_script_and_a_share_as_given_are_left_as_they_are(tmp_path):
     assert jobs(tmp_path).argv(assigned("job.sh", "arg"), TRIAL)[-2:] == ["job.sh", "arg"]
     assert jobs(None).argv(assigned("--wrap=echo"), TRIAL)[-1] == "--wrap=echo"
     assert jobs(None).network_share(TRIAL) is None
 
 
-def test_what_was_counted_becomes_the_network_s_share(tmp_path: Path) -> None:
+def test_what_was_counted_becomes_the_network_s_share(tmp_path):
     head = "device a:/b mounted on /b with fstype nfs\n\tper-op statistics\n"
     end = "\n= diskstats\n= io.stat\n"
     (tmp_path / "run 1.before").write_text(head + end)

@@ -16,7 +16,7 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def test_the_page_has_every_setting_with_its_default_and_the_other_choices() -> None:
+def test_the_page_has_every_setting_with_its_default_and_the_other_choices():
     rows = {
         name: (default.strip("`"), set(re.findall(r"`([^`]+)`", also)))
         for name, default, also in ROW.findall(PAGE.read_text())

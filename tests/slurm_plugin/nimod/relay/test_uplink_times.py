@@ -98,7 +98,6 @@ def link_up(relay: RequestRouter, number: int = 0) -> SilentLink:
 
 
 def is_down(waiting: Waiting, host: str) -> None:
-    assert waiting.answer is not None
     assert (waiting.answer.ok, waiting.answer.link_down) == (False, True)
     assert host in waiting.answer.error
     assert 0.0 <= waiting.took_s < MOST_S
@@ -116,8 +115,8 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_what_waits_when_a_link_breaks_is_answered_at_once_and_so_is_what_comes_later(
-    relay: RequestRouter, time: VirtualTime, trouble: Exception
-) -> None:
+    relay, time, trouble
+):
     link_up(relay)
     before = Waiting(relay, time)
     assert before.answer is None
@@ -129,15 +128,11 @@ def test_what_waits_when_a_link_breaks_is_answered_at_once_and_so_is_what_comes_
     assert after.took_s == 0.0
 
 
-def test_before_the_first_link_the_answer_comes_at_once(
-    relay: RequestRouter, time: VirtualTime
-) -> None:
+def test_before_the_first_link_the_answer_comes_at_once(relay, time):
     is_down(Waiting(relay, time), "ctl1:7734")
 
 
-def test_a_controller_that_says_nothing_is_given_up_in_time(
-    relay: RequestRouter, time: VirtualTime
-) -> None:
+def test_a_controller_that_says_nothing_is_given_up_in_time(relay, time):
     link = link_up(relay)
     waiting = Waiting(relay, time)
     assert [frame.kind for frame in link.sent] == [Kind.ASK]
@@ -146,9 +141,7 @@ def test_a_controller_that_says_nothing_is_given_up_in_time(
     assert waiting.took_s == module.ANSWER_S
 
 
-def test_an_answer_of_which_word_came_that_it_takes_longer_has_its_own_time(
-    relay: RequestRouter, time: VirtualTime
-) -> None:
+def test_an_answer_of_which_word_came_that_it_takes_longer_has_its_own_time(relay, time):
     link = link_up(relay)
     answered, silent = Waiting(relay, time), Waiting(relay, time)
     for frame in link.sent:
@@ -164,9 +157,7 @@ def test_an_answer_of_which_word_came_that_it_takes_longer_has_its_own_time(
     assert (silent.took_s, silent.answer.link_down) == (module.PENDING_S, True)
 
 
-def test_the_second_controller_is_asked_by_the_next_not_after_the_first(
-    relay: RequestRouter, time: VirtualTime
-) -> None:
+def test_the_second_controller_is_asked_by_the_next_not_after_the_first(relay, time):
     """One request never waits for both, one after the other."""
     first, second = link_up(relay, 0), link_up(relay, 1)
     waiting = Waiting(relay, time)
@@ -177,9 +168,7 @@ def test_the_second_controller_is_asked_by_the_next_not_after_the_first(
     assert (len(first.sent), len(second.sent)) == (1, 1)
 
 
-def test_the_command_ends_with_the_link_and_waits_for_nothing_else(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_with_the_link_and_waits_for_nothing_else(tmp_path, monkeypatch, capsys):
     """It asks once: no second attempt, no store, no pause."""
     path = tmp_path / "nimod.sock"
     (tmp_path / "nimo.yaml").write_text(f"socket: {path}\n")
