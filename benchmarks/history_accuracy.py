@@ -9,7 +9,8 @@ record is pooled each hour.  Without ``--data`` the log is generated, see ``_gen
 Beside it stand the last run of the same kind, the mean of the last two, the median of the last five
 on the same node count, the user's limit, and gradient boosting on what is known at submission
 (scikit-learn, trained on the past only, anew after each twentieth of the jobs, 1,000 at most).
-Accuracy is min(p, a) / max(p, a).
+Accuracy is min(p, a) / max(p, a).  Intervals stand beside empirical quantiles of the last runs of
+the job's own kind and, with boosting, beside boosted quantiles: see ``_sharpness.py``.
 """
 
 import heapq
@@ -28,15 +29,18 @@ import _bench
 import _generated
 import numpy as np
 from _logs import runs
+from _sharpness import LAST, SHARES, Quantiles, empirical, figures, of_table
 
+from predictor.level.backtest import settings_around
+from predictor.level.experts import AROUND
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import attributes_of_run
+from predictor.tables.run_facts import attributes_of_run, runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, JobState, KeyLevel
 from sacct_ingest.runs.layout import Layout, layouts_of_run
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -64,6 +68,8 @@ class Scored:
     simple: Mapping[str, float]
     row: RunRow
     number: int
+    own: Quantiles | None  #: of the last runs of its own kind; log run times
+    boosted: Quantiles | None = None
 
 
 @dataclass(slots=True)
@@ -119,12 +125,28 @@ class Fits:
         rows = self.history[name][:recorded]
         recent = rows[-self.settings.recent :]
         old = self.records.get(name, {})
-        fitted = tables_of(level, key, recent, now_s=now_s, settings=self.settings, records=old)
+        fitted = tables_of(
+            level,
+            key,
+            recent,
+            now_s=now_s,
+            settings=self._settings(level, recent, now_s),
+            records=old,
+        )
         self.records[name] = {one.key: one.record for one in fitted}
         self.new += [entry for one in fitted if one.new for entry in one.record.entries[-one.new :]]
         tables = [one.table for one in fitted if one.table is not None]
         self.made[name] = recorded, now_s, tables
         return tables
+
+    def _settings(self, level: KeyLevel, rows: list[RunRow], now_s: float) -> TableSettings:
+        """Add the last runs of a key's user where its own are few."""
+        name = KeyLevel.USER, rows[-1].identity.key(KeyLevel.USER) or ""
+        if level is KeyLevel.USER or name not in self.ends or len(rows) >= AROUND:
+            return self.settings
+        recorded = bisect_right(self.ends[name], now_s)
+        around = runs_of(self.history[name][max(recorded - AROUND, 0) : recorded])
+        return replace(self.settings, backtest=settings_around(self.settings.backtest, around))
 
 
 def main() -> None:
@@ -143,11 +165,18 @@ def main() -> None:
     scored = walk(rows, every=arguments.every, acting=arguments.acting)
     if not arguments.no_boosting:
         scored = with_boosting(scored)
-    figures = summary(scored)
+    summed = summary(scored)
     log = arguments.data.name if arguments.data else "generated log"
     counts = {"jobs": len(rows), "completed": sum(map(_counts, rows)), "predicted": len(scored)}
     words = ", ".join(f"{number} {name}" for name, number in counts.items())
-    _bench.table(figures, title=f"{log}: {words}")
+    sharp = [key for key in summed[0] if key.startswith(SHARPNESS)] if summed else []
+    plain = [{key: row[key] for key in row if key not in sharp} for row in summed]
+    _bench.table(plain, title=f"{log}: {words}")
+    columns = ["group", "jobs", *sharp]
+    _bench.table(
+        [{key: row[key] for key in columns} for row in summed if sharp[0] in row],
+        title="Log run time: NIMO's intervals, own quantiles and boosted quantiles",
+    )
     reported = misses(scored)
     _bench.table(reported, title="Quantiles of a table: share of jobs beyond")
     _bench.table(gap(scored), title="The gap between memorising and the noise of repeats")
@@ -155,7 +184,7 @@ def main() -> None:
     _bench.table(steep, title="Log run time over log nodes: where it rises, users ask for more")
     _bench.write(
         arguments.json,
-        history=figures,
+        history=summed,
         quantiles=reported,
         gap=gap(scored),
         counts=[counts],
@@ -200,7 +229,7 @@ def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Sc
     for number, row in enumerate(sorted(rows, key=lambda one: (one.submit_s, one.job_id))):
         past.until(float(row.submit_s))
         if _counts(row):
-            one = _scored(row, fits, past.simple(row), number)
+            one = _scored(row, fits, past, number)
             scored += [one] if one is not None else []
         past.submitted(row)
     return scored
@@ -236,8 +265,8 @@ def slopes(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
-    identity = row.identity
+def _scored(row: RunRow, fits: Fits, past: "_Past", number: int) -> Scored | None:
+    identity, simple = row.identity, past.simple(row)
     attributes = partial(attributes_of_run, row)
     table = fits.find(identity, layouts_of_run(row), attributes, float(row.submit_s))
     if table is None or not simple:
@@ -251,7 +280,7 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
     return Scored(
         actual_s=row.elapsed_s,
         predicted_s=min(reported.time_s, limit),
-        intervals=tuple(_interval(table, nodes, level) for level in LEVELS),
+        intervals=tuple(_interval(table, nodes, level, limit) for level in LEVELS),
         verdict=verdict_at(table, nodes).value,
         level=table.level + (" part" if "#" in table.key else ""),
         earlier=any(point.nodes == nodes for point in table.observed),
@@ -259,15 +288,24 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
         simple=simple,
         row=row,
         number=number,
+        own=empirical(past.pools(row), limit),
     )
 
 
-def _interval(table: PredictionTable, nodes: int, level: float) -> tuple[float, float]:
-    """Interval of a table at another level than its own: as of a normal distribution."""
+def _interval(
+    table: PredictionTable, nodes: int, level: float, limit_s: float
+) -> tuple[float, float]:
+    """Interval of a table at another level than its own: as of a normal distribution.
+
+    An application may need longer than its limit, a run that completes does not; tables of users
+    and names have what runs took over their limits in them.
+    """
     reported = at(table, nodes)
     ratio = {0.5: 0.41, 0.9: 1.0, 0.95: 1.19}[level]
     low = reported.time_s * (reported.low_s / reported.time_s) ** ratio
-    return low, reported.time_s * (reported.high_s / reported.time_s) ** ratio
+    high = reported.time_s * (reported.high_s / reported.time_s) ** ratio
+    longest_s = limit_s if KeyLevel(table.level) in CURVE_LEVELS else math.inf
+    return min(low, longest_s), min(high, longest_s)
 
 
 class _Past:
@@ -304,6 +342,16 @@ class _Past:
         rules = {name: min(value, limit) for name, value in said.items()}
         return rules | ({"limit": limit} if limit < math.inf else {})
 
+    def pools(self, row: RunRow) -> list[list[float]]:
+        """Give the last run times of each kind: of the same request, of that count, and all."""
+        pools = []
+        for key in _kinds(row):
+            last = self._ended[key][-5 * LAST :]
+            pools.append([one.elapsed_s for one in last if _asked(one) == _asked(row)][-LAST:])
+            pools.append([one.elapsed_s for one in last if one.nodes == row.nodes][-LAST:])
+            pools.append([one.elapsed_s for one in last][-LAST:])
+        return pools
+
 
 def _kinds(row: RunRow) -> list[tuple[str, ...]]:
     """Give the most specific first, as the product recognises applications."""
@@ -331,11 +379,23 @@ def with_boosting(scored: Sequence[Scored]) -> list[Scored]:
             made += part
             continue
         model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=200, random_state=0)
-        model.fit([features[o.number] for o in past], [math.log(o.actual_s) for o in past])
-        said = model.predict([features[one.number] for one in part])
-        for one, log_s in zip(part, said.tolist(), strict=True):
-            time_s = min(math.exp(log_s), float(one.row.limit_s or math.inf))
-            made.append(replace(one, simple={**one.simple, "boosting": time_s}))
+        learned = [features[o.number] for o in past], [math.log(o.actual_s) for o in past]
+        asked = [features[one.number] for one in part]
+        said = model.fit(*learned).predict(asked)
+        columns = [
+            HistGradientBoostingRegressor(
+                loss="quantile", quantile=share, max_iter=100, random_state=0
+            )
+            .fit(*learned)
+            .predict(asked)
+            .tolist()
+            for share in SHARES
+        ]
+        for one, log_s, *quantiles in zip(part, said.tolist(), *columns, strict=True):
+            longest = float(one.row.limit_s or math.inf)
+            boosted = tuple(min(q, math.log(longest)) for q in sorted(quantiles))
+            simple = {**one.simple, "boosting": min(math.exp(log_s), longest)}
+            made.append(replace(one, simple=simple, boosted=boosted))
     return made
 
 
@@ -360,6 +420,8 @@ def _features(one: Scored) -> list[float]:
     ]
 
 
+#: What the names of columns about sharpness begin with: NIMO's, own and boosted quantiles.
+SHARPNESS = "interval ", "own quantiles ", "boosted "
 #: Simple rules that a prediction has to beat.
 RULES = ("last alike", "last two", "last five", "limit")
 
@@ -402,7 +464,22 @@ def _row(name: str, scored: Sequence[Scored], total: int) -> dict[str, Any]:
         "accuracy": mean(_accuracy(one.predicted_s, one.actual_s) for one in scored),
         "best simple accuracy": max(simple[rule] for rule in RULES),
         **simple,
+        **_sharpness([one for one in scored if one.own is not None]),
     }
+
+
+def _sharpness(scored: Sequence[Scored]) -> dict[str, float]:
+    """Score intervals of jobs with own quantiles."""
+    if not scored:
+        return {}
+    actual = [math.log(max(one.actual_s, 1.0)) for one in scored]
+    nimo = [of_table(one.predicted_s, *one.intervals[:2]) for one in scored]
+    own = [one.own for one in scored if one.own is not None]
+    boosted = [(one.boosted, y) for one, y in zip(scored, actual, strict=True) if one.boosted]
+    made = figures(SHARPNESS[0], nimo, actual) | figures(SHARPNESS[1], own, actual)
+    if boosted:
+        made |= figures(SHARPNESS[2], [one for one, _ in boosted], [y for _, y in boosted])
+    return made
 
 
 def misses(scored: Sequence[Scored]) -> list[dict[str, Any]]:

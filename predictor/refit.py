@@ -7,7 +7,7 @@ and is written back: of each identity, and pooled for the site.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +19,8 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite
+from predictor.level.backtest import settings_around
+from predictor.level.experts import AROUND
 from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, pooled_errors
 from predictor.node_types import stored_sums
 from predictor.node_types.sums import decode as decode_sums
@@ -27,9 +29,9 @@ from predictor.table import part_key, whole_key
 from predictor.tables.build import record_of
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import owner_of
+from predictor.tables.run_facts import owner_of, runs_of
 from predictor.tables.settings import TableSettings
-from predictor.types import HISTORY, PredictionTable, Verdict
+from predictor.types import HISTORY, PredictionTable, Run, Verdict
 from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
@@ -40,8 +42,9 @@ from sacct_ingest.store.prediction_records import QUEUE, SITE
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
 
-#: With the texts of aprof's sums by node type and form, and of records by key.
-Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str]]
+#: With the texts of aprof's sums by node type and form, and of records by key, and the last runs of
+#: the same user.
+Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str], list[Run]]
 #: Where a site has no record yet, so many identities of each level make a first one.
 FIRST = 100
 # Passing a row on takes a fifth of the time that pickling it does.
@@ -110,12 +113,10 @@ def refit(  # noqa: PLR0913 - each by its name
     types = stored_sums.node_types(store)
     stored_sums.add_runs(store, types)
     sums_of = partial(stored_sums.texts, store) if len(types.types) > 1 else None
+    newest = store.runs.newest(NEWEST)
+    by_key = partial(_by_key, store, shared) if only is None else partial(_of_keys, store, only)
     made = fits_of(
-        RefitInput(
-            partial(_by_key, store, shared) if only is None else partial(_of_keys, store, only),
-            sums_of,
-            store.records.of_level,
-        ),
+        RefitInput(by_key, sums_of, store.records.of_level, _by_user(newest)),
         now_s=now_s,
         settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
@@ -126,14 +127,23 @@ def refit(  # noqa: PLR0913 - each by its name
     store.fits.replace(made.fits, keep_others=only is not None, begins=parts)
     store.records.replace(made.records, keep_others=only is not None)
     if only is None:
-        _put_pasts(store)
+        _put_pasts(store, newest)
     return _summary(made.fits, perf_counter() - started)
 
 
-def _put_pasts(store: Store) -> None:
+def _by_user(newest: Iterable[RunRow]) -> dict[str, list[Run]]:
+    """Last finished runs of each user, of whatever application; the newest first."""
+    users: dict[str, list[Run]] = defaultdict(list)
+    for row in newest:
+        if len(users[row.user]) < AROUND and not row.state.cut_short:
+            users[row.user] += runs_of([row])
+    return users
+
+
+def _put_pasts(store: Store, newest: Iterable[RunRow]) -> None:
     """Leave the past of each cluster's queue for nimod."""
     clusters: dict[str, list[RunRow]] = defaultdict(list)
-    for run in store.runs.newest(NEWEST):
+    for run in newest:
         clusters[run.cluster].append(run)
     for cluster, runs in clusters.items():
         past = queue_past(runs)
@@ -172,6 +182,7 @@ class RefitInput:
     by_key: ByKey
     sums_of: SumsOf | None = None
     records_of: RecordsOf = lambda _: {}
+    of_users: Mapping[str, list[Run]] = field(default_factory=dict)  #: last runs of each user
 
 
 def fits_of(
@@ -221,7 +232,9 @@ def _batches(source: RefitInput, settings: TableSettings) -> Iterator[list[Work]
         records = _by_identity(source.records_of(level.value))
         for key, rows in source.by_key(level):
             fitted = rows if level in CURVE_LEVELS else rows[-settings.recent :]
-            batch.append((level, key, fitted, sums.get(key, {}), records.get(key, {})))
+            few = level is not KeyLevel.USER and len(fitted) < AROUND
+            around = source.of_users.get(owner_of(fitted), []) if few else []
+            batch.append((level, key, fitted, sums.get(key, {}), records.get(key, {}), around))
             held += len(fitted)
             if len(batch) >= BATCH or held >= BATCH_RUNS:
                 yield batch
@@ -292,13 +305,15 @@ def _fit_batch(batch: list[Work], now_s: float, settings: TableSettings) -> _Don
 
 def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     done = _Done(identities=len(batch))
-    for level, key, rows, texts, records in batch:
+    for level, key, rows, texts, records, around in batch:
+        own = settings.backtest
+        backtest = settings_around(own, around) if around else own
         for one in tables_of(
             level,
             key,
             rows,
             now_s=now_s,
-            settings=settings,
+            settings=replace(settings, backtest=backtest),
             sums=_sums(texts),
             records={name: decode(text) for name, text in records.items()},
         ):

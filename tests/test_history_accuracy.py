@@ -1,6 +1,7 @@
 """The benchmark that says how far predictions can be trusted on a site's log."""
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def test_each_group_of_a_log_has_all_figures(tmp_path: Path) -> None:
         assert {"jobs", "share %", "median %", "p90 %", "below %", "above %"} <= set(one)
         assert {"inside 50 %", "inside 90 %", "inside 95 %"} <= set(one)
         assert one["accuracy"] > 0
+        assert {"own quantiles score", "interval CRPS", "own quantiles high/low"} <= set(one)
+        assert one["interval score"] >= math.log(one["interval high/low"]) / 2 > 0
         rules = ("last alike", "last two", "last five", "limit")
         assert one["best simple accuracy"] == max(one[rule] for rule in rules)
     for kinds in (("seen count", "new count"), ("curve", "history")):

@@ -1,7 +1,7 @@
 """A backtest of the runs of one identity: what would have been predicted, and what came.
 
 The same steps make the record of finished runs and predict the next one: ask the experts, believe
-one by the record, and put an interval of the record's width around it.
+one by the record, and take the interval from the distribution that the record makes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 from msgspec import structs
 
 from predictor.curves.from_runs import build
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
-from predictor.level.experts import MIXED, CurveAt, Experts, ExpertSettings, Guesses
+from predictor.level.distribution import WINDOW
+from predictor.level.experts import AROUND, MIXED, CurveAt, Experts, ExpertSettings, Guesses
 from predictor.level.record import (
-    ENOUGH,
     LEVEL,
     OWN,
     PooledErrors,
@@ -29,9 +30,6 @@ from predictor.level.record import (
 from predictor.level.similar_runs import PastRun, RunRequest
 from predictor.models import base
 from predictor.types import Recorded, Run
-
-#: Finished runs that experts look at.
-_WINDOW = 128
 
 
 class ExpertPanel:
@@ -52,8 +50,7 @@ class ExpertPanel:
         ordered = in_order(runs)
         past = past_of(ordered)
         self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
-        span_s = _span_s(ordered, ordered[-1].end_s)
-        self._experts = Experts(past, curve, settings, same=same, span_s=span_s)
+        self._experts = Experts(past, curve, settings, same=same)
         self._guesses: dict[tuple[int, float], Guesses] = {}
 
     def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
@@ -180,14 +177,18 @@ class _Backtest:
     def add(self, run: Run, curve: CurveAt | None) -> None:
         """Judge what would have been said of a run."""
         ended = bisect_right(self._finished, run.submitted_s)
-        past = self._past[max(ended - _WINDOW, 0) : ended]
+        past = self._past[max(ended - WINDOW, 0) : ended]
         if not past:
             return
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
-        span_s = _span_s(self._ended(run.submitted_s), run.submitted_s)
-        experts = Experts(past, curve, settings.experts, same=self._same, span_s=span_s)
+        experts = Experts(
+            past,
+            curve,
+            settings.experts.at(run.submitted_s),
+            same=self._same,
+        )
         guesses = experts.ask(asked)
         entries = [one for one in self.entries if one.end_s <= run.submitted_s]
         judge = Calibrator(entries, self._pooled, settings, same=self._same)
@@ -199,9 +200,9 @@ class _Backtest:
         informed = bool(self._pooled.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
         if self._same:  # no job is changed for what a user or a job name is like
-            log_s, width = judge.with_pooled(built_in()).width(guesses)
-            numbers = round(actual - log_s, 4), round(width, 4)
-            entry = structs.replace(entry, acting=numbers)
+            alone = judge.with_pooled(built_in()).judge(guesses)
+            acting = round(actual - alone.log_s, 4), round(alone.width, 4), alone.fell(actual)
+            entry = structs.replace(entry, acting=acting)
         self.entries.append(entry)
 
 
@@ -209,7 +210,6 @@ def _entry(
     run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
 ) -> RecordEntry:
     error = actual - judged.log_s
-    reach = judged.above if error > 0 else judged.below
     errors = [None if log is None else round(actual - log, 4) for log in judged.guesses.logs]
     if judged.expert == MIXED:
         errors.append(round(error, 4))
@@ -222,26 +222,23 @@ def _entry(
         errors=tuple(errors),
         chosen=judged.expert,
         scale=round(judged.scale, 5),
-        excess=round(error / max(reach, 1e-3), 4),
+        fell=judged.fell(actual),
         width=round(judged.width, 4),
         inside=judged.low <= actual <= judged.high,
         informed=informed,
     )
 
 
-def _span_s(runs: Sequence[Run], at_s: float) -> float:
-    """Time since the first run was submitted: what takes longer has not ended.
-
-    It is without end once there are runs enough: of several hours, or all that experts look at.
-    """
-    if len(runs) >= _WINDOW or len({run.submitted_s // 3600 for run in runs}) >= ENOUGH:
-        return math.inf
-    return at_s - min(run.submitted_s for run in runs)
+def settings_around(settings: BacktestSettings, runs: Sequence[Run]) -> BacktestSettings:
+    """Give settings for an identity with fewer than `AROUND` runs: ``runs`` are its user's."""
+    ended = [run for run in in_order(runs) if not run.censored][-AROUND:]
+    around = tuple(zip((run.end_s for run in ended), _past(ended), strict=True))
+    return replace(settings, experts=replace(settings.experts, around=around))
 
 
 def past_of(runs: Sequence[Run]) -> list[PastRun]:
     """Finished runs as experts look at them."""
-    return list(_past([run for run in runs if not run.censored][-_WINDOW:]))
+    return list(_past([run for run in runs if not run.censored][-WINDOW:]))
 
 
 def _past(runs: Iterable[Run]) -> Iterator[PastRun]:

@@ -1,7 +1,7 @@
-"""What is believed of one identity at one moment: one of the experts, with an interval around it.
+"""What is believed of one identity at one moment: one of the experts, and a distribution.
 
-The record of the identity chooses the expert and makes the width of the interval; the site's record
-takes part for as long as there is little of its own.
+The record of the identity chooses the expert, and makes and calibrates the distribution, whose
+quantiles are the interval; the site's record takes part for as long as there is little of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from itertools import accumulate, repeat
 from operator import mul
 from typing import NamedTuple
 
+import numpy as np
+
 from predictor.checks import need_finite, need_positive, need_share
 from predictor.curves.from_runs import CurveSettings
 from predictor.level import experts
+from predictor.level.distribution import Floats, Mixture, believed, calibrated, mixture
 from predictor.level.experts import ExpertSettings, Guesses
 from predictor.level.record import (
     ENOUGH,
@@ -79,11 +82,11 @@ class BacktestSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
+class _Expected:
     """How far off predictions of one kind are expected to be; see `JudgedPrediction`."""
 
-    below: float
-    above: float
+    errors: Floats  #: logs of actual over predicted run time ...
+    weights: Floats  #: ... and what each weighs
     half: float
     width: float
     scale: float
@@ -107,9 +110,6 @@ class _Scaled(NamedTuple):
     own: _Spread
     units: tuple[float, ...]
 
-    def errors(self) -> list[tuple[float, float]]:
-        return [(error / self.scale, weight) for error, weight in self.own.errors]
-
     def sizes(self) -> list[tuple[float, float]]:
         return [(size / self.scale, weight) for size, weight in self.own.sizes]
 
@@ -118,21 +118,27 @@ class _Scaled(NamedTuple):
 class JudgedPrediction:
     """One prediction with its interval; logs of seconds.
 
-    ``below`` and ``above`` are the reaches of the interval before the site's factors; ``half`` and
-    ``width`` are the errors that half and nine in ten of such predictions stay below.
+    ``half`` and ``width`` are the errors that half and nine in ten of such predictions stay below.
+    ``mixture`` is the distribution before it was calibrated, with what its components weigh; None
+    between node counts that were judged.
     """
 
     log_s: float
     low: float
     high: float
-    below: float
-    above: float
     half: float
     width: float
     scale: float
     size: float
     expert: int
     guesses: Guesses
+    mixture: tuple[Mixture, Floats] | None = field(default=None, compare=False)
+
+    def fell(self, log_s: float) -> tuple[float, ...]:
+        """Where a run fell in the distribution, and what each component lost by it."""
+        assert self.mixture is not None
+        mixed, weights = self.mixture
+        return mixed.share_below(log_s, weights), *mixed.scores(log_s)
 
 
 class _OwnErrors:
@@ -143,6 +149,16 @@ class _OwnErrors:
         self._sizes: dict[bool, float] = {}
         self._spreads: dict[tuple[bool, int], _Spread] = {}
         self._trials: dict[tuple[bool, int], tuple[list[float], list[float]]] = {}
+
+    def fell(self, *, repeated: bool, alone: bool) -> list[tuple[tuple[float, ...], float]]:
+        """Give where runs fell in their distributions, with weights; the newest first."""
+        made, weight = [], 1.0
+        for entry in reversed(self.entries):
+            given = entry.acting[2] if alone and entry.acting else entry.fell
+            other = 1.0 if entry.repeated == repeated else self._settings.other
+            made.append((given, weight * other))
+            weight *= self._settings.fade
+        return made
 
     def size(self, *, repeated: bool) -> float:
         """Count the entries; those on other counts (run or not) in part."""
@@ -205,7 +221,8 @@ class Calibrator:
         self._same, self._level = same, level
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
-        self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
+        self._expectations: dict[tuple[bool, int, bool, float], _Expected] = {}
+        self._parts: dict[bool, tuple[Floats, tuple[float, float]]] = {}
 
     def with_pooled(self, pooled: PooledErrors) -> Calibrator:
         """Give the calibrator of the same record with the errors of another site."""
@@ -213,34 +230,44 @@ class Calibrator:
 
     def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, or all by their records, and say how far."""
-        repeated = guesses.repeats > 0
         log_s, kind = self._believed(guesses)
-        expert = kind[1]
-        if (reach := self._reaches.get(kind)) is None:
-            reach = self._reaches[kind] = self._reach(*kind)
-        above = reach.above
-        low, high = self._pooled.reaches.get(self._side(repeated=repeated), (1.0, 1.0))
-        top = log_s + min(high * above, _WIDEST)
-        if guesses.unseen is not None:
-            top, above = max(top, guesses.unseen), max(above, guesses.unseen - log_s)
+        if (expected := self._expectations.get(kind)) is None:
+            expected = self._expectations[kind] = self._expect(*kind)
+        weights, shares = self._calibrated(repeated=kind[0])
+        least, most = max(log_s - _WIDEST, min(log_s, 0.0)), log_s + _WIDEST
+        mixed = mixture(
+            guesses.samples,
+            log_s + expected.errors,
+            expected.weights,
+            (least, min(most, max(guesses.longest, log_s))),
+        )
+        low, high = mixed.quantiles(shares, weights)
         return JudgedPrediction(
             log_s=log_s,
-            low=log_s - min(low * reach.below, _WIDEST),
-            high=top,
-            below=reach.below,
-            above=above,
-            half=reach.half,
-            width=reach.width,
-            scale=reach.scale,
-            size=reach.size,
-            expert=expert,
+            low=min(low, log_s),
+            high=max(high, log_s),
+            half=expected.half,
+            width=expected.width,
+            scale=expected.scale,
+            size=expected.size,
+            expert=kind[1],
             guesses=guesses,
+            mixture=(mixed, weights),
         )
 
-    def width(self, guesses: Guesses) -> tuple[float, float]:
-        """Give the log run time of `judge`, and the error that nine in ten stay below."""
-        log_s, kind = self._believed(guesses)
-        return log_s, self._widths(self._scaled(*kind))[1]
+    def _calibrated(self, *, repeated: bool) -> tuple[Floats, tuple[float, float]]:
+        """Weights of the components of a distribution, and the shares of its interval's ends."""
+        if repeated not in self._parts:
+            site, side = self._pooled, self._side(repeated=repeated)
+            size = self._own.size(repeated=repeated)
+            own = self._own.fell(repeated=repeated, alone=site.alone)
+            weights = believed(
+                ((fell[1:], weight) for fell, weight in own), site.of_size(site.scores, side, size)
+            )
+            pits = [(fell[0], weight) for fell, weight in own]
+            shares = calibrated(self._outside, pits, site.of_size(site.fell, side, size))
+            self._parts[repeated] = weights, shares
+        return self._parts[repeated]
 
     def _believed(self, guesses: Guesses) -> tuple[float, tuple[bool, int, bool, float]]:
         """Give the log run time that is believed, and what its errors depend on."""
@@ -269,15 +296,17 @@ class Calibrator:
         units = self._pooled.units_of(self._side(repeated=repeated), size, curve=curve)
         return _Scaled(scale, size, own, units)
 
-    def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
-        one = self._scaled(repeated, expert, curve, expected)
-        # Tails are the site's for long; whether an application is good is soon its own affair.
-        spread = self._with_pooled(one.errors(), one.units, one.size, half=_HALF_TAILS)
-        lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
+    def _expect(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Expected:  # noqa: FBT001 - a key
+        one, site = self._scaled(repeated, expert, curve, expected), self._pooled
         half, width = self._widths(one)
-        return _Reach(
-            below=min(-one.scale * min(lowest, 0.0), _WIDEST),
-            above=min(one.scale * max(highest, 0.0), _WIDEST),
+        # The site's errors count twice: as they are, and in units of what was expected.
+        given = [one.scale * unit for unit in one.units]
+        given += site.of_size(site.errors, self._side(repeated=repeated), one.size)
+        share = self._settings.pooled / (1 + one.size / _HALF_TAILS) / len(given)
+        own = one.own.errors
+        return _Expected(
+            errors=np.array([*(error for error, _ in own), *given]),
+            weights=np.array([*(weight for _, weight in own), *repeat(share, len(given))]),
             half=half,
             width=width,
             scale=one.scale,
@@ -287,28 +316,14 @@ class Calibrator:
     def _widths(self, one: _Scaled) -> tuple[float, float]:
         """Give the errors that half and nine in ten stay below."""
         far = one.sizes()
-        every = self._with_pooled(far, _far(one.units), one.size, half=_HALF_VERDICT)
+        share = self._settings.pooled / (1 + one.size / _HALF_VERDICT) / len(one.units)
+        every = sorted([*far, *zip(_far(one.units), repeat(share), strict=False)])
         half, width = (one.scale * unit for unit in quantiles(every, *_JUDGED))
         if one.size < ENOUGH:
             return half, width
         # A site's good record does not make up for the bad one of an application.
         own = [one.scale * unit for unit in quantiles(far, *_JUDGED)]
         return max(half, own[0]), max(width, own[1])
-
-    def _with_pooled(
-        self,
-        scaled: Sequence[tuple[float, float]],
-        units: tuple[float, ...],
-        size: float,
-        *,
-        half: float,
-    ) -> list[tuple[float, float]]:
-        """Own errors and the site's in units of what was expected, with weights; the site's fade.
-
-        half: size of the record at which the site's weigh half.
-        """
-        share = self._settings.pooled / (1 + size / half) / len(units)
-        return sorted([*scaled, *zip(units, repeat(share), strict=False)])
 
     def _side(self, *, repeated: bool) -> str:
         return side_of(same=self._same, repeated=repeated)

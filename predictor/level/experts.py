@@ -7,10 +7,17 @@ Which of them is believed is decided by what became of their predictions
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from statistics import median
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.level.distribution import WINDOW, Samples, samples
 from predictor.level.similar_runs import PastRun, RunRequest, SimilarSettings, sample
 
 #: What the experts are called, in the order of their guesses.
@@ -32,6 +39,10 @@ SLOPE = -0.6
 
 #: Log time on a node count, and the half-width of its interval; of a fit to earlier runs.
 CurveAt = Callable[[int], tuple[float, float]]
+_Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+#: Runs of the same user, of whatever application, that are looked at; as many of the application's
+#: own need no others.
+AROUND = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,8 @@ class ExpertSettings:
     """How runs are alike: for those of one problem node counts matter most.
 
     ``lately`` and ``lately_many`` are the powers with which memory fades for those who look at
-    recent runs.
+    recent runs.  ``around`` are the last runs of the same user, of whatever application, and their
+    ends in rising order: an identity with few runs leans on them.
     """
 
     many: SimilarSettings = field(default_factory=SimilarSettings)
@@ -48,6 +60,12 @@ class ExpertSettings:
     )
     lately: float = 1.0
     lately_many: float = 0.7
+    around: tuple[tuple[float, PastRun], ...] = ()
+
+    def at(self, now_s: float) -> ExpertSettings:
+        """Give what was there at a time: the runs that had ended."""
+        ended = bisect_right(self.around, now_s, key=itemgetter(0))
+        return replace(self, around=self.around[:ended]) if self.around else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +75,8 @@ class Guesses:
     logs: tuple[float | None, ...]
     repeats: int  #: earlier runs on the node count
     curve: tuple[float, float] | None  #: what the curve says
-    unseen: float | None = None  #: how long it may run, where no run so long could have ended yet
+    samples: Samples | None = None  #: earlier runs as possible answers; None: only errors say
+    longest: float = math.inf  #: limit and what runs took over theirs, where of many problems
 
 
 class Experts:
@@ -66,7 +85,6 @@ class Experts:
     past: runs that had ended, the newest last; at least one.
     curve: the curve through them; None: there is none.
     same: they are taken to be one application on one problem.
-    span_s: longer runs may be missing from the past, because they have not ended.
     """
 
     def __init__(
@@ -76,9 +94,12 @@ class Experts:
         settings: ExpertSettings,
         *,
         same: bool,
-        span_s: float = math.inf,
     ) -> None:
-        self._past, self._curve, self._same, self._span_s = past, curve, same, span_s
+        self._past, self._curve, self._same = past, curve, same
+        self._own = _arrays(past[-WINDOW:])
+        # Who has many runs of this application needs no others.
+        few = settings.around and len(past) < AROUND
+        self._around = _arrays([run for _, run in settings.around]) if few else None
         self._times: dict[int, list[float]] = {}
         for run in past:
             self._times.setdefault(run.asked.nodes, []).append(run.elapsed_s)
@@ -106,9 +127,28 @@ class Experts:
             logs[CURVE:] = [curve[0], curve[0] + self._level, both]
         longest = math.log(asked.limit_s)
         capped = tuple(None if log is None else min(log, longest) for log in logs)
-        # One application is as its runs were; of many, the long ones may be missing.
-        unseen = not self._same and self._span_s < asked.limit_s < math.inf
-        return Guesses(capped, len(here), curve, longest if unseen else None)
+        return Guesses(
+            capped,
+            len(here),
+            curve,
+            self._samples(asked) if simple else None,
+            math.inf if self._same else longest + float(_over_limit(self._own).max()),
+        )
+
+    def _samples(self, asked: RunRequest) -> Samples:
+        """Give earlier runs as possible answers; on other counts as if on this one."""
+        logs, nodes, _ = self._own
+        if self._same and self._curve is not None:
+            there = {n: self._curve(n)[0] for n in {asked.nodes, *nodes.tolist()}}
+            logs = logs + there[asked.nodes] - np.array([there[n] for n in nodes.tolist()])
+        elif self._same:
+            logs = logs + SLOPE * np.log(asked.nodes / nodes)
+        most, others = math.log(asked.limit_s), None
+        if self._around is not None:
+            longest = most + _over_limit(self._around)
+            others = np.minimum(self._around[0], longest), _kinds(asked, self._around)
+        logs = np.minimum(logs, most + _over_limit(self._own))
+        return samples(logs, _kinds(asked, self._own), len(self._past), others)
 
     def _simple(self, asked: RunRequest, here: Sequence[float]) -> tuple[float, ...]:
         past = self._past
@@ -123,6 +163,27 @@ class Experts:
             median(recent),
         )
         return tuple(map(math.log, times))
+
+
+def _arrays(past: Sequence[PastRun]) -> _Arrays:
+    """Log run time, node count and limit of runs."""
+    return (
+        np.log([run.elapsed_s for run in past]),
+        np.array([run.asked.nodes for run in past]),
+        np.array([run.asked.limit_s for run in past]),
+    )
+
+
+def _over_limit(runs: _Arrays) -> NDArray[np.float64]:
+    """Log of what each run took over its limit: some sites let jobs complete somewhat later."""
+    over: NDArray[np.float64] = np.maximum(runs[0] - np.log(runs[2]), 0.0)
+    return over
+
+
+def _kinds(asked: RunRequest, runs: _Arrays) -> list[NDArray[np.bool_]]:
+    """Which runs asked alike, which were on this count, and all; the most specific kind first."""
+    on_count = runs[1] == asked.nodes
+    return [on_count & (runs[2] == asked.limit_s), on_count, np.ones_like(on_count)]
 
 
 def _scaled(run: PastRun, nodes: int) -> PastRun:

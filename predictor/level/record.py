@@ -9,8 +9,8 @@ and how often.
 Intervals are conformal (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section 4.1):
 quantiles of earlier errors, measured in units of what they were expected to be (normalised
 conformal prediction, Papadopoulos et al., JAIR 40, 2011), recent ones weighing more (Barber et al.,
-Annals of Statistics 51, 2023).  A last factor moves both ends by what they missed in the site's
-record.
+Annals of Statistics 51, 2023).  They are one part of a distribution, whose parts are believed by
+their scores and whose quantiles the record calibrates (:mod:`predictor.level.distribution`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, zip_longest
 from operator import itemgetter
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 import msgspec
 
@@ -39,11 +39,9 @@ GOOD, SHARE_GOOD = math.log(1.2), 0.95
 HALF_GOOD = math.log(1.05)
 #: Entries of its own from which on an identity's record speaks for itself.
 ENOUGH = 5
-#: Share of runs that the intervals of a record hold, and the most that they are widened to hold.
-LEVEL, _MOST_HELD = 0.9, 0.99
-#: Entries of a site that say what its intervals missed of late.
-_LATELY = 100
-#: Fewer entries of a class are not asked; the same number as a prior has its say in factors.
+#: Share of runs that the intervals of a record hold.
+LEVEL = 0.9
+#: Fewer entries of a class are not asked.
 FEW = 20
 #: Points of a distribution.
 _POINTS = 40
@@ -63,15 +61,15 @@ class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     errors: tuple[float | None, ...]  #: of each expert
     chosen: int
     scale: float  #: expected size of the error
-    excess: (
-        float  #: error over the raw reach of its side of the interval; negative below the median
-    )
+    #: probability integral transform, and what each component of the mixture lost
+    #: (`predictor.level.distribution`)
+    fell: tuple[float, ...]
     width: float  #: error that nine in ten were expected to stay below
     inside: bool  #: its run ended inside the interval
     informed: bool  #: the site had a record by then
     owner: str = ""  #: whose run it was; empty: several users' identity
-    #: error and width of what jobs are changed by, on which no other user's runs have a say
-    acting: tuple[float, float] | None = None
+    #: error, width and ``fell`` of what jobs are changed by: no other user's runs have a say
+    acting: tuple[float, float, tuple[float, ...]] | None = None
 
     @property
     def repeated(self) -> bool:
@@ -138,10 +136,13 @@ class PooledErrors:
     accuracies: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    fell: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  #: transforms
+    scores: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  #: mean, of components
     sides: frozenset[str] = frozenset()
     reliable: float = GOOD  #: expected error up to which predictions were reliable
     fresh: float = GOOD  #: the same, of applications that have next to no record of their own
+    alone: bool = False  #: no other user's runs have a say
 
     def has(self, side: str) -> bool:
         """Whether there is a record of this part of all classes."""
@@ -152,9 +153,14 @@ class PooledErrors:
 
         Without a record a curve's own error estimate is used, and no other.
         """
-        unknown = _NORMAL if curve else _HEAVY
-        like = self.units.get(f"{side} {bisect_right(SIZES, size)}")
-        return like or self.units.get(side, unknown)
+        return self.of_size(self.units, side, size) or (_NORMAL if curve else _HEAVY)
+
+    @staticmethod
+    def of_size(
+        given: Mapping[str, tuple[float, ...]], side: str, size: float
+    ) -> tuple[float, ...]:
+        """Give what is known of records of this size, else of the part; nothing where neither."""
+        return given.get(f"{side} {bisect_right(SIZES, size)}") or given.get(side, ())
 
 
 @cache
@@ -168,7 +174,7 @@ def built_in() -> PooledErrors:
     from scipy.special import stdtrit  # noqa: PLC0415
 
     units = tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS))
-    return PooledErrors(units=dict.fromkeys(("same seen", "same new"), units))
+    return PooledErrors(units=dict.fromkeys(("same seen", "same new"), units), alone=True)
 
 
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:
@@ -213,18 +219,19 @@ def pooled_errors(entries: Sequence[RecordEntry]) -> PooledErrors:
     """
     need_entries(entries)
     classes, sides, units = _grouped(entries)
+    groups = (sides | units).items()
+    informed = {
+        name: few
+        for name, group in groups
+        if len(few := [entry for entry in group if entry.informed]) >= FEW
+    }
     return PooledErrors(
         accuracies={name: _accuracies(group) for name, group in classes.items()},
         scales={name: _scale([entry.error for entry in group]) for name, group in classes.items()},
-        units={
-            name: points([entry.error / entry.scale for entry in group])
-            for name, group in (sides | units).items()
-        },
-        reaches={
-            name: _reach(informed)
-            for name, group in sides.items()
-            if len(informed := [entry for entry in group if entry.informed]) >= FEW
-        },
+        units={name: points([e.error / e.scale for e in group]) for name, group in groups},
+        errors={name: points([e.error for e in group]) for name, group in groups},
+        fell={name: points([e.fell[0] for e in group]) for name, group in informed.items()},
+        scores={name: _scores(group) for name, group in groups},
         sides=frozenset(sides),
         reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
         fresh=_fresh([entry for entry in entries if entry.same]),
@@ -235,9 +242,9 @@ def need_entries(entries: Iterable[RecordEntry]) -> None:
     """Raise :class:`ValueError` unless each entry has finite errors, one of them believed."""
     for entry in entries:
         given = [error for error in entry.errors if error is not None]
-        numbers = (entry.end_s, entry.excess, entry.width, entry.size, *given)
+        numbers = (entry.end_s, *entry.fell, entry.width, entry.size, *given)
         believed = 0 <= entry.chosen < len(entry.errors)
-        if not (given and believed and all(map(math.isfinite, numbers))):
+        if not (given and believed and entry.fell and all(map(math.isfinite, numbers))):
             raise ValueError(f"an entry of a record has no finite errors: {entry}")
         need_positive("expected error of a record's entry", entry.scale)
 
@@ -290,22 +297,10 @@ def _scale(errors: Sequence[float]) -> float:
     return math.exp(sum(math.log(abs(error) + 0.01) for error in errors) / len(errors))
 
 
-def _reach(entries: Sequence[RecordEntry]) -> tuple[float, float]:
-    """Factors on the two sides of intervals with which they would have held nine in ten.
-
-    What the intervals missed of late is added to what they shall hold (adaptive conformal
-    inference, Gibbs and Candès, NeurIPS 34, 2021): errors come in bursts.
-    """
-    ordered, count = sorted(entry.excess for entry in entries), len(entries)
-    latest = sorted(entries, key=lambda one: one.end_s)[-_LATELY:]
-    last = [entry.inside for entry in latest]
-    missing = max(LEVEL - sum(last) / len(last), 0.0)
-    share = min((1 + LEVEL) / 2 + missing, _MOST_HELD)
-    place = min(max(math.ceil(share * (count + 1)) - 1, 0), count - 1)
-    sides = (-ordered[count - 1 - place], ordered[place])
-    weight = count / (count + FEW)
-    low, high = (math.exp(weight * math.log(min(max(one, 0.7), 10.0))) for one in sides)
-    return low, high
+def _scores(entries: Sequence[RecordEntry]) -> tuple[float, ...]:
+    """Mean of what each component lost; nothing where they were not all asked often enough."""
+    given = [scores for entry in entries if (scores := entry.fell[1:])]
+    return tuple(map(fmean, zip(*given, strict=True))) if len(given) >= FEW else ()
 
 
 def _reliable(entries: Sequence[RecordEntry]) -> float:

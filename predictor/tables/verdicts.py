@@ -45,7 +45,10 @@ class Columns:
 
 
 def panel_of(
-    choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Run], settings: ExpertSettings
+    choice: Choice,
+    fitted: Sequence[Prediction],
+    runs: Sequence[Run],
+    settings: ExpertSettings,
 ) -> ExpertPanel:
     """Experts on the runs of a curve, which is one of them.
 
@@ -176,8 +179,6 @@ def _between(
             log_s=log_s,
             low=log_s + low,
             high=log_s + high,
-            below=first.below,
-            above=first.above,
             half=half,
             width=width,
             scale=scale,

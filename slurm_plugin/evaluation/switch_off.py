@@ -95,7 +95,7 @@ def _recorded(record: Record) -> Iterator[PredictionOutcome]:
     """
     for entry in record.entries:
         if entry.acting is not None:
-            error, width = entry.acting
+            error, width, _ = entry.acting
             yield PredictionOutcome(
                 ended_s=entry.end_s,
                 realised_s=exp(error),

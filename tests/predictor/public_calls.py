@@ -106,7 +106,7 @@ def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
 
 ENTRY = RecordEntry(
     end_s=5.0, same=True, repeats=0, curve=True, size=2.0, chosen=0,
-    errors=(0.1, None, None, None, 0.2, 0.1, 0.1), scale=0.2, excess=0.5, width=0.3,
+    errors=(0.1, None, None, None, 0.2, 0.1, 0.1), scale=0.2, fell=(0.5,), width=0.3,
     inside=True, informed=True,
 )  # fmt: skip
 WAITING = WaitClass(waits=True)
@@ -316,7 +316,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "level.record.RecordEntry": (
         lambda **given: pooled_errors([replace(ENTRY, **given)] * FEW),
-        {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
+        {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "fell": (0.5,),
          "width": 0.3, "chosen": 0},
     ),
     "level.backtest.ExpertPanel": (

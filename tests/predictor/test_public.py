@@ -133,6 +133,10 @@ NOT_CALLED = {
     "waits.estimate": "WaitGrid.draws",
     "waits.features": "GroupLoad.rows QueueLoad.rows",
     "level.backtest": "curve_of",
+    "level.calibration": "JudgedPrediction.fell",
+    "level.distribution": "Mixture.quantiles Mixture.scores Mixture.share_below believed "
+    "calibrated mixture samples",
+    "level.experts": "ExpertSettings.at",
 }
 MODULES = sorted(
     one.name.removeprefix("predictor.")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
+from predictor.level.distribution import calibrated
 from predictor.level.experts import MIXED, CurveAt, Guesses
 from predictor.level.record import (
     POOLED,
@@ -291,26 +292,6 @@ def test_no_interval_is_wider_than_numbers_are() -> None:
         assert judged.high <= judged.log_s + 8.0
 
 
-def test_of_a_users_first_runs_the_long_ones_have_not_ended() -> None:
-    """In the first hour only short runs have ended: intervals reach to the limit."""
-
-    def short(count: int, every_s: float) -> list[Run]:
-        times = ((i * every_s, 20.0 + i % 3) for i in range(count))
-        return [Run(4, t, at + t, submit_s=at + 1.0, limit_s=9000) for at, t in times]
-
-    def high_s(runs: list[Run], limit_s: float, *, same: bool) -> float:
-        record = replay(runs, Record(), PooledErrors(), SETTINGS, same=same)
-        now = NextRun(runs, record, PooledErrors(), SETTINGS, same=same)
-        return math.exp(now.judge(4, limit_s).high)
-
-    first = short(40, 30.0)
-    assert high_s(first, 9000, same=False) == pytest.approx(9000)
-    assert high_s(first, 900, same=False) < 300, "so long a run would have ended"
-    assert high_s(first, 9000, same=True) < 300, "one application is as its runs were"
-    assert high_s(short(40, 3000.0), 9000, same=False) < 300, "they had time to end"
-    assert high_s(short(300, 10.0), 9000, same=False) < 300, "they were many"
-
-
 @pytest.mark.parametrize(
     ("errors", "several"),
     [
@@ -357,7 +338,7 @@ def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
             errors=(error,) * 7,
             chosen=0,
             scale=0.02,
-            excess=error / 0.05,
+            fell=(0.5 if abs(error) < 0.05 else 0.999,),
             width=0.05,
             inside=error < 0.05,
             informed=True,
@@ -368,7 +349,7 @@ def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
     assert pooled_errors(list(entries_with(0.01, 60))).reliable == PooledErrors().reliable
     failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
     assert pooled_errors(failed).reliable < 0.06 < PooledErrors().reliable
-    assert pooled_errors(failed).reaches["same seen"][1] > 5
+    assert pooled_errors(failed).fell["same seen"][-1] > 0.99
 
 
 def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones() -> None:
@@ -400,11 +381,11 @@ def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
 
 
 def test_intervals_are_wider_by_what_the_sites_missed() -> None:
-    entries = list(entries_with(0.05, 8))
-    _, plain = judged_by(entries, PooledErrors())
-    _, wider = judged_by(entries, PooledErrors(reaches={"same seen": (2.0, 3.0)}))
-    assert wider.high - wider.log_s == pytest.approx(3 * (plain.high - plain.log_s))
-    assert wider.log_s - wider.low == pytest.approx(2 * (plain.log_s - plain.low))
+    entries = list(entries_with(0.04, 8))
+    _, plain = judged_by(entries, PooledErrors(fell={"same seen": (0.1, 0.5, 0.9)}))
+    _, wider = judged_by(entries, PooledErrors(fell={"same seen": (0.1, 0.5, 0.999)}))
+    assert wider.high > plain.high
+    assert wider.low == pytest.approx(plain.low, abs=0.02)
 
 
 def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -> None:
@@ -433,14 +414,14 @@ def replace_fresh(of_site: PooledErrors) -> PooledErrors:
     return PooledErrors(fresh=of_site.fresh)
 
 
-def test_intervals_that_missed_of_late_become_wider() -> None:
-    excess = [0.02 * number for number in range(60)]
-    entries = [
-        replace(one, excess=off) for one, off in zip(entries_with(0.01, 60), excess, strict=True)
-    ]
-    held = pooled_errors([replace(one, inside=True) for one in entries])
-    missed = pooled_errors([replace(one, inside=one.end_s < 50) for one in entries])
-    assert missed.reaches["same seen"][1] > held.reaches["same seen"][1]
+def test_intervals_that_missed_of_late_become_wider():
+    """Some of the record is at the ends: the newer that is, the wider is the next interval."""
+    inside, beyond = [(i + 0.5) / 20 for i in range(20)], [0.01, 0.99] * 3
+    missed, held = (
+        calibrated(0.05, [(pit, 0.9**i) for i, pit in enumerate(pits)], ())
+        for pits in (beyond + inside, inside + beyond)
+    )
+    assert missed[0] < held[0] < held[1] < missed[1]
 
 
 def test_the_pool_keeps_the_newest_of_each_class() -> None:

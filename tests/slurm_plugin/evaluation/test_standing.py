@@ -89,8 +89,8 @@ def recorded(store, errors, until_s=1e12):
     entries = [
         RecordEntry(
             end_s=until_s - 100 + number, same=True, repeats=3, curve=True, size=9.0,
-            errors=(error,) * 7, chosen=0, scale=0.02, excess=1.0, width=0.1, inside=False,
-            informed=True, acting=(error, 0.1),
+            errors=(error,) * 7, chosen=0, scale=0.02, fell=(0.5,), width=0.1, inside=False,
+            informed=True, acting=(error, 0.1, (0.5,)),
         )
         for number, error in enumerate(errors)
     ]  # fmt: skip

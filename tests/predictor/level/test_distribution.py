@@ -1,0 +1,102 @@
+"""The distribution of the next run: sharp where runs are alike, and as wide as they turn out."""
+
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from predictor.level.backtest import NextRun, replay, settings_around
+from predictor.level.calibration import BacktestSettings
+from predictor.level.distribution import COMPONENTS, believed, calibrated, mixture, samples
+from predictor.level.record import PooledErrors, Record
+from predictor.types import Run
+
+SETTINGS = BacktestSettings()
+
+
+def history(times: Callable[[random.Random], float], count: int = 200) -> list[Run]:
+    rng, at_s, made = random.Random(1), 1e9, []
+    for _ in range(count):
+        elapsed = times(rng)
+        made.append(Run(2, elapsed, at_s + elapsed, submit_s=at_s, limit_s=7200))
+        at_s += elapsed + 60
+    return made
+
+
+def half(rng: random.Random) -> float:
+    """Half take 10 min, half 17."""
+    return rng.choice((600, 1020)) * rng.lognormvariate(0, 0.03)
+
+
+def three(rng: random.Random) -> float:
+    return rng.choice((60, 600, 6000)) * rng.lognormvariate(0, 0.1)
+
+
+def steady(rng: random.Random) -> float:
+    return 600 * rng.lognormvariate(0, 0.03)
+
+
+def score(low: float, high: float, actual: float) -> float:
+    return high - low + 20 * (max(low - actual, 0) + max(actual - high, 0))
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("times", [half, three, steady])
+def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(
+    times: Callable[[random.Random], float], *, same: bool
+) -> None:
+    runs, own, empirical, inside, record = history(times), [], [], 0, Record()
+    for number in range(80, len(runs), 5):
+        past, actual = runs[:number], math.log(runs[number].elapsed_s)
+        record = replay(past, record, PooledErrors(), SETTINGS, same=same)
+        judged = NextRun(past, record, PooledErrors(), SETTINGS, same=same).judge(2, 7200)
+        last = np.log([run.elapsed_s for run in past[-60:]])
+        own.append(score(judged.low, judged.high, actual))
+        low, high = np.quantile(last, (0.05, 0.95)).tolist()
+        empirical.append(score(low, high, actual))
+        inside += judged.low <= actual <= judged.high
+    assert sum(own) <= 1.2 * sum(empirical)
+    assert inside >= 0.8 * len(own)
+
+
+def test_the_users_other_runs_count_where_they_said_more() -> None:
+    """One run of an application says little, unless the record says that it does."""
+    others = history(three, 60)
+    new = Run(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
+    around = settings_around(SETTINGS, others)
+    scores = (1.0,) * (COMPONENTS - 3) + (0.1, 0.1, 1.0)
+    site = PooledErrors(scores={"same seen": scores})
+    alone, with_them, believing = (
+        NextRun([new], Record(), one, settings, same=True).judge(2, 7200)
+        for one, settings in ((PooledErrors(), SETTINGS), (PooledErrors(), around), (site, around))
+    )
+    assert believing.low < with_them.low < alone.low
+    assert believing.high == pytest.approx(math.log(6000), abs=0.3)
+    assert with_them.log_s == alone.log_s
+
+
+def test_a_mixture_knows_each_kind_and_the_errors_of_the_record() -> None:
+    logs = np.array([1.0, 2.0, 3.0])
+    own = samples(logs, [logs == 3.0, logs > 0], runs=3)
+    assert (own.weights[:, 2] > own.weights[:, 0]).all()
+    mixed = mixture(own, np.array([5.0, 9.0]), np.array([1.0, 1.0]), (0.0, 6.0))
+    assert mixed.logs.tolist() == [1.0, 2.0, 3.0, 5.0, 6.0]
+    assert mixed.weights.sum(axis=1) == pytest.approx(np.ones(COMPONENTS))
+    assert mixed.weights[-1].tolist() == [0, 0, 0, 0.5, 0.5]
+    even = believed([], ())
+    assert mixed.share_below(0.5, even) == 0.0 < mixed.share_below(3.0, even) < 1.0
+    scores = mixed.scores(2.0)
+    assert scores[-1] == max(scores)
+    weights = believed([(scores, 1.0)] * 20, ())
+    assert weights[-1] < 1 / COMPONENTS < weights.max()
+
+
+def test_quantiles_move_to_where_runs_fell() -> None:
+    assert calibrated(0.05, [], ()) == (0.05, 0.95)
+    high = [(0.9, 1.0), (0.94, 1.0)] * 20
+    assert calibrated(0.05, high, ())[0] > 0.15
+    narrow = [((i + 0.5) / 40 * 0.4 + 0.3, 1.0) for i in range(40)]
+    low, high_share = calibrated(0.05, narrow, ())
+    assert 0.05 < low <= 0.2 < 0.8 <= high_share < 0.95
