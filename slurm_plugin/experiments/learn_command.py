@@ -12,13 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from predictor.table import decode
-from sacct_ingest.errors import ConfigError, StoreError
-from sacct_ingest.records import KeyLevel
-from sacct_ingest.scripts.signature import owned_tag
+from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.table_columns import terminal_width
@@ -26,32 +22,23 @@ from slurm_plugin.text.table_columns import terminal_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from predictor.types import Run
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
-    from slurm_plugin.experiments.learn.assignments import Assignment, Choices
+    from slurm_plugin.experiments.learn.assignments import Choices
     from slurm_plugin.experiments.learn.description import AssignmentGroup, Description
     from slurm_plugin.experiments.learn.journal import ModelChoices
     from slurm_plugin.experiments.learn.proposers import Proposer
-    from slurm_plugin.experiments.learn.stored_curve import StoredCurve
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 EXAMPLE = """\
   nimo learn blast.yaml --dry-run
   nimo learn blast.yaml
-  nimo learn blast.yaml --budget 20 --json
-  nimo learn wrf.yaml --application wrf/d02"""
+  nimo learn blast.yaml --budget 20 --json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("file", metavar="FILE", type=Path, help="description of the application")
-    parser.add_argument(
-        "--application",
-        metavar="NAME",
-        help="application in the store whose curve the runs join, as 'nimo predict' lists it "
-        "(default: the one with the file's application as its tag)",
-    )
     parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
     parser.add_argument(
         "--budget", type=positive, metavar="NODE-HOURS", help="budget, instead of the one in FILE"
@@ -95,7 +82,6 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.proposers import NODES  # noqa: PLC0415
     from slurm_plugin.experiments.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
 
     config = load_config(args)
@@ -104,12 +90,13 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         task = replace(task, budget=args.budget)
     folder = args.file.absolute().parent
     chosen = choices(task, _profiles(config), name=str(args.file), folder=folder)
-    is_curve = chosen.space.attributes == (NODES,)
-    curve = _joined(args, task, chosen, config) if is_curve else _apart(args, task)
-    task = curve.description
-    counters = _counters(state) if task.network_share is None and not is_curve else None
+    if chosen.space.attributes == ("nodes",):
+        raise ConfigError(
+            f"{args.file}: the assignments differ in node counts alone: 'nimo scale' does those"
+        )
+    counters = _counters(state) if task.network_share is None else None
     site = LearningSite(
-        jobs=jobs.SlurmJobs(task, time.time, is_curve and curve.tagged, counters),
+        jobs=jobs.SlurmJobs(task, time.time, counters),
         clock=time.time,
         sleep=time.sleep,
         report=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
@@ -121,7 +108,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         form=task.learning.form,
         faster=frozenset(name for name, more in chosen.space.more_is_better.items() if more),
     )
-    proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen, model)
+    proposer = _by_occupancies(task, chosen, model)
     return Workbench(task, chosen, proposer, Journal(state, task.application, model), site)
 
 
@@ -142,65 +129,6 @@ def _by_occupancies(task: "Description", chosen: "Choices", model: "ModelChoices
         return ByOccupancies(chosen.space, task.learning.settings(), model)
     except ValueError as error:
         raise ConfigError(f"{task.application}: learning: {error}") from error
-
-
-def _by_curve(chosen: "Choices", runs: "Sequence[Run]") -> "Proposer":
-    from slurm_plugin.experiments.learn.proposers import NODES, ByCurve  # noqa: PLC0415
-
-    return ByCurve([round(one[NODES]) for one in chosen.space.candidates], runs)
-
-
-def _apart(args: argparse.Namespace, task: "Description") -> "StoredCurve":
-    """Learn runs that differ in more than node counts: they are no part of a curve."""
-    from slurm_plugin.experiments.learn.stored_curve import StoredCurve  # noqa: PLC0415
-
-    if args.application:
-        raise ConfigError(
-            f"{args.file}: --application: the store has run times by node count only, and these "
-            "assignments differ in more; leave it out, or list nodes alone"
-        )
-    return StoredCurve(task)
-
-
-def _joined(
-    args: argparse.Namespace, task: "Description", chosen: "Choices", config: "Config"
-) -> "StoredCurve":
-    """Find the curve that the runs are to join; without --application that of the file's tag."""
-    from slurm_plugin.experiments.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
-    from slurm_plugin.store_access import (  # noqa: PLC0415
-        load_tables,
-        matching_tables,
-        own_tables,
-    )
-
-    if args.application:
-        with open_store(config) as store:
-            tables = own_tables(matching_tables(load_tables(store), args.application))
-        every = (one for place in chosen.places.values() for one in place)
-        return joined(task, tables, map(_script_key, every))
-    key = f"{task.application}/{task.problem}" if task.problem else task.application
-    try:
-        with open_store(config) as store:
-            rows = store.fits.find([(KeyLevel.TAG, owned_tag(user_name(), key))])
-    except StoreError:
-        return StoredCurve(task)
-    return joined(task, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(task)
-
-
-def _script_key(one: "Assignment") -> str:
-    """Give the key of a run by its script, as in nimod and the store."""
-    from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
-    from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
-
-    job = request([*one.options, *one.command], user="")
-    return identity_of_request(
-        user=job["user_name"],
-        name=job["name"],
-        tag=None,
-        script=job["script"],
-        argv=job["argv"],
-        work_dir=job["work_dir"],
-    ).script
 
 
 def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":

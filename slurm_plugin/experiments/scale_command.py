@@ -21,7 +21,8 @@ from slurm_plugin.text.formatting import count, duration, hours, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
-    from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun
+    from slurm_plugin.experiments.scale.jobs import Settings, StudyRun
+    from slurm_plugin.experiments.scale.study import Study
 
 EXAMPLE = """\
   nimo scale job.sh -N 1-64
@@ -161,7 +162,7 @@ def _show(study: "Study", folder: Path, why: str) -> int:
 
 def _dry(study: "Study") -> str:
     from slurm_plugin.experiments.scale import jobs  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.jobs import StudyRun  # noqa: PLC0415
 
     chosen, settings = study.next(), study.settings
     counts = f"counts: {', '.join(map(str, settings.counts))}"
@@ -183,7 +184,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     from sacct_ingest.text.tag import parse_tag  # noqa: PLC0415
     from slurm_plugin.cli import own_history  # noqa: PLC0415
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.jobs import StudyRun  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
     job = request(study.settings.words, user="")
@@ -226,7 +227,8 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
 
 def _settings(args: argparse.Namespace) -> "Settings":
     from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.study import Settings, Sizes  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.jobs import overrun_s, slurm_config  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.jobs import Settings, Sizes  # noqa: PLC0415
 
     script = parse_command_line(["sbatch", *args.words]).script
     if not script:
@@ -243,6 +245,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         most_runs=args.runs,
         budget=args.budget,
         limit_s=args.time * 60,
+        overrun_s=0.0 if args.dry_run or args.existing else overrun_s(slurm_config()),
         together=max(args.together, 1),
         weak=bool(args.weak) or any("{n}" in word for word in args.words),
         filter=args.weak,

@@ -85,7 +85,6 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """An application, its possible assignments, and the budget for learning."""
 
     application: Name
-    problem: str = ""
     command: str = ""  #: shell command; ``{name}`` stands for a choice
     script: str = ""  #: or a job script
     arguments: tuple[str, ...] = ()

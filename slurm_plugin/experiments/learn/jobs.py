@@ -62,7 +62,6 @@ class SlurmJobs:
 
     description: Description
     clock: Callable[[], float]
-    tagged: bool = False  #: whether the runs are part of the curve that the tag names
     counters: Path | None = None  #: folder for what a run's node counted; None: nothing is counted
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
@@ -86,7 +85,7 @@ class SlurmJobs:
         return [
             *("sbatch", "--parsable", "--hold", "--no-requeue"),
             f"--job-name={trial.job_name}",
-            f"--comment={comment(description, tagged=self.tagged)}",
+            "--comment=nimo:off",  # the hooks leave it alone
             f"--nice={description.nice}",
             f"--time={description.limit}",
             *(f"{option}={value}" for option, value in also.items() if value),
@@ -166,16 +165,6 @@ class SlurmJobs:
         # A record without a partition is half of one: the other half is still on its way.
         whole = [one for one in runs if one.end_s is not None and one.partition]
         return whole[-1] if whole else None
-
-
-def comment(description: Description, *, tagged: bool) -> str:
-    """Comment of the runs: the hooks leave them alone.
-
-    Runs that differ in their node counts alone are part of the application's curve; others would
-    bend it.
-    """
-    problem = f",problem={description.problem}" if description.problem else ""
-    return f"nimo:{f'app={description.application}{problem},' if tagged else ''}off"
 
 
 def overrun_s(config: Mapping[str, str]) -> float:

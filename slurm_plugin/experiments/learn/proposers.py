@@ -1,23 +1,17 @@
-"""What to run next, by NIMO's occupancies or, where only node counts differ, by the curve."""
+"""What to run next, by NIMO's occupancies."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
 from typing import Protocol
 
-from predictor.curves import from_runs as curve
 from predictor.curves.reliability import ReliabilitySettings
-from predictor.models import selection
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
 from predictor.occupancy.active.settings import LearnerSettings
 from predictor.occupancy.active.space import Assignment, Space
 from predictor.occupancy.application_model import OccupancyFit
 from predictor.table import worse
-from predictor.types import Curve, Run, Verdict
+from predictor.types import Verdict
 from slurm_plugin.experiments.learn.data_flow import sample
 from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
-
-NODES = "nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,97 +148,3 @@ def _verdict(percent: float, narrow: float) -> Verdict:
 def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
     times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
     return max(times) / min(times)
-
-
-class ByCurve:
-    """ADEPT and the average over shapes: run time over node counts.
-
-    counts: node counts that may be run.
-    runs: earlier runs of the application.
-    """
-
-    def __init__(self, counts: Sequence[int], runs: Sequence[Run] = ()) -> None:
-        self._counts, self._runs = sorted(set(counts)), list(runs)
-        self._done = {run.nodes for run in runs}
-        self._next: Next | None = None
-        self._chosen: selection.Choice | None = None
-        self._sure = False
-        self._look()
-
-    def propose(self) -> Next | None:
-        """See :class:`Proposer`."""
-        return self._next
-
-    def observe(self, trial: Trial) -> None:
-        """See :class:`Proposer`."""
-        self._runs.append(Run(trial.nodes, trial.elapsed_s))
-        self._done.add(trial.nodes)
-        self._look()
-
-    def skip(self) -> None:
-        """See :class:`Proposer`."""
-        if self._next:
-            self._done.add(round(self._next.attributes[NODES]))
-        self._look()
-
-    @property
-    def good_enough(self) -> bool:
-        """See :class:`Proposer`."""
-        return self._sure
-
-    def learned(self) -> ProposerState:
-        """See :class:`Proposer`."""
-        if self._chosen is None:
-            return ProposerState({}, {}, None, ())
-        predictions = self._chosen.predict(self._counts)
-        expected = tuple(
-            Expected(
-                attributes={NODES: float(p.nodes)},
-                time_s=p.time_s,
-                low_s=p.low_s,
-                high_s=p.high_s,
-                verdict=verdict,
-            )
-            for p, verdict in zip(
-                predictions, self._chosen.judge(predictions).verdicts, strict=True
-            )
-        )
-        times = [p.time_s for p in predictions]
-        widest = max(100 * (exp(p.curve_sd) - 1) for p in predictions)
-        return ProposerState(
-            {"time": self._chosen.model}, {NODES: max(times) / min(times)}, widest, expected
-        )
-
-    def _look(self) -> None:
-        """Judge the curve so far, and choose the next count."""
-        drawn = curve.build(self._runs)
-        left = [n for n in self._counts if n not in self._done]
-        if len(drawn.points) < selection.MIN_POINTS:
-            self._next = self._spread(left) if left else None
-            return
-        self._next = self._judged(drawn, left)
-
-    def _spread(self, left: Sequence[int]) -> Next:
-        """First counts of a curve: the smallest, the largest, then the widest gap's middle."""
-        if not self._done:
-            return _at(left[0], "reference", "the first of a curve")
-        if max(self._done) < left[-1]:
-            return _at(left[-1], "training", "the other end of the curve")
-        farthest = max(left, key=lambda n: min(abs(log(n / one)) for one in self._done))
-        return _at(farthest, "training", "farthest from what was run")
-
-    def _judged(self, drawn: Curve, left: Sequence[int]) -> Next | None:
-        self._chosen = selection.fit_curve(drawn)
-        judged = self._chosen.judge(self._chosen.predict(self._counts))
-        self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
-        if self._sure or not left:
-            return None
-        problem = next((p for p in judged.problems if p.observe), None)
-        if problem is None or problem.observe is None:
-            return self._spread(left)
-        near = problem.observe
-        return _at(min(left, key=lambda n: abs(log(n / near))), "training", problem.text)
-
-
-def _at(nodes: int, purpose: str, why: str) -> Next:
-    return Next({NODES: float(nodes)}, purpose, why)

@@ -1,23 +1,89 @@
-"""Runs of a study as jobs of a real Slurm."""
+"""What a study is asked for, and its runs as jobs of a real Slurm."""
 
 import os
 import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
+import msgspec
+
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.records import JobRun
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.scripts.job_script import parse_command_line, parse_script
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
-from slurm_plugin.experiments.scale.study import Settings, Sizes, StudyRun
 from slurm_plugin.slurm.commands import run, submit
 
 _TIMEOUT_S = 60.0
 _LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
 _FILTER_S = 60
+
+
+class Sizes(StrEnum):
+    """What is counted."""
+
+    NODES = "nodes"
+    CPUS = "cpus"
+    GPUS = "gpus"
+
+    @property
+    def word(self) -> str:
+        """Singular."""
+        return {"nodes": "node", "cpus": "CPU", "gpus": "GPU"}[self.value]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
+
+    script: str
+    words: tuple[str, ...]  #: options of sbatch, then the script and its arguments
+    counts: tuple[int, ...]
+    sizes: Sizes = Sizes.NODES
+    most_runs: int = 6
+    budget: float = 200.0
+    limit_s: float = 1800.0
+    overrun_s: float = 0.0  #: how far a run may go beyond its limit
+    together: int = 3
+    weak: bool = False
+    filter: str = ""  #: shell command that makes the script of a count, in variable N
+
+    @property
+    def most_s(self) -> float:
+        """Longest time that a run may take."""
+        return self.limit_s + self.overrun_s
+
+
+class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run; without a job id it was perhaps not submitted."""
+
+    number: int
+    count: int
+    why: str
+    planned_s: int
+    job_id: int | None = None
+    state: str = ""  #: of the job that ended
+    reason: str = ""  #: why it failed
+    elapsed_s: float = 0.0
+    nodes: int = 0
+    cpus: int = 0
+    node_list: str = ""
+    cluster: str = ""
+    partition: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return bool(self.state)
+
+    @property
+    def good(self) -> bool:
+        """Whether its time counts."""
+        return self.state == JobState.COMPLETED
+
+
 _OPTION = {Sizes.NODES: "--nodes", Sizes.CPUS: "--cpus-per-task", Sizes.GPUS: "--gpus"}
 
 

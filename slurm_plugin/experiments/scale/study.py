@@ -1,13 +1,11 @@
-"""A study: its settings, its runs in one file, and the loop that submits and follows them.
+"""A study: its runs in one file, and the loop that submits and follows them.
 
 A run is written down before it is submitted on hold, and released once its job is written down: a
 process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -16,6 +14,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobRun, JobState
 from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
+from slurm_plugin.experiments.scale.jobs import Settings, StudyJobs, StudyRun
 from slurm_plugin.slurm.commands import SubmissionRefused
 
 #: Failures, without a run that ended well, after which a study gives up.
@@ -23,89 +22,11 @@ _HOPELESS = 3
 _CONTENT = 1  #: version of the file
 
 
-class Sizes(StrEnum):
-    """What is counted."""
-
-    NODES = "nodes"
-    CPUS = "cpus"
-    GPUS = "gpus"
-
-    @property
-    def word(self) -> str:
-        """Singular."""
-        return {"nodes": "node", "cpus": "CPU", "gpus": "GPU"}[self.value]
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
-
-    script: str
-    words: tuple[str, ...]  #: options of sbatch, then the script and its arguments
-    counts: tuple[int, ...]
-    sizes: Sizes = Sizes.NODES
-    most_runs: int = 6
-    budget: float = 200.0
-    limit_s: float = 1800.0
-    together: int = 3
-    weak: bool = False
-    filter: str = ""  #: shell command that makes the script of a count, in variable N
-
-
-class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; without a job id it was perhaps not submitted."""
-
-    number: int
-    count: int
-    why: str
-    planned_s: int
-    job_id: int | None = None
-    state: str = ""  #: of the job that ended
-    reason: str = ""  #: why it failed
-    elapsed_s: float = 0.0
-    nodes: int = 0
-    cpus: int = 0
-    node_list: str = ""
-    cluster: str = ""
-    partition: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return bool(self.state)
-
-    @property
-    def good(self) -> bool:
-        """Whether its time counts."""
-        return self.state == JobState.COMPLETED
-
-
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: Settings
     runs: tuple[StudyRun, ...] = ()
     ended: str = ""
     version: int = _CONTENT
-
-
-class Slurm(Protocol):
-    """Slurm, as a study uses it."""
-
-    def submit(self, settings: Settings, run: StudyRun) -> int:
-        """Submit a run on hold; give its job's id."""
-
-    def find(self, run: StudyRun) -> int | None:
-        """Look for the held job of a run that was submitted and not written down."""
-
-    def release(self, job_id: int) -> None:
-        """Let a job start."""
-
-    def cancel(self, job_ids: Sequence[int]) -> None:
-        """End jobs; harmless where they are over."""
-
-    def queued(self) -> set[int]:
-        """Give the ids of the user's jobs that wait or run."""
-
-    def ended(self, runs: Sequence[StudyRun]) -> dict[int, JobRun]:
-        """Give what the accounting says of jobs that are over, by id."""
 
 
 class Study:
@@ -168,8 +89,8 @@ class Study:
     @property
     def hours(self) -> float:
         """Hours of nodes, CPUs or GPUs: used, and the most that open runs may use."""
-        limit_s = self.settings.limit_s
-        return sum(r.count * (r.elapsed_s if r.ended else limit_s) for r in self.runs) / 3600
+        most_s = self.settings.most_s
+        return sum(r.count * (r.elapsed_s if r.ended else most_s) for r in self.runs) / 3600
 
     def next(self) -> Next | None:
         """Choose the next run; None: none is needed, or none is left."""
@@ -196,14 +117,14 @@ class Study:
             return f"all of the first {_HOPELESS} runs failed"
         if chosen is None:
             return "another run would not change the answer" if self.settled else "no count is left"
-        if self.hours + chosen.count * self.settings.limit_s / 3600 > self.settings.budget:
+        if self.hours + chosen.count * self.settings.most_s / 3600 > self.settings.budget:
             return "the budget is used"
         return ""
 
 
 def follow(
     study: Study,
-    slurm: Slurm,
+    slurm: StudyJobs,
     *,
     clock: Callable[[], float],
     sleep: Callable[[float], object],
@@ -243,7 +164,7 @@ def follow(
     raise AssertionError  # the pauses never end
 
 
-def cancel_open(study: Study, slurm: Slurm) -> list[int]:
+def cancel_open(study: Study, slurm: StudyJobs) -> list[int]:
     """Cancel what waits or runs, which is not needed for the answer; give the ids of the jobs."""
     ids = [one.job_id or slurm.find(one) for one in study.open]
     there = [job_id for job_id in ids if job_id is not None]
@@ -256,7 +177,7 @@ def cancel_open(study: Study, slurm: Slurm) -> list[int]:
 
 def _submitted(
     study: Study,
-    slurm: Slurm,
+    slurm: StudyJobs,
     run: StudyRun,
     report: Callable[[StudyRun], object],
     *,
@@ -274,7 +195,7 @@ def _submitted(
     report(run)
 
 
-def _look(study: Study, slurm: Slurm, report: Callable[[StudyRun], object]) -> None:
+def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) -> None:
     """Take the runs that are over from the accounting."""
     queued = slurm.queued()
     over = [one for one in study.open if one.job_id not in queued]

@@ -44,15 +44,6 @@ assignments:
   - {variables: {share: [10, 20, 30, 40, 50]}, inputs: [small, large]}
 learning: {target: 10000, fewest: 4, in_a_row: 1, error: cross-validation}
 """
-#: Runs of "wave" take longest on two nodes, which no model of scaling believes.
-_SLEEPS = "sleep $((2 + 6 * (SLURM_JOB_NUM_NODES == 2)))"
-WAVE = f"""\
-application: anything
-command: {_SLEEPS}
-limit: "1"
-budget: 1.0
-assignments: [{{nodes: [1, 2, 4, 6]}}]
-"""
 OPTIONS = """\
 application: options
 command: sleep 1
@@ -150,30 +141,6 @@ def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     again = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
     assert again == result
     assert len(state(cluster)) == len(trials)
-
-
-def test_an_application_of_the_store_is_observed_where_adept_says(nimo: Nimod) -> None:
-    """Its history proposes the run, and the run becomes part of its history."""
-    cluster = nimo.cluster
-    ran = [
-        cluster.sbatch(
-            *("--comment=nimo:app=wave", "-N", str(n), "-t", "1"),
-            f"--wrap={_SLEEPS}",
-        )
-        for n in (1, 2, 6)
-    ]
-    cluster.wait(*ran, timeout_s=60, accounted=True)
-    nimo.run("ingest")
-    nimo.run("fit")
-    write(nimo, "wave.yaml", WAVE)
-    nimo.run("learn", "wave.yaml", "--application", "wave")
-    (trial,) = state(cluster, "wave")  # the others were run already
-    assert (trial["nodes"], trial["stage"]) == (4, "done")
-    assert "4 nodes" in trial["why"], "not what the reliability judgment asks for"
-    assert cluster.job(trial["job_id"])["Comment"] == "nimo:app=wave,off"
-    nimo.run("ingest")
-    with Store.open(nimo.store) as store:
-        assert {one.nodes for one in store.runs.started() if "wave" in one.tag} == {1, 2, 4, 6}
 
 
 def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) -> None:

@@ -18,7 +18,7 @@ from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choi
 from slurm_plugin.experiments.learn.description import Description, parse
 from slurm_plugin.experiments.learn.jobs import overrun_s
 from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial, alone
-from slurm_plugin.experiments.learn.proposers import ByCurve, ByOccupancies, Proposer
+from slurm_plugin.experiments.learn.proposers import ByOccupancies, Proposer
 from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused
 
@@ -32,13 +32,6 @@ assignments:
   - {constraint: new, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
   - {constraint: newer, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
 learning: {target: 5, fewest: 4, in_a_row: 1, error: cross-validation}
-"""
-COUNTS = """\
-application: wave
-command: wave
-limit: "60"
-budget: 1000
-assignments: [{nodes: [1, 2, 3, 4, 6, 8, 12, 16]}]
 """
 
 
@@ -127,8 +120,6 @@ def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Wo
     given = parse(text, name="app.yaml")
     chosen = made(given)
     proposer: Proposer = ByOccupancies(chosen.space, given.learning.settings(), ModelChoices())
-    if chosen.space.attributes == ("nodes",):
-        proposer = ByCurve([round(one["nodes"]) for one in chosen.space.candidates])
     site = LearningSite(
         jobs=slurm,
         clock=lambda: slurm.now_s,
@@ -237,19 +228,6 @@ def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
     assert learning.run() is Stop.NOTHING_LEFT
     assert set(slurm.states.values()) == {JobState.CANCELLED}
     assert {one.reason for one in learning.journal.trials} == {"did not start within 30"}
-
-
-def test_where_only_node_counts_differ_adept_proposes(state: Path) -> None:
-    slurm = FakeSlurm(lambda a: 3000 / a["nodes"] + 30)
-    learning = bench(slurm, state, COUNTS)
-    assert learning.run() in (Stop.GOOD_ENOUGH, Stop.NOTHING_LEFT)
-    run = [round(one.attributes["nodes"]) for one in slurm.jobs.values()]
-    assert run[:3] == [1, 16, 4]
-    assert len(run) == len(set(run))
-    assert all(
-        one.time_s == pytest.approx(3000 / one.attributes["nodes"] + 30, rel=0.15)
-        for one in learning.proposer.learned().expected
-    )
 
 
 def test_one_process_at_a_time(state: Path) -> None:
