@@ -85,11 +85,12 @@ def next_count(
     if not allowed:
         return None
     found = answer_of(fit, allowed, weak=weak)
-    unseen = found.count not in done
+    repeats = {n: sum(run.nodes == n for run in runs) for n in counts}
     if found.regret < SETTLED:
-        wanted = unseen and found.count in left
-        return Next(found.count, "the recommended count was not run yet") if wanted else None
-    repeats = {n: sum(run.nodes == n for run in runs) for n in left}
+        # A second run shows how noisy run times are: without one no fit can tell.
+        wanted = found.count in left and repeats[found.count] < 2
+        why = "a second run shows the noise" if repeats[found.count] else "recommended, not run yet"
+        return Next(found.count, why) if wanted else None
     candidates = [n for n in left if repeats[n] < _MOST_REPEATS]
     if not candidates:
         return None

@@ -88,7 +88,7 @@ def test_a_study_that_is_killed_goes_on_and_advice_knows_its_curve(login):
     done = login.run("nimo", "scale", "--resume", "knee")
     study = json.loads((login.home / "knee" / "study.json").read_text())
     counts = [run["count"] for run in study["runs"]]
-    assert len(set(counts)) == len(counts) <= 6
+    assert 3 < len(counts) <= 6
     assert "another run would not change the answer" in done.stdout or len(counts) == 6
     assert (login.home / "knee" / "plot.pdf").stat().st_size > 1000
     assert not login.queue()

@@ -1,0 +1,78 @@
+"""How many runs ``nimo scale`` makes, and what the count that it recommends costs over the best.
+
+Reads strong-scaling curves from a CSV with the columns ``source_repo, app, system, problem, unit,
+n, runtime_s`` (one row a run; without ``--data`` curves are generated).  A run takes the measured
+time of its count, half an hour in the middle, times noise.  Cost is n T(n)².
+"""
+
+import csv
+import math
+import random
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, median, quantiles
+from typing import Any
+
+import _bench
+import _generated
+
+from predictor.types import Run
+from slurm_plugin.experiments.scale.choice import answer_of, fitted, next_count
+
+RUNS, TYPICAL_S, NOISES = 6, 1800.0, (0.03, 0.1, 0.3)
+
+
+def main() -> None:
+    """Make a study of each curve, and print."""
+    parser = _bench.options(__doc__ or "", data="scaling curves, as CSV")
+    args = parser.parse_args()
+    made = _generated.curves(60)
+    given = [dict(zip(one.nodes, one.times_s, strict=True)) for one in made]
+    given = (_measured(args.data) if args.data else given)[:: 6 if args.quick else 1]
+    rows = [_row(given, noise) for noise in NOISES]
+    _bench.table(rows, title=f"Scaling studies of {len(given)} curves")
+    _bench.write(args.json, rows=rows)
+
+
+def _row(given: list[dict[int, float]], noise: float) -> dict[str, Any]:
+    studies = [_study(curve, noise, random.Random(seed)) for seed, curve in enumerate(given)]
+    runs, hours, costs = zip(*studies, strict=True)
+    return {
+        "noise": noise,
+        "runs, median": median(runs),
+        "runs, mean": fmean(runs),
+        "node-hours, share of all counts'": fmean(hours),
+        "cost over the best, median": median(costs),
+        "mean": fmean(costs),
+        "90 %": quantiles(costs, n=10)[-1],
+    }
+
+
+def _study(curve: dict[int, float], noise: float, rng: random.Random) -> tuple[int, float, float]:
+    """Give runs made, their node-hours over those of one run on each count, and cost."""
+    scale, counts, runs = TYPICAL_S / median(curve.values()), tuple(curve), list[Run]()
+    while len(runs) < RUNS and (chosen := next_count(runs, counts, ())):
+        time_s = scale * curve[chosen.count] * math.exp(rng.gauss(0, noise))
+        runs.append(Run(chosen.count, max(1.0, round(time_s))))
+    fit = fitted(runs)
+    best = answer_of(fit, counts, weak=False).count if fit else counts[-1]
+    cost = {n: n * time_s**2 for n, time_s in curve.items()}
+    used = sum(run.nodes * run.elapsed_s for run in runs)
+    every = sum(n * time_s * scale for n, time_s in curve.items())
+    return len(runs), used / every, cost[best] / min(cost.values())
+
+
+def _measured(path: Path) -> list[dict[int, float]]:
+    times: defaultdict[tuple[str, ...], defaultdict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    with path.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            key = tuple(row[n] for n in ("source_repo", "app", "system", "problem", "unit"))
+            times[key][int(float(row["n"]))].append(float(row["runtime_s"]))
+    curves = ({n: median(own) for n, own in sorted(one.items())} for one in times.values())
+    return [one for one in curves if len(one) >= 5]
+
+
+if __name__ == "__main__":
+    main()
