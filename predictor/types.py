@@ -292,6 +292,26 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeTerm:
+    """A number of a job's request by which its run time goes: (number + shift) to the exponent.
+
+    Times of a table are those of its ``reference``; runs had numbers from ``low`` to ``high``.
+    """
+
+    name: str  #: of the attribute (:mod:`sacct_ingest.runs.attributes`)
+    exponent: float
+    error: float  #: standard error of the exponent
+    shift: float
+    reference: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        need_positive("number of a size", self.reference, self.low, self.high)
+        need_finite("shift of a size", self.shift, least=0)
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Runs of an identity that have something in common, and a table of their own.
 
@@ -355,6 +375,8 @@ class PredictionTable:
     layout: Layout = ANY
     #: where runs are not one curve, the tables that are; this one is for what is none of them
     parts: tuple[Part, ...] = ()
+    #: numbers that run time goes by: all times are those of a job with their references
+    sizes: tuple[SizeTerm, ...] = ()
     #: whose runs these are; empty: several users'
     owner: str = ""
     #: rising in nodes
@@ -381,7 +403,7 @@ class PredictionTable:
     @property
     def is_guess(self) -> bool:
         """Whether only the user, or user and job name, were recognised: no application at all."""
-        return self.level in ("name", "user") and not self.is_curve
+        return self.level in ("name", "user") and not self.is_curve and not self.sizes
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.

@@ -52,7 +52,8 @@ def load_tables(store: "Store") -> list[PredictionTable]:
 def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[PredictionTable]:
     """Find the tables of an application by its label or name, or by the start of its key.
 
-    Histories of a user's or a name's runs are only given where there is nothing better.
+    Histories of a user's or a name's runs are only given where there is nothing better, or where
+    their times go by numbers in the command.
 
     Raises NoHistory: there is none; the message proposes names that look alike.
     """
@@ -60,7 +61,8 @@ def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[Predi
     if not matching and len(query) >= _SHORTEST_KEY:
         matching = [table for table in tables if table.key.startswith(query)]
     if matching:
-        return [table for table in matching if table.level in CURVE_LEVELS] or matching
+        said = [table for table in matching if table.level in CURVE_LEVELS or table.sizes]
+        return said or matching
     names = {name for table in tables for name in names_of(table.label)}
     near = difflib.get_close_matches(query, names)
     hint = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"

@@ -8,17 +8,20 @@ table is then a history of all runs, for jobs that belong to none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from math import log
+from math import exp, log
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from predictor.curves.other_sizes import OtherSizes
+from predictor.level import sizes
 from predictor.level.record import Record, built_in
+from predictor.level.sizes import SizedRun, log_factor
 from predictor.problems import problem
 from predictor.table import doubtful, part_key, with_acting
 from predictor.tables import split
@@ -29,9 +32,9 @@ from predictor.tables.memory import ran_short
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Change, Part, PredictionTable
+from predictor.types import Change, Part, PredictionTable, SizeTerm
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe
+from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe, numbers_of
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 _Make = Callable[..., PredictionTable | None]
 #: Parts with tables of their own, at most.
 MOST = 32
+#: Before the names of numbers that run times go by, among the attributes of a record.
+_SIZED = "size: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,16 @@ def tables_of(
     before = (records or {}).get(key, Record())
     finished = ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
-    names = _split_by(level, axis, finished, before.split)
+    terms, rows = _sized(level, axis, finished, rows, before)
+    if terms:
+        finished = ended_runs(rows)
+        axis = axis_of(finished) if level in CURVE_LEVELS else axis
+    if _names_of(terms) != _names_of_record(before):
+        # What errors were of is no more: the record begins anew.
+        records, before = {}, Record()
+    names = _split_by(level, axis, finished, before.split, _names_of(terms))
     groups = _grouped(axis, finished, names)
-    runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s)
+    runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s, terms)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -98,6 +110,7 @@ class _IdentityRuns:
     groups: Mapping[Part, Sequence[RunRow]]
     sums: SumsByType | None
     now_s: float
+    terms: tuple[SizeTerm, ...]  #: numbers that run times went by: they are those of a reference
     changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
 
     def as_asked(self, name: str, own: Sequence[RunRow]) -> Sequence[RunRow]:
@@ -112,6 +125,71 @@ class _IdentityRuns:
         return as_asked(own, self.changes[name], self.unit)
 
 
+def _sized(
+    level: KeyLevel,
+    axis: Axis,
+    finished: Sequence[RunRow],
+    rows: Sequence[RunRow],
+    before: Record,
+) -> tuple[tuple[SizeTerm, ...], Sequence[RunRow]]:
+    """Give the numbers that one user's run times go by, and the runs as if all had the same.
+
+    The keys of scripts and command lines have their arguments in them: there numbers never differ.
+    """
+    if level not in (KeyLevel.TAG, KeyLevel.NAME) or not owner_of(finished):
+        return (), rows
+    every = _examples(axis, finished)
+    values = {id(row): numbers_of(attributes_of_run(row)) for row in rows}
+    named = _names_of_record(before)
+    if len(every) < sizes.FEWEST or not any(values.values()):
+        return (), rows
+    split_by = [name for name in before.split if not name.startswith(_SIZED)]
+    split_by = split_by or list(split.choose(every))
+    ordered, believed = split.predicted(every, split_by)
+    terms = sizes.choose(
+        [
+            SizedRun(
+                nodes=one.nodes,
+                log_s=one.log_s,
+                numbers=values[id(one.row)],
+                counts=(one.row.nodes, one.row.cpus, one.row.tasks or 0),
+                values={name: one.read().get(name, "") for name in split_by},
+            )
+            for one in ordered
+        ],
+        believed,
+        [*named, *split_by],
+    )
+    if not terms:
+        return (), rows
+    # A fit to few runs leaves them nearer than the next one will be.
+    spread = max(len(every) / max(len(every) - len(terms) - 1, 1), 1.0)
+    middle = median(one.log_s - log_factor(terms, values[id(one.row)]) for one in every)
+    return terms, [_as_reference(row, terms, values[id(row)], middle, spread) for row in rows]
+
+
+def _as_reference(
+    row: RunRow,
+    terms: Sequence[SizeTerm],
+    numbers: Mapping[str, float],
+    middle: float,
+    spread: float,
+) -> RunRow:
+    """Give a run as if its numbers were the references; what limit it had says nothing then."""
+    if row.elapsed_s <= 0:
+        return row
+    log_s = log(row.elapsed_s) - log_factor(terms, numbers)
+    return replace(row, elapsed_s=exp(middle + spread * (log_s - middle)), limit_s=None)
+
+
+def _names_of(terms: Iterable[SizeTerm]) -> set[str]:
+    return {term.name for term in terms}
+
+
+def _names_of_record(record: Record) -> set[str]:
+    return {name.removeprefix(_SIZED) for name in record.split if name.startswith(_SIZED)}
+
+
 def _with_acting(shown: Fitted, acting: Fitted) -> Fitted:
     if shown.table is None or acting.table is None:
         return shown
@@ -123,6 +201,7 @@ def _fitted(
 ) -> list[Fitted]:
     level, key, rows, now_s = runs.level, runs.key, runs.rows, runs.now_s
     unit, names, groups = runs.unit, runs.names, runs.groups
+    noted = (*names, *(f"{_SIZED}{term.name}" for term in runs.terms))
 
     def fitted(
         name: str,
@@ -139,12 +218,14 @@ def _fitted(
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:
             table = _in_unit(table, unit)
+        if table is not None and runs.terms:
+            table = replace(table, sizes=runs.terms)
         return Fitted(name, table, record, _new(before, record))
 
     if len(groups) < 2:
         layout = next(iter(groups), Part("")).layout
         one = fitted(key, rows, partial(tabulate, sums=runs.sums if unit is Unit.NODES else None))
-        return [_with(_split(one, names), layout=layout)]
+        return [_with(_split(one, noted), layout=layout)]
     made = []
     for group, own in list(groups.items())[:MOST]:
         every = _with_short(rows, own, group)
@@ -155,7 +236,7 @@ def _fitted(
             part = _with(part, need=None)
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))
-    whole = _split(fitted(key, rows, mixture), names)
+    whole = _split(fitted(key, rows, mixture), noted)
     parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
@@ -174,25 +255,43 @@ def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) ->
 
 
 def _split_by(
-    level: KeyLevel, axis: Axis, rows: Sequence[RunRow], before: Sequence[str]
+    level: KeyLevel,
+    axis: Axis,
+    rows: Sequence[RunRow],
+    before: Sequence[str],
+    sized: Collection[str],
 ) -> tuple[str, ...]:
-    """Attributes that distinguish the problems of one user's runs; of a user alone none."""
+    """Attributes that distinguish the problems of one user's runs; of a user alone none.
+
+    sized: attributes whose numbers explain run times already.
+    """
     if level is KeyLevel.USER or not owner_of(rows):
         return ()
-    examples = [
+    names = [name for name in before if not name.startswith(_SIZED)]
+    return split.choose(_examples(axis, rows, sized), names)
+
+
+def _examples(
+    axis: Axis, rows: Sequence[RunRow], sized: Collection[str] = ()
+) -> list[split.Example]:
+    def read(row: RunRow) -> dict[str, str]:
+        values = attributes_of_run(row)
+        return {name: value for name, value in values.items() if name not in sized}
+
+    return [
         split.Example(
             nodes=axis.unit.size_of(row),
             size=(layout, axis.unit.size_of(row)),
             log_s=log(row.elapsed_s),
             submit_s=float(row.submit_s),
             end_s=float(row.end_s or 0),
-            read=partial(attributes_of_run, row),
+            read=partial(read, row),
+            row=row,
         )
         for layout, own in (axis.groups or {ANY: rows}).items()
         for row in own
         if not row.state.cut_short
     ]
-    return split.choose(examples, before)
 
 
 def _grouped(

@@ -48,6 +48,7 @@ def attributes_of_run(row: RunRow) -> dict[str, str]:
         mem_node_bytes=(row.req_mem_bytes or 0) / max(row.nodes, 1),
         work_dir=row.work_dir,
         script=row.script,
+        comment=row.comment,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median, stdev
+from typing import Any
 
 from predictor.level.experts import SLOPE
 
@@ -39,6 +40,7 @@ class Example:
     submit_s: float
     end_s: float
     read: Callable[[], Mapping[str, str]]
+    row: Any = None  #: what it was made of
 
 
 #: Log run time that each example was predicted to have; None: there was none.
@@ -66,6 +68,16 @@ def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str
     if fmean(tested.gains(alone, own)) < _STAYS:
         return chosen
     return chosen if fmean(tested.gains(own, logs)) > _REPLACES else tuple(before)
+
+
+def predicted(examples: Sequence[Example], names: Sequence[str]) -> tuple[list[Example], _Logs]:
+    """Give the last examples by submission, with the log run times that a split predicts."""
+    ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
+    tested = _SplitBacktest(ordered)
+    logs: _Logs = [None] * len(ordered)
+    for i in range(len(names) + 1):
+        logs = tested.predict(names[:i], logs)
+    return ordered, logs
 
 
 def _added(tested: _SplitBacktest, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:

@@ -4,14 +4,27 @@ Runs with one key may be several problems.  Which of these attributes distinguis
 decided by their run times (:mod:`predictor.tables.split`).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf, prod
+
+from sacct_ingest.text.tag import parse_tag
 
 COMMAND, ARGUMENT = "command", "argument "
 TIME_LIMIT, MEMORY, ACCOUNT = "time limit", "memory", "account"
-WORK_DIR, SCRIPT = "working directory", "script"
+WORK_DIR, SCRIPT, SIZE = "working directory", "script", "size"
 _MIB = 2**20
 #: Characters of a name or value that are shown.
 LONGEST = 40
+_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)([kKMGT]?)(?:i?[bB])?")
+_UNITS = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+#: Attributes whose numbers are no sizes of the problem: what is asked of Slurm, and options that
+#: count processes, however they are spelled.
+_NO_SIZES = frozenset({TIME_LIMIT, MEMORY, ACCOUNT, WORK_DIR, SCRIPT, COMMAND})
+_COUNTED = ("p", "proc", "procs", "pes", "tasks", "nodes", "processes", "threads", "cores", "cpus")
+_COUNTS = frozenset(
+    f"{prefix}{what}" for prefix in ("", "n", "num") for what in (*_COUNTED, "gpus", "workers")
+)
 
 
 def attributes(
@@ -22,23 +35,27 @@ def attributes(
     mem_node_bytes: float | None = None,
     work_dir: str = "",
     script: str = "",
+    comment: str = "",
 ) -> dict[str, str]:
     """Give the attributes of a job by name; what the job does not say is left out.
 
     words: command and its arguments, as `sacct_ingest.scripts.signature` spells them.
     mem_node_bytes: memory that it asks for on each node.
     script: key of its script.
+    comment: with a tag's ``size``, if any.
 
     >>> attributes(("run.sh", "KPAR=9", "--input", "a.dat", "4x4"), limit_s=7200)
     {'command': 'run.sh', 'KPAR': '9', '--input': 'a.dat', 'argument 1': '4x4', \
 'time limit': '7200'}
     """
+    tag = parse_tag(comment)
     more = {
         TIME_LIMIT: f"{limit_s:.0f}" if limit_s else "",
         MEMORY: f"{mem_node_bytes / _MIB:.0f}" if mem_node_bytes else "",
         ACCOUNT: account,
         WORK_DIR: work_dir,
         SCRIPT: script,
+        SIZE: tag.size if tag else "",
     }
     given = {COMMAND: words[0]} | dict(_arguments(words[1:])) if words else {}
     return given | {name: value for name, value in more.items() if value}
@@ -61,6 +78,34 @@ def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         else:
             place += 1
             yield f"{ARGUMENT}{place}", word
+
+
+def number_of(text: str) -> float | None:
+    """Read a number above zero, with a unit or as a grid; None: it is none.
+
+    >>> number_of("500"), number_of("3.2G"), number_of("4x4x2"), number_of("a500.dat")
+    (500.0, 3435973836.8, 32.0, None)
+    """
+    factors = [_NUMBER.fullmatch(one) for one in text.split("x")[:4]] if len(text) < LONGEST else []
+    given = [float(one[1]) * _UNITS[one[2]] for one in factors if one]
+    number = prod(given) if given and len(given) == len(factors) else 0.0
+    return number if 0 < number < inf else None
+
+
+def numbers_of(values: Mapping[str, str]) -> dict[str, float]:
+    """Give the attributes that may be sizes of the problem, as numbers.
+
+    >>> numbers_of({"--steps": "500", "--np": "64", "time limit": "7200", "--input": "a.dat"})
+    {'--steps': 500.0}
+    """
+    named = ((name, value) for name, value in values.items() if name not in _NO_SIZES)
+    given = ((name, number_of(one)) for name, one in named if not _is_count(name))
+    return {name: number for name, number in given if number is not None}
+
+
+def _is_count(option: str) -> bool:
+    """Whether an option counts processes: a size of the request, not of the problem."""
+    return option.lstrip("-").replace("-", "").replace("_", "").lower() in _COUNTS
 
 
 def describe(values: Mapping[str, str]) -> str:
@@ -86,4 +131,8 @@ def _word(name: str, value: str) -> str:
         return f"{value} as {name}"
     if name.startswith("-"):
         return name if value == "given" else f"{name} {value}"
-    return f"{name} {value}" if name in (COMMAND, ACCOUNT, WORK_DIR, SCRIPT) else f"{name}={value}"
+    return (
+        f"{name} {value}"
+        if name in (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE)
+        else f"{name}={value}"
+    )

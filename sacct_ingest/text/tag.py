@@ -5,7 +5,8 @@ says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, an
 that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``nimo:cpus=4-32``,
 ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
 ``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
-run on a count that was not tried, ``nimo:learn=off`` that not.
+run on a count that was not tried, ``nimo:learn=off`` that not; ``nimo:size=3.2G`` says how large
+the problem is, in any unit that its runs share.
 """
 
 import re
@@ -31,6 +32,7 @@ class Tag:
     soft: str = ""  #: ``off``: Slurm plans with the time limit itself
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
     learn: str = ""  #: whether it may run on a count that was not tried: ``on`` or ``off``
+    size: str = ""  #: of the problem, as a number with a unit: ``3.2G``
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
     cpus: tuple[int, int] | None = None  #: CPUs of each task
     tasks: tuple[int, int] | None = None
@@ -69,6 +71,7 @@ def parse_tag(comment: str) -> Tag | None:
         soft=values.get("soft", ""),
         mem=values.get("mem", ""),
         learn=values.get("learn", "") or ("on" if "learn" in values else ""),
+        size=values.get("size", ""),
         **{name: _range(values.get(name, "")) for name in _RANGES},
     )
 

@@ -121,4 +121,5 @@ def attributes_of(
         mem_node_bytes=memory_bytes(job, partition),
         work_dir=job.work_dir,
         script=script,
+        comment=job.comment,
     )

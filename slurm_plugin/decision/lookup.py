@@ -19,17 +19,20 @@ from predictor.table import (
     covers,
     decode,
     for_layout,
+    for_sizes,
     part_for,
     whole_key,
     worse,
 )
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.runs.attributes import numbers_of
 from sacct_ingest.runs.layout import Layout, second_sizes
 
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
 _FETCHED = 512  #: most of another process's
+FEW_RUNS = 3  #: fewer runs of the same command say less than many with other numbers
 _NONE: Mapping[str, bytes] = {}
 _RAW = -15  #: wbits of zlib without header and checksum
 
@@ -218,9 +221,11 @@ class PredictionLookup:
             return reduce(_broader, curves)
         tags = KeyLevel.TAG.value
         others = (_for_job(table_at, tags, key, layouts, attributes) for key in shared)
-        return next(
-            (t for t in others if t is not None and t.is_curve), next(iter(candidates), None)
-        )
+        first = next(iter(candidates), None)
+        if first is not None and first.runs < FEW_RUNS and not first.sizes:
+            # The numbers of many runs say more than one or two runs with the same.
+            first = next((one for one in candidates if one.sizes), first)
+        return next((t for t in others if t is not None and t.is_curve), first)
 
     def laid_out_otherwise(self, table: PredictionTable) -> list[PredictionTable]:
         """Give the tables of the same problem with other second sizes, its own among them.
@@ -234,7 +239,8 @@ class PredictionLookup:
         sizes = second_sizes([part.layout for part in alike])
         ordered = sorted(alike, key=lambda part: sizes.get(part.layout, 0)) if sizes else []
         found = (self._table(table.level, part.key) for part in ordered)
-        return [one for one in found if one is not None]
+        numbers = {term.name: term.reference for term in table.sizes}
+        return [for_sizes(one, numbers) for one in found if one is not None]
 
     def _table(self, level: str, key: str, *, acting: bool = False) -> PredictionTable | None:
         # The newest once more: a table may have come there since, and have left the older ones.
@@ -256,7 +262,8 @@ def _for_job(
         return None
     part = part_for(table, layouts, attributes)
     own = table_at(level, part.key) if part else None
-    return own or (table if layouts is None else for_layout(table, layouts))
+    chosen = own or (table if layouts is None else for_layout(table, layouts))
+    return for_sizes(chosen, numbers_of(attributes())) if chosen.sizes else chosen
 
 
 _acting = lru_cache(maxsize=_DECODED)(acting_of)

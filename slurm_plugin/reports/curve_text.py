@@ -41,12 +41,14 @@ def render(
     every: bool = False,
     width: int = WIDTH,
     options: TableOptions | None = None,
+    verbose: bool = False,
 ) -> str:
     """Write one application's curve as text: the table, then the verdict and its reasons.
 
     every: all node counts instead of those observed and powers of two.
     width: columns of the terminal.
     options: columns, order and titles of the table that the user asks for.
+    verbose: also by which powers of which numbers run time goes.
     Raises NoColumn: the options name a column that there is not.
     """
     level, word = RECOGNISED[prediction.level], prediction.unit.word
@@ -54,6 +56,7 @@ def render(
         f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
         *([f"command: {printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
+        *_sizes(prediction, verbose=verbose),
     ]
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
@@ -72,6 +75,19 @@ def render(
     for one in prediction.by_type if prediction.node_type else ():
         parts += _of_type(prediction, one.node_type, every=every, width=width, options=options)
     return "\n\n".join(parts)
+
+
+def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
+    """Say which numbers the times are for and, at length, how run time goes by them."""
+    shown = [f"{printable(one.name)} {one.reference:g}" for one in prediction.sizes]
+    lines = [f"run times for {', '.join(shown)}"] if shown else []
+    for one in prediction.sizes if verbose else ():
+        base = f"({one.name} + {one.shift:g})" if one.shift else one.name
+        lines.append(
+            f"run time goes by {printable(base)} to the power {one.exponent:.2f} "
+            f"± {one.error:.2f} (runs had {one.low:g} to {one.high:g})"
+        )
+    return lines
 
 
 def _wrapped(lines: Iterable[str], width: int) -> str:

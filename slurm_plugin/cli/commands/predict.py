@@ -130,7 +130,11 @@ def _print(
     else:
         for number, table in enumerate(tables if args.all else curve_text.each_once(tables)):
             text = curve_text.render(
-                table, every=args.all, width=terminal_width(), options=table_options(args)
+                table,
+                every=args.all,
+                width=terminal_width(),
+                options=table_options(args),
+                verbose=args.verbose,
             )
             print("\n" * bool(number) + text)
             if standing := standings.get((table.level, table.key)):

@@ -1,0 +1,212 @@
+"""Numbers in arguments as sizes of the problem: run time is a product of their powers.
+
+log T = a + sum over k of b_k log(x_k + s_k), with the node count as one more term that only keeps
+the others honest. The shift s_k makes it a cost that does not depend on x_k plus one that does
+(the product form's constant term). Terms are added one by one while they predict runs that were
+left out better than what else is believed of these (leave-one-out from the hat matrix, Cook and
+Weisberg, *Residuals and Influence in Regression*, 1982), so five runs are enough where one number
+explains them. Runs that went wrong weigh less (Huber's weights).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.types import SizeTerm
+
+Floats = NDArray[np.float64]
+
+#: Terms at most, runs that are looked at, and the fewest of them and of different values.
+MOST, RECENT, FEWEST, VALUES = 3, 200, 5, 3
+#: Mean accuracy that a term has to add, by how many standard errors, and what is as good.
+_GAIN, _SURE, _AS_GOOD = 0.03, 2.5, -0.01
+#: Shifts in medians of a number, and the accuracy that one adds to be used.
+_SHIFTS, _SHIFTED = (0.1, 0.3, 1.0, 3.0), 0.005
+#: Runs that each kind needs for a level of its own.
+_OF_KIND = 4
+#: Leverage above which a run counts as left out of a fit without it.
+_LEVERAGE = 0.9
+#: Widest share of runs without a number.
+_MISSING = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class SizedRun:
+    """One finished run: what it was asked with, and its log run time."""
+
+    nodes: int
+    log_s: float
+    numbers: Mapping[str, float]
+    counts: tuple[float, ...]  #: of what it asked for: nodes, CPUs, tasks
+    values: Mapping[str, str]  #: of attributes by which its kind is told apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Regression:
+    """Coefficients, their variances, and residuals of each run by a fit without it."""
+
+    slopes: Floats
+    variances: Floats
+    left_out: Floats
+
+
+def choose(
+    runs: Sequence[SizedRun], believed: Sequence[float | None], rivals: Sequence[str] = ()
+) -> tuple[SizeTerm, ...]:
+    """Choose the numbers by which run time goes; none where what else is believed is as good.
+
+    runs: in the order of their submission.
+    believed: log run time that other rules predicted of each; None: nothing.
+    rivals: names whose values other rules tell apart, or that were chosen at the last fit: as
+        numbers they only have to be as good.
+    """
+    runs, believed = runs[-RECENT:], believed[-RECENT:]
+    if len(runs) < FEWEST:
+        return ()
+    columns = _columns(runs)
+    log_s = np.array([run.log_s for run in runs])
+    base = _kinds(runs, columns)
+    if len({run.nodes for run in runs}) > 1:
+        base.append(np.log([run.nodes for run in runs]))
+    chosen: list[tuple[str, float]] = []
+    accuracy = _accuracy(_regression(base, log_s))
+    while len(chosen) < MOST:
+        tried = [
+            (_accuracy(_regression([*base, _shifted(column, shift)], log_s)), name, shift)
+            for name, column in columns.items()
+            if name not in dict(chosen)
+            for shift in (0.0, *(one * float(np.median(column)) for one in _SHIFTS))
+        ]
+        plain = [one for one in tried if one[2] == 0.0]
+        if not plain:
+            break
+        best = max(tried, key=lambda one: fmean(one[0]) - _SHIFTED * (one[2] > 0))
+        if len(runs) < 2 * FEWEST:  # too few for a shift
+            best = max(plain, key=lambda one: fmean(one[0]))
+        if not _better(best[0], accuracy, _GAIN):
+            break
+        accuracy, (_, name, shift) = best[0], best
+        chosen.append((name, shift))
+        base.append(_shifted(columns[name], shift))
+    as_good = not set(dict(chosen)).isdisjoint(rivals)
+    if not chosen or not _beats(accuracy, believed, log_s, as_good=as_good):
+        return ()
+    fitted = _regression(base, log_s)
+    first = len(base) - len(chosen)
+    return tuple(
+        SizeTerm(
+            name=name,
+            exponent=round(float(fitted.slopes[first + i]), 5),
+            error=round(math.sqrt(float(fitted.variances[first + i])), 5),
+            shift=shift,
+            reference=float(np.median(columns[name])),
+            low=float(columns[name].min()),
+            high=float(columns[name].max()),
+        )
+        for i, (name, shift) in enumerate(chosen)
+    )
+
+
+def log_factor(terms: Sequence[SizeTerm], numbers: Mapping[str, float]) -> float:
+    """Log of the run time over that of a run with all references; missing numbers are these."""
+    made = 0.0
+    for term in terms:
+        number = numbers.get(term.name, term.reference)
+        made += term.exponent * math.log((number + term.shift) / (term.reference + term.shift))
+    return made
+
+
+def _beats(
+    accuracy: Sequence[float], believed: Sequence[float | None], log_s: Floats, *, as_good: bool
+) -> bool:
+    """Whether runs are predicted better than by what else is believed of them."""
+    pairs = [
+        (own, math.exp(-abs(other - float(actual))))
+        for own, other, actual in zip(accuracy, believed, log_s, strict=True)
+        if other is not None
+    ]
+    if not pairs:
+        return True
+    own, others = zip(*pairs, strict=True)
+    return _better(own, others, _AS_GOOD if as_good else _GAIN, sure=not as_good)
+
+
+def _better(
+    one: Sequence[float], other: Sequence[float], gain: float, *, sure: bool = True
+) -> bool:
+    gains = [a - b for a, b in zip(one, other, strict=True)]
+    if fmean(gains) <= gain:
+        return False
+    return not sure or len(gains) < 2 or fmean(gains) > _SURE * stdev(gains) / math.sqrt(len(gains))
+
+
+def _columns(runs: Sequence[SizedRun]) -> dict[str, Floats]:
+    """Give the numbers that nearly all runs have, in several values; missing ones as usual.
+
+    Counts of what was asked for are sizes of the request, not of the problem.
+    """
+    made = {}
+    for name in dict.fromkeys(name for run in runs for name in run.numbers):
+        given = [run.numbers.get(name) for run in runs]
+        known = [one for one in given if one is not None]
+        if len(set(known)) < VALUES or len(known) < (1 - _MISSING) * len(runs):
+            continue
+        if any(_follows(given, [run.counts[i] for run in runs]) for i in range(3)):
+            continue
+        usual = median(known)
+        made[name] = np.array([usual if one is None else one for one in given])
+    return made
+
+
+def _kinds(runs: Sequence[SizedRun], columns: Mapping[str, Floats]) -> list[Floats]:
+    """Give a column for each kind of run, by values that are no numbers; one if kinds are many."""
+    kinds = [tuple(v for name, v in run.values.items() if name not in columns) for run in runs]
+    every = list(dict.fromkeys(kinds))
+    if len(every) * _OF_KIND > len(runs):
+        return [np.ones(len(runs))]
+    return [np.array([float(one == kind) for one in kinds]) for kind in every]
+
+
+def _follows(values: Sequence[float | None], counts: Sequence[float]) -> bool:
+    """Whether a number is a multiple of a count that changes."""
+    ratios = {
+        round(one / count, 6)
+        for one, count in zip(values, counts, strict=True)
+        if one is not None and count
+    }
+    return len(ratios) == 1 and len(set(counts)) > 1
+
+
+def _shifted(column: Floats, shift: float) -> Floats:
+    logs: Floats = np.log(column + shift)
+    return logs
+
+
+def _regression(columns: Sequence[Floats], log_s: Floats) -> _Regression:
+    """Least squares, in which runs far off weigh less; what explains nothing is left at zero."""
+    x = np.column_stack(columns)
+    weights = np.ones(len(log_s))
+    for _ in range(3):
+        root = np.sqrt(weights)[:, None]
+        inverse = np.linalg.pinv(root * x)
+        slopes = inverse @ (root[:, 0] * log_s)
+        off = log_s - x @ slopes
+        width = 2 * max(1.4826 * float(np.median(np.abs(off))), 0.01)
+        weights = np.minimum(1.0, width / np.maximum(np.abs(off), 1e-12))
+    leverage = np.minimum(np.sum((root * x) * inverse.T, axis=1), _LEVERAGE)
+    free = max(len(log_s) - x.shape[1], 1)
+    variance = float(weights @ off**2) / free
+    spread: Floats = variance * np.sum(inverse**2, axis=1)
+    return _Regression(slopes, spread, off / (1 - leverage))
+
+
+def _accuracy(fitted: _Regression) -> list[float]:
+    """Accuracy min(p, a) / max(p, a) of each run as predicted without it."""
+    accuracies: list[float] = np.exp(-np.abs(fitted.left_out)).tolist()
+    return accuracies
