@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sacct_ingest.errors import StoreError
+from slurm_plugin.config.settings_file import SYSTEM_FILE
 from slurm_plugin.nimod.client import LinkDown, RequestRefused, Unanswered, Unreachable
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def own_history_of(config: Config, error: Unreachable, *, program: str = "nimo")
 
     if not own_history.is_meant(config):
         return None
-    if Path(config.socket).exists():
+    if Path(config.socket).exists() or SYSTEM_FILE.exists():
         print(f"{program}: {error}; from your own jobs instead", file=sys.stderr)
     return config
 
