@@ -5,7 +5,9 @@ Revises: 0014
 """
 
 from alembic import op
-from sqlalchemy import BigInteger, Column
+from sqlalchemy import Column
+
+from sacct_ingest.store.column_types import number
 
 revision = "0015"
 down_revision = "0014"
@@ -14,4 +16,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("decisions", Column("soft_s", BigInteger()))
+    op.add_column("decisions", Column("soft_s", number()))
