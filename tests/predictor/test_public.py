@@ -127,7 +127,7 @@ NOT_CALLED = {
     "refit": "refit",
     "curves.reliability": "downey_doubts wide_interval",
     "models.averaged.residual": "Residuals.covariance Residuals.evidence Residuals.gain",
-    "table": "round_time",
+    "table": "for_sizes round_time",
     "tables.build": "mixture tabulate unfinished",
     "waits.correction": "corrected_forward",
     "waits.estimate": "WaitGrid.draws",
@@ -137,6 +137,7 @@ NOT_CALLED = {
     "level.distribution": "Mixture.quantiles Mixture.scores Mixture.share_below believed "
     "calibrated mixture samples",
     "level.experts": "ExpertSettings.at",
+    "level.sizes": "choose log_factor",
 }
 MODULES = sorted(
     one.name.removeprefix("predictor.")

@@ -33,8 +33,9 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    with suppress(OSError):  # where memory is short it goes first
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    # Where memory is short it goes first.
+    with suppress(OSError), Path("/proc/self/oom_score_adj").open("w", encoding="ascii") as file:
+        file.write("1000")
     lanes = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
     threads = [threading.Thread(target=_serve, args=(lane,)) for lane in lanes]
     for thread in threads:
