@@ -6,15 +6,17 @@ knows the application and observes or enforces.  In the latter job_submit asks n
 asks ahead and does not wait, or cli_filter waits and writes the node count itself.  One more has
 empty hooks whose cli_filter asks nimod for next to nothing: what asking costs at least.  Rounds of
 submissions of held jobs go to each in turn.  Then clients ask nimod directly: at a steady rate, and
-as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  At
-last the hook meets a nimod that fails in every way, and the longest wait of a
-submission for it is printed.
+as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  The
+hook meets a nimod that fails in every way, and the longest wait of a submission for it is printed.
+At last three users attack nimod, with connections, long lists and slow reading, while another one
+submits and asks; a cluster without plugin beside it shows what their use of processors costs.
 """
 
 import contextlib
 import json
 import multiprocessing
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -24,12 +26,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import _bench
 
@@ -82,6 +85,9 @@ SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh
 SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
 RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
 CLIENTS = 8
+#: Users who attack, and what each of them does; who is let in beside them.
+ATTACKS = {"daemon": "many_connections", "bin": "big_lists", "nobody": "slow_reader"}
+HONEST = "games"
 _OF_NIMOD, _OF_CLIENTS = 1, 2  # real-time priorities
 DRIVE = ROOT / "tests" / "lua" / "drive.lua"
 STALLED_JOBS = 50
@@ -93,6 +99,7 @@ PARTS = {
     "submissions": "Submissions one after another",
     "nimod": f"nimod, {CLIENTS} clients",
     "reloads": "One client asks while nimod reads its tables anew",
+    "attacks": "What others wait for while three users attack nimod",
     "stalls": f"What a job waits for a failing nimod ({STALLED_JOBS} jobs)",
 }
 
@@ -148,11 +155,15 @@ def main() -> int:
     quick: bool = options.quick
     sizes = IDENTITIES[:2] if quick else IDENTITIES
     with contextlib.ExitStack() as stack:
-        setups, nimod = set_up(stack, options.release)
+        measured = ("attacks", "stalls")  # on clusters of their own, or on none
+        setups, nimod = [], cast("Nimod", None)
+        if options.part not in measured:
+            setups, nimod = set_up(stack, options.release)
         parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "submissions": lambda: submit(setups, *((4, 25) if quick else (15, 100))),
             "nimod": lambda: ask_directly(nimod, 2.0 if quick else 10.0),
             "reloads": lambda: [reload_under_load(nimod, n) for n in sizes],
+            "attacks": lambda: under_attack(options.release, *((2, 20) if quick else (5, 60))),
             "stalls": stall_in_every_way,
         }
         expected = [options.part] if options.part else PARTS
@@ -210,14 +221,18 @@ def start(stack: contextlib.ExitStack, name: str, lua: Path | None, release: str
     return Setup(name, cluster)
 
 
-def start_nimod(folder: Path, cluster: SlurmCluster, mode: str) -> Nimod:
-    """Start a nimod that knows the application; it ends with its cluster."""
+def start_nimod(folder: Path, cluster: SlurmCluster, mode: str, *, first: bool = True) -> Nimod:
+    """Start a nimod that knows the application; it ends with its cluster.
+
+    first: in the real-time class.
+    """
     nimod = Nimod(folder, cluster, {"mode": mode})
     with Store.open(nimod.store, create=True) as store:
         store.fits.replace([recorded_application()])
     nimod.start()
-    tasks = Path(f"/proc/{pid_of(nimod)}/task").iterdir()
-    in_real_time((int(task.name) for task in tasks), _OF_NIMOD)
+    if first:
+        tasks = Path(f"/proc/{pid_of(nimod)}/task").iterdir()
+        in_real_time((int(task.name) for task in tasks), _OF_NIMOD)
     return nimod
 
 
@@ -349,6 +364,88 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     }
 
 
+def under_attack(release: str | None, rounds: int, times: int) -> list[dict[str, Any]]:
+    """Submit and ask alone and beside three attackers, in turns; one row for each who waits."""
+    took: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    with contextlib.ExitStack() as stack:
+        other = start(stack, "sbatch, without plugin", None, release)
+        folder = stack.enter_context(in_memory())
+        lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
+        ours = start(stack, "sbatch, NIMO", lua, release)
+        nimod = start_nimod(folder, ours.cluster, "enforce", first=False)
+        for number in range(-1, rounds):  # the first one fills caches
+            for attacked in (False, True):
+                with attackers(nimod) if attacked else contextlib.nullcontext():
+                    for setup in (other, ours):
+                        setup.round(times)
+                        if number >= 0:
+                            took[setup.name, attacked] += setup.sbatch_s
+                        setup.sbatch_s.clear()
+                    for who, op in (("root", "decide"), (HONEST, "advise")):
+                        seconds = asked_by(who, request(who, op), times, nimod)
+                        if number >= 0:
+                            took[f"{op}, {who}", attacked] += seconds
+        most_mib = memory_mib(nimod, "VmHWM")
+    rows = []
+    for name in dict.fromkeys(name for name, _ in took):
+        alone, beside = (statistics.quantiles(took[name, one], n=20) for one in (False, True))
+        rows.append(
+            {
+                "who waits": name,
+                "alone: median ms": alone[9] * 1e3,
+                "p95 ms": alone[-1] * 1e3,
+                "attacked: median ms": beside[9] * 1e3,
+                "p95 ms ": beside[-1] * 1e3,
+                "ratio": beside[9] / alone[9],
+                "nimod MiB at most": most_mib,
+            }
+        )
+    return rows
+
+
+@contextlib.contextmanager
+def attackers(nimod: Nimod) -> Iterator[None]:
+    """Let three users attack, each in a way of their own."""
+    program = (ROOT / "tests" / "attack" / "hostile_user.py").read_text()
+    users = []
+    for number, (user, act) in enumerate(ATTACKS.items()):
+        account = pwd.getpwnam(user)
+        given = (nimod.socket, number, 600, account.pw_uid, account.pw_gid, act)
+        argv = [sys.executable, "-I", "-c", program, *map(str, given)]
+        users.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
+    time.sleep(2.0)  # they are at it
+    try:
+        yield
+    finally:
+        for one in users:
+            one.kill()
+            one.wait()
+
+
+def asked_by(user: str, line: bytes, times: int, nimod: Nimod) -> list[float]:
+    """Ask as a user, in a process of its own; seconds of each answer."""
+    uid = pwd.getpwnam(user).pw_uid
+    work = partial(_asked_by, uid, line, times)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(work, (str(nimod.socket),))
+
+
+def _asked_by(uid: int, line: bytes, times: int, path: str) -> list[float]:
+    os.setuid(uid)
+    took_s = []
+    for _ in range(times):
+        time.sleep(0.1)
+        began = time.perf_counter()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            connection.sendall(line)
+            answer = connection.makefile("rb").readline()
+        took_s.append(time.perf_counter() - began)
+        if not json.loads(answer).get("ok", True):
+            raise ConnectionError(answer)
+    return took_s
+
+
 def stall_in_every_way() -> list[dict[str, Any]]:
     """Let the hooks, as they are shipped, ask a nimod that fails; one row each."""
     with in_memory() as folder:
@@ -414,11 +511,12 @@ def memory_mib(nimod: Nimod, which: str) -> float:
     return int(re.findall(rf"{which}:\s+(\d+) kB", text)[0]) / 1024
 
 
-def request() -> bytes:
+def request(user: str = "root", op: str = "decide") -> bytes:
     """Line that asks about the job of the script."""
-    job = {"name": "bench", "user_name": "root", "user_id": 0, "comment": "nimo:app=bench"}
+    job: Request = {"name": "bench", "user_name": user, "comment": "nimo:app=bench"}
+    job["user_id"] = pwd.getpwnam(user).pw_uid
     job |= {"partition": "batch", "min_nodes": 1, "max_nodes": 8, "min_cpus": 1, "time_limit": 60}
-    return json.dumps({"v": 1, "op": "decide", "job": job | {"script": SCRIPT}}).encode() + b"\n"
+    return json.dumps({"v": 1, "op": op, "job": job | {"script": SCRIPT}}).encode() + b"\n"
 
 
 def ask_from_all(

@@ -1,4 +1,4 @@
-"""One user's hostile acts, a program: ``hostile_user.py SOCKET SEED SECONDS UID GID``.
+"""One user's hostile acts, a program: ``hostile_user.py SOCKET SEED SECONDS UID GID [ACT]``.
 
 It stands alone, and becomes that user once it is loaded: a user who cannot read this project.  It
 ends after so many seconds; told to terminate, it ends sooner, after `LEAST` acts.  It prints how
@@ -110,6 +110,35 @@ def deaf(path, dice):
             channel.sendall(ask("status") + b"\n")
 
 
+def big_lists(path, dice):
+    """Lists as long as requests may have them, each another one."""
+    first = dice.randrange(1000)
+    nodes = ",".join(f"n[{n}-{n + 9}]" for n in range(first, first + 1200))[:16_000]
+    licences = ",".join(f"l{n}:1" for n in range(first, first + 1200))[:8_000]
+    job = {"min_nodes": 1, "max_nodes": 8, "name": "solve", "partition": "batch," * 150 + "batch"}
+    ids = [dice.randrange(1, 50) for _ in range(1000)]
+    say(
+        path,
+        ask("advise", job={**job, "exc_nodes": nodes, "licenses": licences}),
+        ask("waits", job_ids=ids, tasks=list(range(1000))),
+    )
+
+
+def slow_reader(path, dice):
+    """Have long answers made, and take them byte by byte."""
+    held = []
+    with suppress(OSError):
+        for _ in range(12):
+            held.append(connected(path))
+            held[-1].sendall(ask(dice.choice(("applications", "report")), every=True) + b"\n")
+        for _ in range(20):
+            time.sleep(0.1)
+            for one in held:
+                one.recv(1)
+    for one in held:
+        one.close()
+
+
 def only_tests(path, dice):
     del path
     nodes = str(dice.randrange(1, 9))
@@ -138,12 +167,13 @@ def anothers_job(path, dice):
 
 ACTS = (
     broken_lines, somebody_elses, long_texts, prepared, many_connections, endless_line, deaf,
-    only_tests, anothers_job,
+    only_tests, anothers_job, big_lists, slow_reader,
 )  # fmt: skip
 
 
 def main():
     path, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    acts = [act for act in ACTS if act.__name__ in sys.argv[6:]] or ACTS
     os.setgroups([])
     os.setgid(int(sys.argv[5]))
     os.setuid(int(sys.argv[4]))
@@ -151,7 +181,7 @@ def main():
     ending = []
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
     while time.monotonic() < end_s and not (ending and done.total() > LEAST):
-        act = dice.choice(ACTS)
+        act = dice.choice(acts)
         with suppress(OSError):
             act(path, dice)
         done[act.__name__] += 1
