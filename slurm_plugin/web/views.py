@@ -227,7 +227,7 @@ def replay(view: View) -> str:
 
 
 def _by_verdict(view: View) -> list[tuple[str, int, str]]:
-    """Count the applications with a curve, by verdict, each with the list of them."""
+    """Count the applications by verdict, each with the list of them."""
     entries = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
     return [
         (words, number, view.link("/applications", verdict=name))

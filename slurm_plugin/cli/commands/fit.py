@@ -7,6 +7,8 @@ import argparse
 import json
 import os
 import time
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.store_access import open_store
+from slurm_plugin.store_access import load_tables, open_store
 from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Refit everything and say what came of it."""
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second, help shall not
+    from predictor.types import Verdict  # noqa: PLC0415
+    from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
+    from slurm_plugin.reports.curve_text import each_once  # noqa: PLC0415
 
     config = load_config(args)
     with ExitStack() as stack:
@@ -68,7 +73,10 @@ def run(args: argparse.Namespace) -> int:
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
         )
-    print(json.dumps(asdict(done)) if args.json else describe(done))
+        listed = each_once(one for one in load_tables(store) if one.level in CURVE_LEVELS)
+    verdicts = {word.value: 0 for word in Verdict} | Counter(one.verdict.value for one in listed)
+    shown = {**asdict(done), "applications": verdicts}
+    print(json.dumps(shown) if args.json else describe(done, verdicts))
     return 0
 
 
@@ -102,15 +110,18 @@ def _workers(
 _RECOGNISED = {"tag": "by tag", "script": "by script", "line": "by command line"}
 
 
-def describe(done: "RefitSummary") -> str:
+def describe(done: "RefitSummary", verdicts: Mapping[str, int]) -> str:
     """Describe a refit.
 
     An application can have a curve for its script and one for its command line: the numbers of each
     say so.
+
+    verdicts: applications of each, as `nimo predict` and the first page list them.
     """
     levels = ", ".join(f"{n} {_RECOGNISED.get(level, level)}" for level, n in done.by_level.items())
+    each = ", ".join(f"{number} {word}" for word, number in verdicts.items())
     return (
-        f"{count(done.curves, 'scaling curve')}{f' ({levels})' if levels else ''}: "
-        f"{done.reliable} reliable, {done.doubtful} doubtful, {done.refused} refused; "
+        f"{count(sum(verdicts.values()), 'application')}: {each}; "
+        f"{count(done.curves, 'scaling curve')}{f' ({levels})' if levels else ''}, "
         f"{count(done.histories, 'history', 'histories')} without a curve; {done.seconds:.1f} s"
     )

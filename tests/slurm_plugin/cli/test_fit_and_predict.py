@@ -1,11 +1,14 @@
 import json
+from collections import Counter
 
 import msgspec
 import pytest
 
 from predictor.types import PredictionTable, Verdict
+from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.applications import applications
+from slurm_plugin.web.catalogue import Catalogue, CatalogueQuery, entry_of
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 
@@ -19,10 +22,20 @@ def test_fit_tells_what_it_left(use, capsys):
     assert done["histories"] > 0
 
 
-def test_fit_in_words(use, capsys):
+def test_fit_counts_applications_as_the_list_and_the_first_page_do(use, capsys):
     assert main(["fit", "--workers", "1"]) == 0
+    said, curves, _ = capsys.readouterr().out.split("; ")
     # One application is recognised by its tag and by its command line: it has two of the curves.
-    assert capsys.readouterr().out.startswith("7 scaling curves (6 by command line, 1 by tag): ")
+    assert curves.startswith("7 scaling curves (6 by command line, 1 by tag), ")
+    assert main(["predict", "-P"]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    listed = Counter(row.split("|")[4] for row in rows)
+    with Store.open(f"sqlite:///{use.store}") as store:
+        entries = [entry_of(row, off=False) for row in store.fits.all()]
+    page = Catalogue(entries).select(CatalogueQuery(), lambda _: True)
+    for verdicts in (listed, Counter(entry.verdict for entry in page)):
+        each = ", ".join(f"{verdicts[word]} {word}" for word in Verdict)
+        assert said == f"{verdicts.total()} applications: {each}"
 
 
 @pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
