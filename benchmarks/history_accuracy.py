@@ -195,11 +195,12 @@ def main() -> None:
 def stored(path: Path | None) -> list[RunRow]:
     """Ingest a log and give its runs in the order of their submission."""
     with Store.open("sqlite://") as store:
-        store.runs.add(runs(path) if path else _made(5_000))
+        store.runs.add(runs(path) if path else made_runs(5_000))
         return list(store.runs.started())
 
 
-def _made(count: int) -> Iterator[JobRun]:
+def made_runs(count: int) -> Iterator[JobRun]:
+    """Make up the runs of a generated log."""
     for number, one in enumerate(_generated.jobs(count)):
         yield JobRun(
             cluster="made",

@@ -18,8 +18,10 @@ import _bench
 import numpy as np
 from _disturbances import disturbance_rows
 from _generated_sites import generated_site
+from history_accuracy import made_runs
 from msgspec.structs import replace as replace_fields
 
+from predictor.tables.settings import TableSettings
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
 from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.sources.saved import SavedSacct, cluster_nodes
@@ -28,10 +30,13 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.measures import compare, guard_held, measure
+from slurm_plugin.replay.soft_limits import QUANTILES, replay_limits, suggested
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 
 SHARES = (0.5, 1.0)
+#: Of the users' limits and then NIMO's quantiles: 85 %.
+_DEFAULT_ROW = 1 + QUANTILES.index(0.85)
 LOADS = (0.3, 0.5, 0.7, 0.85, 0.95)
 
 
@@ -41,6 +46,34 @@ def archived(path: Path) -> Workload:
     ingest(store, SavedSacct(path, cluster="replay"), now_s=0)
     rows = store.runs.started(cluster="replay", partition=None, since_s=None, until_s=None)
     return replace(Workload.of(rows, cluster_nodes=cluster_nodes(path) or None), runs=())
+
+
+def limit_rows(path: Path | None, log: str, count: int) -> list[dict[str, Any]]:
+    """Replay a log with limits to plan with, as ``nimo replay --limits`` does."""
+    store = Store.open("sqlite://")
+    source = SavedSacct(path, cluster="replay") if path else None
+    if source:
+        ingest(store, source, now_s=0)
+    else:
+        store.runs.add(made_runs(count))
+    rows = list(store.runs.started())
+    work = Workload.of(rows, cluster_nodes=(cluster_nodes(path) or None) if path else None)
+    figures = replay_limits(work, config.Config(), TableSettings(), lambda _: None)
+    best = suggested(figures)
+    return [
+        {
+            "log": log,
+            "method": one.method,
+            "quantile": one.quantile,
+            "wait": one.wait,
+            "slowdown": one.slowdown,
+            "twice slower %": 100 * one.twice_slower,
+            "twice faster %": 100 * one.twice_faster,
+            "extended %": 100 * one.extended,
+            "suggested": one is best,
+        }
+        for one in figures
+    ]
 
 
 def first_jobs(workload: Workload, count: int) -> Workload:
@@ -204,6 +237,7 @@ def _options() -> argparse.ArgumentParser:
         metavar="NAME=VALUE,...",
         help="settings to replay beside the default ones; repeatable",
     )
+    add("--limits", action="store_true", help="limits to plan with instead of the policy")
     add("--jobs", type=int, metavar="COUNT", help="only the first jobs of the log")
     return parser
 
@@ -211,6 +245,15 @@ def _options() -> argparse.ArgumentParser:
 def main() -> None:
     """Run it."""
     args = _options().parse_args()
+    if args.limits:
+        log = args.data.name if args.data else "generated log"
+        rows = limit_rows(args.data, log, args.jobs or (1_500 if args.quick else 5_000))
+        _bench.table(rows, title="Limits to plan with, over the users' limits")
+        # Of NIMO's quantiles the one that it suggests, or else its default.
+        chosen = next((r for r in rows if r["suggested"]), None) or rows[_DEFAULT_ROW]
+        kept = [row for row in rows if row["method"] != "nimo" or row is chosen]
+        _bench.write(args.json, limits=kept, quantiles=rows)
+        return
     count = args.jobs or (4_000 if args.quick else 28_000)
     workload = archived(args.data) if args.data else generated_site(args.site, count)
     workload = first_jobs(workload, args.jobs) if args.jobs else workload

@@ -37,13 +37,21 @@ class Order(StrEnum):
 class JobShape(NamedTuple):
     """What a job is run as: its nodes, the limit that the scheduler plans with, its run time.
 
-    A job that reaches its limit is ended there.  A named tuple, as a minute's run forward of a
-    large cluster makes a hundred thousand.
+    A job that reaches its limit is ended there; with a longer ``end_limit_s`` it is ended at that,
+    and once it outlasts its plan it is planned with half of what is left
+    (``time_min_as_soft_limit`` in Slurm 25.05.4 and later).  A named tuple, as a minute's run
+    forward of a large cluster makes a hundred thousand.
     """
 
     nodes: int
     limit_s: float
     run_s: float
+    end_limit_s: float = 0.0
+
+    @property
+    def held_s(self) -> float:
+        """Limit at which the job is ended."""
+        return max(self.limit_s, self.end_limit_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,8 @@ class Engine:
         self._shapes: list[JobShape] = []
         self._starts: list[float] = []
         self._ends: list[float] = []
-        #: What runs, by the end that it is sure to have: its limit.
+        self._plans: list[float] = []  #: ends that jobs are planned with
+        #: What runs, by the end that it is planned with: its limit.
         self._planned: list[tuple[float, int]] = []
         #: The same, by the end that it will have.
         self._coming: list[tuple[float, int]] = []
@@ -204,6 +213,7 @@ class Engine:
         self._shapes.append(shape)
         self._starts.append(inf)
         self._ends.append(inf)
+        self._plans.append(inf)
         self._queue.append(job, shape.nodes, shape.limit_s)
 
     def _finish(self, now_s: float) -> bool:
@@ -212,7 +222,7 @@ class Engine:
         while self._coming and self._coming[0][0] <= now_s:
             _, job = heappop(self._coming)
             shape = self._shapes[job]
-            del self._planned[bisect_left(self._planned, (self._starts[job] + shape.limit_s, job))]
+            del self._planned[bisect_left(self._planned, (self._plans[job], job))]
             self.free += shape.nodes
             any_ended = True
         return any_ended
@@ -224,11 +234,21 @@ class Engine:
         they cannot start now, unless the first of them could.
         """
         queue = self._queue
+        if queue:
+            self._extend(now_s)
         while queue and queue.first_nodes <= self._open_nodes(now_s, queue.first_limit_s):
             self._start(queue.pop(), now_s)
             since = 0
         if self.free and len(queue) > max(since, 1):
             self._pass_first(now_s, max(since, 1))
+
+    def _extend(self, now_s: float) -> None:
+        """Plan jobs that outlast their plan with half of what is left of their limit."""
+        while self._planned and self._planned[0][0] <= now_s:
+            _, job = self._planned.pop(0)
+            end_s = self._starts[job] + self._shapes[job].held_s
+            self._plans[job] = now_s + max((end_s - now_s) / 2, 1.0)
+            insort(self._planned, (self._plans[job], job))
 
     def _pass_first(self, now_s: float, since: int) -> None:
         """Start those that do not delay the first in the queue."""
@@ -270,10 +290,10 @@ class Engine:
 
     def _start(self, job: int, now_s: float) -> None:
         shape = self._shapes[job]
-        end_s = now_s + min(shape.run_s, shape.limit_s)
-        self._starts[job], self._ends[job] = now_s, end_s
+        end_s = now_s + min(shape.run_s, shape.held_s)
+        self._starts[job], self._ends[job], self._plans[job] = now_s, end_s, now_s + shape.limit_s
         self.free -= shape.nodes
-        insort(self._planned, (now_s + shape.limit_s, job))
+        insort(self._planned, (self._plans[job], job))
         heappush(self._coming, (end_s, job))
 
 

@@ -190,6 +190,26 @@ class Decisions:
         with reading(self._engine) as connection:
             return [(float(said), float(was)) for said, was in connection.execute(query)]
 
+    def outlasted(self, since_s: float, most: int) -> list[tuple[str, bool]]:
+        """Partitions of jobs with a limit to plan with, and whether they outlasted it.
+
+        The newest ``most`` that ended, the oldest of them first.
+        """
+        query = (
+            select(decisions.c.partition, runs.c.elapsed_s > decisions.c.soft_s)
+            .join(runs, runs.c.id == decisions.c.run_id)
+            .where(
+                decisions.c.at_s >= since_s,
+                decisions.c.soft_s.is_not(None),
+                runs.c.end_s.is_not(None),
+            )
+            .order_by(decisions.c.at_s.desc())
+            .limit(most)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [(partition, bool(beyond)) for partition, beyond in reversed(rows)]
+
     def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
         """Identities that were predicted by, of decisions whose runs ended since then.
 

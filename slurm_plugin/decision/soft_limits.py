@@ -4,7 +4,7 @@ Slurm has it from 23.11 on (``SchedulerParameters=time_min_as_soft_limit``); wit
 same field ends jobs.  So nothing is set unless the option has just been seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from predictor.change.request import for_request
@@ -23,14 +23,33 @@ MOST_AGE_S = 60.0
 _LEAST_S = 300.0
 #: A job whose runs take more of their limit than this is planned with all of it.
 _WHOLE = 0.9
+#: By how much a job moves its partition's quantile, and how far at most.
+_STEP, _HIGHEST = 0.02, 0.99
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SoftPlans:
-    """What came of limits to plan with: quantiles by partition, and where none is set for a day."""
+    """What came of limits to plan with: quantiles by partition, and where none is set for a day.
+
+    Each field may be exchanged at any time.
+    """
 
     quantiles: Mapping[str, float] = field(default_factory=dict)
-    resting: frozenset[str] = frozenset()
+    resting: Collection[str] = frozenset()
+
+
+def quantiles_of(outlasted: Iterable[tuple[str, bool]], share: float) -> dict[str, float]:
+    """Quantile of each partition by which at most ``share`` of the jobs outlast their plan.
+
+    Adaptive conformal inference (Gibbs and Candès 2021, eq. 2), no lower than ``1 - share``.
+
+    outlasted: partition of each job, and whether it outlasted its plan; in the order of time.
+    """
+    quantiles: dict[str, float] = {}
+    for name, beyond in outlasted:
+        last = quantiles.get(name, 1.0 - share)
+        quantiles[name] = min(max(last + _STEP * (beyond - share), 1.0 - share), _HIGHEST)
+    return quantiles
 
 
 def soft_limit(
@@ -47,7 +66,7 @@ def soft_limit(
         return None
     names = (case.partition.name if case.partition else case.job.partition).split(",")
     stale = case.now_s - cluster.taken_s > MOST_AGE_S or not cluster.plans_softly
-    if stale or decided.action is Action.REFUSE or not plans.resting.isdisjoint(names):
+    if stale or decided.action is Action.REFUSE or any(one in plans.resting for one in names):
         return None
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, request.given)
@@ -55,9 +74,20 @@ def soft_limit(
     if size is None or request.distrusted or _uses_limits(table):
         return None
     own_s, share = 60.0 * minutes, plans.quantiles.get(names[0], 1.0 - rules.outlasted_share)
+    limit_s = planned_s(table, size, own_s, share, rules)
+    return SoftLimit(limit_s, own_s, size) if limit_s < own_s else None
+
+
+def planned_s(
+    table: PredictionTable, size: int, own_s: float, share: float, rules: TimeLimit
+) -> float:
+    """Seconds to plan a job of ``size`` nodes with: what ``share`` of runs stay below, or more.
+
+    own_s: its time limit; where little of it would be left out, it is planned with that.
+    """
     long_s = level_quantile(table, size, share)
     limit_s = max(whole_minutes(max(long_s, rules.least_share * own_s)), _LEAST_S)
-    return SoftLimit(limit_s, own_s, size) if limit_s < _WHOLE * own_s else None
+    return limit_s if limit_s < _WHOLE * own_s else own_s
 
 
 def _size(case: DecisionContext, decided: Decision, table: PredictionTable) -> int | None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from slurm_plugin.config.settings import Config
-from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
+from slurm_plugin.doctor import hooks_checks, limit_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.findings import Finding, skipped
 from slurm_plugin.doctor.installation import Installation
 
@@ -48,6 +48,7 @@ CHECKS = (
     Check("retention", slurm_checks.retention),
     Check("comments", slurm_checks.comments, Need.SLURMCTLD),
     Check("measurements", slurm_checks.gathering, Need.SLURMCTLD),
+    Check("limits", limit_checks.limits, Need.SLURMCTLD),
     Check("store", nimo_checks.store, Need.CONFIGURATION),
     Check("ingest and fit", nimo_checks.learned, Need.CONFIGURATION),
     Check("nimod", nimo_checks.nimod, Need.CONFIGURATION),
@@ -67,8 +68,11 @@ LOGIN_NODE_CHECKS = (
 )
 
 
-def examine(installation: Installation) -> Iterator[Finding]:
-    """Make all checks that this host needs, one after the other."""
+def examine(installation: Installation, *, limits: bool = False) -> Iterator[Finding]:
+    """Make all checks that this host needs, one after the other.
+
+    limits: try limits to plan with, too, with two jobs of a minute.
+    """
     there = {
         Need.NOTHING: True,
         Need.SLURMCTLD: bool(installation.slurm),
@@ -78,3 +82,5 @@ def examine(installation: Installation) -> Iterator[Finding]:
         findings = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
         for finding in findings:
             yield replace(finding, check=check.name)
+    for finding in limit_checks.limits_for_real(installation) if limits else ():
+        yield replace(finding, check="limits")

@@ -72,6 +72,16 @@ class PromiseTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedShorter:
+    """Jobs that Slurm planned with less than their time limit; waits are means, seconds."""
+
+    jobs: int = 0  #: that ended
+    outlasted: int = 0  #: of these, those that ran longer than planned
+    wait_before_s: float | None = None  #: of all jobs, before the first of these
+    wait_since_s: float | None = None  #: and since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectEstimate:
     """What did not happen: its prediction, scaled by the job's own actual over predicted.
 
@@ -255,6 +265,34 @@ class DeadlineTally:
     def result(self) -> Deadlines:
         """Sum up."""
         return Deadlines(**self._counts)
+
+
+@dataclass(slots=True)
+class PlannedTally:
+    """Adds up jobs that Slurm planned with less than their limit, in the order of decisions."""
+
+    jobs: int = 0
+    outlasted: int = 0
+    _waits: dict[bool, tuple[float, int]] = field(default_factory=dict)
+
+    def add(self, decision: DecisionRow, run: RunRow) -> None:
+        """Take a decision and its run."""
+        if decision.soft_s is not None:
+            self.jobs += 1
+            self.outlasted += run.elapsed_s > decision.soft_s
+        if (waited_s := _waited_s(run)) is not None:
+            sum_s, jobs = self._waits.get(self.jobs > 0, (0.0, 0))
+            self._waits[self.jobs > 0] = sum_s + waited_s, jobs + 1
+
+    def result(self) -> PlannedShorter:
+        """Sum up."""
+        means = {since: sum_s / jobs for since, (sum_s, jobs) in self._waits.items()}
+        return PlannedShorter(
+            jobs=self.jobs,
+            outlasted=self.outlasted,
+            wait_before_s=means.get(False),
+            wait_since_s=means.get(True),
+        )
 
 
 def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:

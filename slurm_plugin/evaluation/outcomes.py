@@ -20,6 +20,8 @@ from slurm_plugin.evaluation.effects import (
     DeadlineTally,
     Effect,
     EffectTallies,
+    PlannedShorter,
+    PlannedTally,
     Promises,
     PromiseTally,
     applied_to,
@@ -99,6 +101,7 @@ class OutcomeReport:
     by_level: dict[str, Accuracy]  #: by how the application was recognised
     weeks: tuple[Week, ...]
     deadlines: Deadlines
+    planned: PlannedShorter  #: jobs with a limit to plan with
     waits: WaitAccuracy
     promises: Promises = field(default_factory=Promises)
     applied: tuple[Effect, ...]  #: one for each unit with such jobs
@@ -176,6 +179,7 @@ class OutcomeTally:
         self._applied, self._observed = EffectTallies(), EffectTallies()
         self._waits, self._deadlines = WaitTally(), DeadlineTally()
         self._promises = PromiseTally()
+        self._planned = PlannedTally()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()
         self.unused = UnusedTally()
@@ -195,6 +199,7 @@ class OutcomeTally:
             self._deadlines.add(decision, run)
         if run is None:
             return
+        self._planned.add(decision, run)
         self._jobs.add(outcome_of(name, decision, run))
         # A week's errors are of the predictions that the headline counts.
         counted = (self._guesses,) if is_guess(decision) else (self._all, week.accuracy)
@@ -250,6 +255,7 @@ class OutcomeTally:
             waits=waits,
             deadlines=self._deadlines.result(),
             promises=self._promises.result(),
+            planned=self._planned.result(),
             applied=self._applied.result(waits),
             observed=self._observed.result(waits),
             applications=self._application_rows(),

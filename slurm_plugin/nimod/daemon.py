@@ -24,6 +24,7 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.soft_limits import quantiles_of
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.state import StateSender
@@ -43,6 +44,7 @@ from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.listening import Listening, let_in
 from slurm_plugin.service.systemd import notify
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.slurm.soft_limits import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
@@ -87,11 +89,13 @@ class Daemon:
             cpu_clock=time.thread_time,
         )
         self._poller = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
+        self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
         self._link = StoreLink(
             config.store_url,
             publish=self._publish,
             publish_waits=partial(setattr, self._service, "waits"),
+            publish_outlasted=self._adapt,
             wait_record=self._outlooks,
             clock=time.time,
             cluster=self._cluster_name,
@@ -250,6 +254,11 @@ class Daemon:
         # What lives as long as nimod does no later collection has to walk through.
         gc.freeze()
 
+    def _adapt(self, outlasted: list[tuple[str, bool]]) -> None:
+        """Plan jobs so that few outlast their plan; called by the store's thread."""
+        share = self._service.config.time_limit.outlasted_share
+        self._service.plans.quantiles = quantiles_of(outlasted, share)
+
     def _cluster_name(self) -> str:
         cluster = self._service.cluster
         return cluster.name if cluster else ""
@@ -265,6 +274,7 @@ class Daemon:
             return
         self._complaint = ""
         self._reserve()
+        self._service.plans.resting = self._heads.look(self._poller.raw.jobs, cluster.taken_s)
         cluster = self._outlooks.add_wait_forecasts(
             cluster, self._poller.raw, self._poller.settings
         )

@@ -41,6 +41,7 @@ class StoreLink:
     url: SQLAlchemy URL.
     publish: called with new tables, in the thread that visits.
     publish_waits: called now and then with how near predicted waits came.
+    publish_outlasted: and with which jobs outlasted the limits that they were planned with.
     wait_record: keeps what estimates of waits were off by: read from the store once, written now
         and then.
     clock: seconds since the epoch.
@@ -56,6 +57,7 @@ class StoreLink:
         publish: Callable[[PredictionLookup], None],
         cluster: Callable[[], str],
         publish_waits: Callable[[WaitAccuracy], None] = lambda _: None,
+        publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None,
         wait_record: Outlooks | None = None,
         clock: Callable[[], float] = time.time,
         pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S),
@@ -64,6 +66,7 @@ class StoreLink:
         self._url = url
         self._publish = publish
         self._publish_waits = publish_waits
+        self._publish_outlasted = publish_outlasted
         self._wait_record = wait_record
         self._record_read = False
         self._past_of: int | None = None
@@ -160,6 +163,7 @@ class StoreLink:
         if now_s - self._waits_s >= _WAITS_EVERY_S:
             self._waits_s = now_s
             self._publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
+            self._publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
 
     def _exchange_record(self, store: Store) -> None:
         """Read the record of waits once the cluster's name is read, and write what is new in it."""

@@ -19,7 +19,7 @@ from slurm_plugin.text.formatting import clock, count, hours, percent
 _SECTIONS = (
     ("Jobs that were stopped after a change", ("stopped",)),
     ("Accuracy of predictions", ("accuracy", "weeks")),
-    ("Decisions", ("reasons", "deadlines")),
+    ("Decisions", ("reasons", "deadlines", "planned")),
     ("Effects of the decisions", ("effects", "waits", "wait_estimates")),
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),

@@ -30,6 +30,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         waits(report),
         wait_estimates(report),
         _deadlines(report),
+        _planned(report),
         _switched_off(report),
         _records(report),
         _table("problems", "Problems of predictions", report.problems),
@@ -219,6 +220,21 @@ def _deadlines(report: OutcomeReport) -> Sheet:
         fields=tuple(map(OutputColumn, names, titles)),
         rows=[report.deadlines] if some else [],
         note="In observe mode no user got these refusals and warnings.",
+    )
+
+
+def _planned(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="planned",
+        caption="Jobs that Slurm planned with less than their time limit",
+        fields=(
+            OutputColumn("jobs", "jobs"),
+            OutputColumn("outlasted", "outlasted the plan"),
+            OutputColumn("wait_before_s", "mean wait before", as_text=duration),
+            OutputColumn("wait_since_s", "mean wait since", as_text=duration),
+        ),
+        rows=[report.planned] if report.planned.jobs else [],
+        note="Waits are those of all jobs of the selection; other things changed, too.",
     )
 
 

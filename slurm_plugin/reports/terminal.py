@@ -194,6 +194,12 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
             yield f"  {name}", _accuracy(accuracy, report.confidence)
     if report.deadlines != Deadlines():
         yield "deadlines", _deadlines(report.deadlines)
+    if planned := report.planned.jobs:
+        waits = report.planned.wait_before_s, report.planned.wait_since_s
+        before, since = (duration(one) for one in waits)
+        outlasted = f"{report.planned.outlasted} outlasted it"
+        yield "planned", f"{count(planned, 'job')} shorter than their limit, {outlasted}"
+        yield "", f"mean wait of all jobs {before} before, {since} since"
     yield from _wait_lines(report)
     if report.promises != Promises():
         yield "promises", _promises(report.promises)

@@ -7,15 +7,16 @@ cut already get their users' limit back.  A running job's least limit cannot be 
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 import msgspec
 
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.text.admin_comment import Note, parse
+from sacct_ingest.text.admin_comment import parse
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.slurm.raw_state import RawJob
-from slurm_plugin.slurm.snapshot import WAITS
+from slurm_plugin.slurm.snapshot import DAY_S, WAITS, waits_for_nodes
 from slurm_plugin.slurm.sources import Run
 
 _log = logging.getLogger(__name__)
@@ -44,12 +45,6 @@ class SoftJob(msgspec.Struct, frozen=True, kw_only=True):
     def is_cut(self) -> bool:
         """Whether it runs with less than its user's limit."""
         return not self.waits and self.limit_min is not None and self.limit_min < self.own_min
-
-
-def planned_softly(job: RawJob) -> Note | None:
-    """Give the note of a job that NIMO gave a limit to plan with; None for all others."""
-    note = parse(job.admin_comment) if ",sl=" in job.admin_comment else None
-    return note if note and note.soft_min is not None else None
 
 
 def soft_jobs(run: Run) -> list[SoftJob]:
@@ -140,3 +135,44 @@ class Guard:
             lines = [str(error)]
         for line in lines:
             _log.warning("time_min_as_soft_limit is gone: %s", line)
+
+
+class QueueHeads:
+    """Watches the first job of each partition's queue, which limits to plan with must not delay.
+
+    Where its planned start moves back by more than its own run time, none is set for a day.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[int | None, float]] = {}
+        self._until: dict[str, float] = {}
+
+    def look(self, jobs: Sequence[RawJob], now_s: float) -> frozenset[str]:
+        """Look at the jobs of a view; give the partitions that rest."""
+        softly = {name for job in jobs if ",sl=" in job.admin_comment for name in job.partitions}
+        heads: dict[str, RawJob] = {}
+        for job in jobs:
+            if job.state in WAITS and waits_for_nodes(job.reason):
+                for name in softly.intersection(job.partitions):
+                    heads[name] = max(heads.get(name, job), job, key=_rank)
+        first = self._first
+        self._first = {}
+        for name, job in heads.items():
+            known, planned_s = first.get(name, (job.job_id, inf))
+            earliest_s = min(planned_s if known == job.job_id else inf, job.start_s)
+            self._first[name] = job.job_id, earliest_s
+            if inf > job.start_s > earliest_s + _own_time_s(job):
+                if self._until.get(name, 0.0) <= now_s:
+                    _log.warning("%s: job %s starts later: no limits to plan with", name, known)
+                self._until[name] = now_s + DAY_S
+        return frozenset(name for name, until_s in self._until.items() if now_s < until_s)
+
+
+def _rank(job: RawJob) -> tuple[int, float]:
+    return job.priority, -job.submit_s
+
+
+def _own_time_s(job: RawJob) -> float:
+    """Run time of a job as it was predicted, or else its limit."""
+    note = parse(job.admin_comment)
+    return float(note.time_s) if note else job.limit_s or inf

@@ -30,6 +30,9 @@ _COLOURS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.add_argument(
+        "--limits", action="store_true", help="also try limits to plan with: two jobs of a minute"
+    )
     add_shared(parser, "json", "parsable", "store", "config")
 
 
@@ -37,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
     findings: list[Finding] = []
     width = terminal_width()
-    for finding in examine(installation_of(args)):
+    for finding in examine(installation_of(args), limits=args.limits):
         findings.append(finding)
         if not args.json:
             text = _fields(finding) if args.parsable2 else _lines(finding, width, colour=_colour())

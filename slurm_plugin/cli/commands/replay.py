@@ -28,11 +28,13 @@ from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count
+from slurm_plugin.text.formatting import count, duration, percent, printable
+from slurm_plugin.text.streams import json_text
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
     from slurm_plugin.replay.policy_search import Setting
+    from slurm_plugin.replay.soft_limits import LimitReplay
     from slurm_plugin.replay.what_if import WhatIf
     from slurm_plugin.replay.workload import Workload
     from slurm_plugin.reports.replay_text import ReplayReport
@@ -42,8 +44,10 @@ EXAMPLE = """\
   nimo replay --suggest -p batch            # the best price, guard and bystanders
   nimo replay --load 0.7 --load 0.9 -S now-60days
   nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio
+  nimo replay --limits -p batch             # is time_limit.soft worth it here?
   nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
 _DAY_S = 86400.0
+_ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +117,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="try this policy.bystanders; can be given several times",
     )
     parser.add_argument(
+        "--limits",
+        action="store_true",
+        help="what limits to plan with (time_limit.soft) would have given, and whom they cost",
+    )
+    parser.add_argument(
         "--suggest", action="store_true", help="search for price, guard and bystanders"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the random draws")
@@ -128,8 +137,51 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     with ExitStack() as stack:
         report = stack.enter_context(progress("replaying"))
+        if args.limits:
+            _print_limits(_limits(args, config, report), as_json=args.json)
+            return 0
         _print(_replay(args, config, report, stack), args)
     return 0
+
+
+def _limits(args: argparse.Namespace, config: Config, report: ProgressReport) -> "LimitReplay":
+    """Replay the history with limits to plan with."""
+    from predictor.tables.settings import TableSettings  # noqa: PLC0415
+    from slurm_plugin.replay.soft_limits import LimitReplay, replay_limits, suggested  # noqa: PLC0415
+    from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
+
+    rows, source = _rows(args, config, report)
+    work = Workload.of(rows, cluster_nodes=_cluster_nodes(args))
+    settings = TableSettings(confidence=config.fit.confidence)
+    figures = replay_limits(work, config, settings, lambda jobs: report(jobs, "jobs replayed"))
+    best = suggested(figures)
+    share = round(1 - best.quantile, 3) if best and best.quantile else None
+    return LimitReplay(log=source, jobs=len(work), figures=figures, outlasted_share=share)
+
+
+def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
+    if as_json:
+        print(json_text(made))
+        return
+    print(f"{made.log}: {count(made.jobs, 'job')}; waits and slowdowns over the users' limits")
+    print(_ROW.format("method", "wait", "slowdown", "slower x2", "faster x2", "outlasted", "worse"))
+    for one in made.figures:
+        name = one.method if one.quantile is None else f"{one.method} {one.quantile:g}"
+        shares = map(percent, (one.twice_slower, one.twice_faster, one.extended))
+        users = f"{one.users_worse} of {count(one.users, 'user')}"
+        print(_ROW.format(name, f"{one.wait:.2f}", f"{one.slowdown:.2f}", *shares, users))
+    chosen = next((f for f in made.figures if f.quantile == _quantile(made)), None)
+    if chosen is None:
+        print("Leave it: no quantile makes waits shorter by 3 %, and in neither half longer.")
+        return
+    print(f"Suggested: time_limit: {{soft: on, outlasted_share: {made.outlasted_share:g}}}")
+    if chosen.worst_user:
+        who = printable(chosen.worst_user)
+        print(f"It costs {who} most: {duration(chosen.worst_s)} more of a mean wait.")
+
+
+def _quantile(made: "LimitReplay") -> float | None:
+    return None if made.outlasted_share is None else round(1 - made.outlasted_share, 3)
 
 
 def _replay(

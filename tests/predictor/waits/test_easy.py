@@ -160,3 +160,18 @@ def test_published_bounded_slowdowns(kth, order, clairvoyant, slowdown):
     response_s = made.end_s - kth.submit_s
     result = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
     assert result == pytest.approx(slowdown, abs=0.2)
+
+
+def test_a_job_that_outlasts_its_plan_runs_on_and_is_planned_with_half_of_what_is_left():
+    # The first is planned with 10 s, runs 30 and may run 100; the second waits for all nodes.
+    shapes = [
+        JobShape(6, 10.0, 30.0, 100.0),
+        JobShape(8, 5.0, 5.0),
+        JobShape(2, 8.0, 8.0),  # fits before 10
+        JobShape(2, 40.0, 7.0),  # at 12 s the first is planned until 12 + 88 / 2
+        JobShape(2, 45.0, 7.0),  # longer than that
+    ]
+    submits = [0.0, 1.0, 2.0, 12.0, 12.0]
+    made = Engine(NODES).run(submits, lambda job, _: shapes[job])
+    assert made.start_s.tolist() == [0.0, 30.0, 2.0, 12.0, 35.0]
+    assert made.end_s[0] == 30.0

@@ -202,6 +202,22 @@ def test_many_decisions(sqlite_store):
     assert outcomes(sqlite_store) == {f"{i:012x}": i for i in range(1300)}
 
 
+def test_jobs_that_outlasted_their_plan(store):
+    rows = ((4, 120), (1, 60), (2, None), (3, 59))
+    store.runs.add(run(job_id=i, submit_s=SUBMIT_S + i, elapsed_s=60.0) for i, _ in rows)
+    store.decisions.add(
+        [
+            decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i, soft_s=soft_s, partition="batch")
+            for i, soft_s in rows
+        ]
+    )
+    store.decisions.join_outcomes()
+    given = store.decisions.outlasted(0.0, 9)
+    assert given == [("batch", False), ("batch", True), ("batch", False)]
+    assert store.decisions.outlasted(0.0, 2) == given[1:]
+    assert store.decisions.outlasted(SUBMIT_S + 4, 9) == given[2:]
+
+
 def test_predicted_and_actual_waits(store):
     rows = [
         ("0", {}, {}),

@@ -103,3 +103,34 @@ def test_wrong_numbers_are_usage_errors(option, value, capsys):
     with pytest.raises(SystemExit):
         main(["replay", option, value])
     assert value in capsys.readouterr().err
+
+
+def test_limits_to_plan_with_are_suggested_where_they_make_waits_shorter(tmp_path, capsys):
+    """Two users in turn: long jobs on all nodes but one, and short ones that ask for hours."""
+    shapes = ((3, 3600, 4000), (4, 3600, 4000), (1, 600, 7200))
+    with Store.open(str(tmp_path / "nimo.db")) as store:
+        store.runs.add(
+            job(
+                job_id=number,
+                user=("ada", "bob", "cyd")[number % 3],
+                name=("wide", "all", "small")[number % 3],
+                submit_s=SUBMIT_S + 3000 * (number // 3) + number % 3,
+                start_s=SUBMIT_S + 3000 * (number // 3) + number % 3,
+                end_s=SUBMIT_S + 3000 * (number // 3) + number % 3 + shapes[number % 3][1],
+                elapsed_s=float(shapes[number % 3][1]),
+                limit_s=shapes[number % 3][2],
+                nodes=shapes[number % 3][0],
+                node_list="",
+            )
+            for number in range(120)
+        )
+    argv = ["replay", "--limits", "--store", str(tmp_path / "nimo.db"), "-N", "4"]
+    assert main([*argv, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    ways = {(one["method"], one["quantile"]): one for one in made["figures"]}
+    assert (made["jobs"], ways["user", None]["wait"]) == (120, 1.0)
+    assert ways["perfect", None]["wait"] < 0.97
+    assert min(w["wait"] for (name, _), w in ways.items() if name == "nimo") < 0.97
+    assert made["outlasted_share"] is not None
+    assert main(argv) == 0
+    assert "Suggested: time_limit: {soft: on, outlasted_share: " in capsys.readouterr().out

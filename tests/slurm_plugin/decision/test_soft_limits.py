@@ -9,7 +9,7 @@ from predictor.types import Ending, Verdict
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
 from slurm_plugin.config.settings import ModeRule, Snapshot, TimeLimit
-from slurm_plugin.decision.soft_limits import SoftPlans
+from slurm_plugin.decision.soft_limits import SoftPlans, quantiles_of
 from slurm_plugin.protocol.query_messages import Explanation
 from slurm_plugin.reports.why_text import explain
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -114,3 +114,13 @@ def test_the_command_leaves_it_to_job_submit():
     made = advisor(tables=(), look=seen(), time_limit=ON)
     prepared = made.prepare(job(**{**ASKED, "max_nodes": 16}, hook=2), now_s=NOW)
     assert prepared.set is None or prepared.set.soft_min is None
+
+
+def test_a_partitions_quantile_rises_where_too_many_outlast_their_plan():
+    outlasted = [("batch", number % 3 == 0) for number in range(300)]
+    outlasted += [("long", number % 20 == 0) for number in range(300)]
+    made = quantiles_of(outlasted, 0.15)
+    assert 0.95 < made["batch"] <= 0.99
+    assert made["long"] == pytest.approx(0.85, abs=0.03)
+    # Once few outlast it, it goes back, and no lower.
+    assert quantiles_of([*outlasted, *[("batch", False)] * 60], 0.15)["batch"] == 0.85

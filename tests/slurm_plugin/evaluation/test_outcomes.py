@@ -35,6 +35,19 @@ def by_application(pairs: list[Pair]) -> tuple[ApplicationOutcome, ...]:
     return summarise(pairs, confidence=0.9).applications
 
 
+def test_jobs_that_were_planned_shorter() -> None:
+    at_s = int(AT_S)
+    pairs = [
+        (decision(), run(start_s=at_s + 90)),
+        (decision(soft_s=999), run(start_s=at_s + 20)),
+        (decision(soft_s=1000), run(start_s=at_s + 40)),
+        (decision(), run(start_s=at_s + 30)),
+    ]
+    made = summarise(pairs, confidence=0.9).planned
+    assert (made.jobs, made.outlasted) == (2, 1)
+    assert (made.wait_before_s, made.wait_since_s) == (90.0, 30.0)
+
+
 def test_accuracy_of_three_runs() -> None:
     pairs = [
         (decision(), run(elapsed_s=1000.0)),  # exact, inside

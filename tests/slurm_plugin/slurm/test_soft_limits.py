@@ -1,12 +1,17 @@
 """Limits to plan with are taken back as soon as Slurm no longer says that they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.text.admin_comment import Note, build
-from slurm_plugin.slurm.raw_state import RawJob
+from sacct_ingest.text.admin_comment import Note
+from sacct_ingest.text.admin_comment import build as note_text
+from slurm_plugin.slurm.privacy import may_update
+from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import read_settings
-from slurm_plugin.slurm.soft_limits import Guard, take_back
+from slurm_plugin.slurm.snapshot import build
+from slurm_plugin.slurm.soft_limits import Guard, QueueHeads, take_back
 
 _NOTE = Note(
     decision_id="3f9a0c12b7de",
@@ -22,7 +27,8 @@ _NOTE = Note(
     soft_min=5,
     own_min=60,
 )
-NOTE = build(_NOTE)
+NOTE = note_text(_NOTE)
+SOFT = "SLURM_VERSION = 26.05.5\nSchedulerParameters = time_min_as_soft_limit\n"
 
 
 def row(job, state, least, limit, note=NOTE):
@@ -91,3 +97,41 @@ def test_release_and_option_say_whether_slurm_plans_so(release, plans, ends):
     assert (said.plans_softly, said.ends_softly) == (plans, ends)
     without = read_settings(text.replace("_limit", "_limits"))
     assert not without.plans_softly
+
+
+def head(start_s, job_id=1, note=NOTE, **fields):
+    given = {"state": "PENDING", "partitions": ("batch",), "priority": 9, "reason": "Resources"}
+    given |= {"job_id": job_id, "start_s": start_s, "admin_comment": note}
+    return RawJob(**given | fields)
+
+
+@pytest.mark.parametrize(
+    ("later", "rests"),
+    [
+        (head(1009.0), False),  # by its predicted run time, and no more
+        (head(1010.0), True),
+        (head(1010.0, job_id=2), False),
+        (head(1010.0, reason="Dependency"), False),
+        (head(1010.0, note="", limit_s=9.0), False),  # nothing there is planned softly
+    ],
+)
+def test_a_partition_rests_for_a_day_where_the_first_of_its_queue_is_put_off(later, rests):
+    heads, behind = QueueHeads(), head(50.0, job_id=7, note="", priority=8)
+    assert heads.look([behind, head(1000.0, note=later.admin_comment)], 0.0) == frozenset()
+    assert heads.look([later, head(9000.0, job_id=9, note="", priority=1)], 20.0) == (
+        {"batch"} if rests else frozenset()
+    )
+    assert heads.look([], 86_400.0) == ({"batch"} if rests else frozenset())
+    assert heads.look([], 86_420.0) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("uid", "level", "may"),
+    [(0, "None", True), (64030, "None", True), (1, "Operator", True), (1, "None", False)],
+)
+def test_only_who_can_take_a_limit_back_sets_one(monkeypatch, uid, level, may):
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert may_update(64030, lambda _: f"{level}|\n") is may
+    settings = replace(read_settings(SOFT), may_update=may)
+    seen = build(RawState(), settings, cluster="pine", taken_s=0.0)
+    assert seen.plans_softly is may

@@ -1,0 +1,97 @@
+"""Slurm plans jobs with what their runs take, and ends none before its user's limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
+from tests.processes import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.releases]
+
+OPTION = "time_min_as_soft_limit"
+SCHEDULER = "SchedulerParameters=bf_interval=2,batch_sched_delay=1"
+#: Runs of a moment, for which their user asks for an hour.
+SHORT = ("-Jshort", "-N1", "-t60")
+PLAN = "00:05:00"
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    with site_on(slurm_cluster, nodes=2, cpus=1, conf=[f"{SCHEDULER},{OPTION}"]) as made:
+        made.script = made.write_script("short.sh", "#!/bin/sh\nsleep $(cat seconds)\n")
+        made.set_number("seconds", 1)
+        made.run_and_learn([(SHORT, made.script)], repeats=6)
+        made.run_nimod("enforce", time_limit={"soft": "on"})
+        yield made
+
+
+@pytest.fixture
+def plans(site: Site) -> bool:
+    """Whether this release plans so; before it the option is a word without a meaning."""
+    return site.cluster.settings.version >= (23, 11)
+
+
+def test_the_limit_stays_and_a_gap_is_used(site: Site, plans: bool) -> None:
+    site.settled()
+    alone = ("--comment=nimo:off", "--wrap", "sleep 120")
+    cluster = site.cluster
+    ahead = cluster.sbatch("-N1", "-t10", *alone)
+    wait_until(lambda: cluster.job(ahead)["JobState"] == "RUNNING", what="the first job")
+    both = cluster.sbatch("-N2", "-t30", *alone)
+    # Its hour would delay the job of two nodes; what its runs take does not.
+    short, decision = site.decided(*SHORT)
+    job_id = int(short["JobId"])
+    assert (short["TimeLimit"], decision.limit_s) == ("01:00:00", 3600)
+    if plans:
+        assert (short["TimeMin"], decision.soft_s) == (PLAN, 300)
+        cluster.wait(job_id)
+        assert cluster.job(job_id)["TimeLimit"] == "01:00:00"
+        said = site.nimod.run("why", str(job_id)).stdout
+        assert "Slurm plans with 5 min; the job may run its 1 h." in said
+    else:
+        assert (short["TimeMin"], decision.soft_s) == ("N/A", None)
+        assert cluster.job(job_id)["JobState"] == "PENDING"
+    assert cluster.job(both)["JobState"] == "PENDING"
+    site.empty_queue()
+
+
+def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: bool) -> None:
+    if not plans:
+        pytest.skip("this release has no such option")
+    cluster, conf = site.cluster, site.cluster.layout.slurm_conf
+    site.set_number("seconds", 100)
+    site.settled()
+    waiting = site.submit(*SHORT, "-H", "--array=1-3")
+    running = site.submit(*SHORT)
+    wait_until(lambda: cluster.job(running)["JobState"] == "RUNNING", what="the job")
+    listed = site.nimod.run("limits").stdout
+    assert all(f" {job} " in listed for job in (waiting, running))
+    text = conf.read_text()
+    try:
+        conf.write_text(text.replace(f",{OPTION}", ""))
+        cluster.reconfigure()
+        cluster.run("scontrol", "update", f"jobid={running}", "timelimit=6")  # as backfill cuts it
+        wait_until(lambda: cluster.job(waiting)["TimeMin"] == "N/A", what="the plan to go")
+        wait_until(lambda: cluster.job(running)["TimeLimit"] == "01:00:00", what="its limit")
+        assert site.nimod.run("limits").stdout.count("\n") == 2  # the one that runs
+        later = site.submit(*SHORT, "-H")
+        assert cluster.job(later)["TimeMin"] == "N/A"
+    finally:
+        conf.write_text(text)
+        cluster.reconfigure()
+        site.set_number("seconds", 1)
+    wait_until(lambda: planned(site), what="nimod to see the option")
+    done = site.nimod.run("limits", "--restore").stdout
+    assert done.startswith("timemin=0: ")
+    site.empty_queue()
+
+
+def planned(site: Site) -> bool:
+    """Tell whether a job is planned with its runs' time now."""
+    time.sleep(1.0)
+    return site.cluster.job(site.submit(*SHORT, "-H"))["TimeMin"] == PLAN
