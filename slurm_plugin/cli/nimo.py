@@ -26,7 +26,7 @@ GROUPS = {
         "replay": "replay your history: as users asked, and under the policy",
         "web": "serve read-only pages of applications, decisions and replays",
         "status": "show the state of nimod",
-        "limits": "list jobs that Slurm plans with less than their limit; take that back",
+        "limits": "list jobs planned with less than their limit; take that back",
         "config": "check the configuration and print it",
         "hook-path": "print the folder of the Lua hooks, or install them",
         "pages": "write manual pages and shell completion after pip",
