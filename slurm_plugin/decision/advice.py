@@ -9,11 +9,12 @@ from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, scales
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
-from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.node_options import Option, no_later
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, advised, remedies
 from slurm_plugin.decision.sizes import (
@@ -93,15 +94,19 @@ def advice_of(
         advice.knee = table.knee
         advice.problems = [*advice.problems, *_other_problems(table)]
     margin = rules.policy.memory_margin
-    _recommend(advice, decided, considered, case, fresh=fresh, margin=margin)
+    options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
+    best = _best(decided, options, considered, rules.policy)
+    _recommend(advice, decided, best, considered, case, fresh=fresh, margin=margin)
     _lower(advice, decided, table)
+    base = next((one for one in options if one.nodes == table.asked), None)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
-        _row(option, considered, table, recommended=option.nodes == advice.nodes, waits=fresh)
-        for option in every_option(considered, table, part, rules, decided, now_s=case.now_s)
+        _row(option, considered, table, base, best=advice.nodes, waits=fresh)
+        for option in options
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
     advice.meets_deadline = decided.deadline_met
+    advice.asked = base.nodes if base else None
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
         proposals = remedies(considered, table, part, places, rules, decided, now_s=case.now_s)
@@ -140,8 +145,11 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
     return best
 
 
-def _ends_s(advice: Advice, row: Row | None) -> float:
-    return inf if row is None or advice.nodes is None else row.time_s + (row.wait_s or 0.0)
+def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
+    """When the job ends there; places with a reliable prediction go first."""
+    if row is None or advice.nodes is None:
+        return True, inf
+    return advice.verdict != Verdict.RELIABLE, row.time_s + (row.wait_s or 0.0)
 
 
 def _in_partition(advice: Advice, row: Row | None, *, recommended: bool) -> PartitionRow:
@@ -227,9 +235,32 @@ def _open_question(request: Request) -> frozenset[Reason]:
     return _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
 
 
+def _best(
+    decided: Decision, options: Sequence[Option], request: Request, policy: Policy
+) -> Option | None:
+    """Find the count to recommend: that of the decision, or the best one, however sure it is."""
+    if decided.action is not Action.KEEP:
+        return decided.chosen
+    if request.fixed is not None or decided.request is None or request.deadline_s is not None:
+        return None
+    asked, counts = decided.request, range(request.low, request.high + 1)
+    most_s = policy.guard_ratio * (asked.wait_s + asked.time_s) + policy.guard_s
+    within = [
+        one
+        for one in options
+        if one.nodes in counts
+        and one.nodes % request.segment == 0
+        and one.fits
+        and one.in_limit
+        and (one.nodes == asked.nodes or one.wait_s + one.time_s <= most_s)
+    ]
+    return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)
+
+
 def _recommend(
     advice: Advice,
     decided: Decision,
+    best: Option | None,
     request: Request,
     case: DecisionContext,
     *,
@@ -242,10 +273,10 @@ def _recommend(
         if fresh
         else f"{reason} (NIMO has no view of the queue and assumes that it is empty.)"
     )
-    chosen = decided.chosen
+    chosen = best or decided.chosen
     if chosen is None:
         return
-    if decided.action is not Action.KEEP:
+    if best is not None:
         advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
         advice.size_text = _size_text(case, chosen.nodes)
@@ -318,7 +349,13 @@ def _script_text(case: DecisionContext, size: int) -> str:
 
 
 def _row(
-    option: Option, request: Request, table: PredictionTable, *, recommended: bool, waits: bool
+    option: Option,
+    request: Request,
+    table: PredictionTable,
+    asked: Option | None,
+    *,
+    best: int | None,
+    waits: bool,
 ) -> Row:
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
     limits = limits_to_ask(option, request)
@@ -335,7 +372,8 @@ def _row(
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         wait_bound=waits and option.bound,
         observed=any(point.nodes == option.nodes for point in table.observed),
-        recommended=recommended,
+        recommended=option.nodes == best,
+        no_later=no_later(table, option, asked) if asked else None,
         **_outlook(option, one) if waits else {},
         limit_s=limits.limit_s if limits else None,
         time_min_s=limits.least_s if limits else None,

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from statistics import fmean
 
 import msgspec
 from msgspec.structs import replace
@@ -336,6 +337,21 @@ class PolicyContext:
         if not (self.request.limit_raisable or shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
         return limit_s <= (self.partition.max_time_s or inf)
+
+
+def no_later(table: PredictionTable, one: Option, asked: Option) -> float:
+    """Chance that a job ends no later on a count than on the one asked for."""
+    drawn = zip(
+        levels(table),
+        ratios(table, one.nodes),
+        waits_of(one.wait),
+        waits_of(asked.wait),
+        strict=True,
+    )
+    return fmean(
+        (wait_s + ratio * level_s) * _EXACT <= asked_s + level_s
+        for level_s, ratio, wait_s, asked_s in drawn
+    )
 
 
 def waits_of(estimate: WaitEstimate | None) -> Iterator[float]:

@@ -40,6 +40,7 @@ class Row:
     end_low_s: float | None = None
     end_high_s: float | None = None
     chance: float | None = None  #: of making the deadline
+    no_later: float | None = None  #: chance that it ends no later than what was asked for
     wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
 
 
@@ -119,6 +120,7 @@ class Advice:
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""
+    asked: int | None = None  #: the count that rows are compared with: what the job would get
     observe: int | None = None  #: node count where one more run would help most
     points: list[ObservedPoint] = field(default_factory=list)  #: what was observed
     knee: int | None = None  #: processor working set, argmax S²/n

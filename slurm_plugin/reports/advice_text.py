@@ -287,6 +287,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         seconds("end_high_s", "at most"),
         derived("end_interval", f"{WAITS} end", ending, if_any(1, there=spread)),
         OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
+        OutputColumn("no_later", "no later", as_text=chance_text, worth=ON_REQUEST),
         OutputColumn(
             "meets_deadline",
             "deadline",
@@ -361,6 +362,23 @@ def _cheapest(advice: Advice) -> str:
     )
 
 
+def _change(advice: Advice) -> str:
+    """Say what the recommended count changes beside the one asked for, and how sure that is."""
+    rows = {row.nodes: row for row in advice.rows}
+    row, asked = rows.get(advice.nodes or 0), rows.get(advice.asked or 0)
+    if row is None or asked is None or row is asked or row.no_later is None:
+        return ""
+    later_s = row.time_s + (row.wait_s or 0.0) - asked.time_s - (asked.wait_s or 0.0)
+    more = row.node_hours - asked.node_hours
+    word = advice.unit.word
+    return (
+        f"On {count(row.nodes, word)} it ends {duration(abs(later_s))} "
+        f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {hours(abs(more))} "
+        f"{word}-hours {'more' if more > 0 else 'less'}; {chance_text(row.no_later)} sure that it "
+        "ends no later."
+    )
+
+
 def _recommendation(advice: Advice) -> str:
     reason = advice.reason
     if not advice.directive:
@@ -368,6 +386,6 @@ def _recommendation(advice: Advice) -> str:
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
-    before = advice.limit_text, reason, advice.size_text
+    before = advice.limit_text, reason, _change(advice), advice.size_text
     texts = (*before, *directives, printable(advice.script_text))
     return "\n".join(filter(None, texts))

@@ -82,7 +82,7 @@ def test_no_run_is_proposed_beyond_the_partition():
 def test_an_answer_is_not_reliable_and_doubtful_at_once():
     verdicts = tuple(Verdict.RELIABLE if n <= 8 else Verdict.DOUBTFUL for n in range(1, 33))
     reported = advice(learned=table(verdicts=verdicts))
-    assert (reported.nodes, reported.verdict) == (None, "doubtful")
+    assert reported.verdict == "doubtful"
     assert reported.verdict_text.startswith("The prediction is doubtful on 16 nodes.")
     assert "is reliable" not in reported.verdict_text
     assert "not reliable enough" in reported.reason
@@ -123,10 +123,12 @@ def test_a_history_is_shown_and_what_would_help():
     assert [row.nodes for row in reported.rows] == [4]
 
 
-def test_a_doubtful_curve_recommends_nothing():
+def test_a_doubtful_curve_recommends_the_best_count_and_says_how_sure_that_is():
     problem = Problem("alternative_fit", "another model fits as well", 24)
     reported = advice(learned=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
-    assert (reported.nodes, reported.directive) == (None, "")
+    (row,) = [one for one in reported.rows if one.recommended]
+    assert reported.directive == f"#SBATCH --nodes={row.nodes}"
+    assert (row.nodes < reported.asked, row.no_later) == (True, 0.0)
     assert "doubtful" in reported.verdict_text
     assert "Another model fits as well." in reported.problems
     assert len(reported.rows) == 16
