@@ -1,7 +1,10 @@
 """The prediction for one application, as text."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import exp
+from statistics import fmean
 
+from predictor.change.request import log_ratios
 from predictor.table import for_type
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import StandingRow
@@ -30,7 +33,7 @@ from slurm_plugin.text.table_columns import (
 _SHORT_KEY = 8
 _READ = {
     Verdict.RELIABLE: "reliable",
-    Verdict.DOUBTFUL: "doubtful: shown to users, never used to change a job",
+    Verdict.DOUBTFUL: "doubtful: makes no time limit",
     Verdict.REFUSED: "refused: too uncertain to show or use",
 }
 
@@ -67,7 +70,11 @@ def render(
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
-    lines += [*_memory_lines(prediction), *map(use_text, prediction.uses)]
+    lines += [
+        *_change_lines(prediction),
+        *_memory_lines(prediction),
+        *map(use_text, prediction.uses),
+    ]
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     table = curve_table(prediction, every=every).text(options, width=width)
@@ -105,6 +112,23 @@ def next_run(observe: int | None, unit: Unit) -> str:
     '; a run on 16 nodes would help most'
     """
     return f"; a run on {count(observe, unit.word)} would help most" if observe else ""
+
+
+def _change_lines(prediction: PredictionTable) -> list[str]:
+    """Say what twice and half of the count do to one problem, however long jobs on them took."""
+    if prediction.change is None or not prediction.observed:
+        return []
+    own = max(prediction.observed, key=lambda one: (one.repeats, one.nodes)).nodes
+    texts = []
+    for other in (own // 2, 2 * own):
+        if not 1 <= other <= prediction.nodes[-1]:
+            continue
+        logs = sorted(log_ratios(prediction.change, own, other))
+        out = len(logs) // 20  # of forty paths two on each side
+        middle, low, high = (exp(one) for one in (fmean(logs), logs[out], logs[-1 - out]))
+        texts.append(f"{middle:.2f} times as long on {other} ({low:.2f} to {high:.2f})")
+    where = count(own, prediction.unit.word)
+    return [f"a job that asks for {where} takes {', '.join(texts)}"] if texts else []
 
 
 def _memory_lines(prediction: PredictionTable) -> list[str]:

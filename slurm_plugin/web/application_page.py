@@ -22,7 +22,7 @@ from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, per
 
 _READ = {
     Verdict.RELIABLE: "reliable: may change jobs",
-    Verdict.DOUBTFUL: "doubtful: shown, never used to change a job",
+    Verdict.DOUBTFUL: "doubtful: makes no time limit",
     Verdict.REFUSED: "refused: too poor to use",
 }
 

@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from predictor.tables.changes import change_of
 from predictor.types import (
     Memory,
     MemoryNeed,
@@ -204,3 +207,12 @@ def test_memory_of_a_node_is_also_that_of_its_tasks():
     need = MemoryNeed(5, 4, 4, high=(Memory(2, 800 * 2**20),))
     shown = " ".join(curve_text.render(recorded(need=need, layout=Layout(4, 4)), width=200).split())
     assert "800 MiB (200 MiB for each of 4 tasks), enough for 4 of 4 runs" in shown
+
+
+def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took() -> None:
+    change = change_of((), Unit.NODES)
+    text = " ".join(curve_text.render(recorded(change=change)).split())
+    assert re.search(
+        r"asks for 1 node takes 0\.\d\d times as long on 2 \(0\.\d\d to \d\.\d\d\)", text
+    )
+    assert "times as long" not in curve_text.render(recorded())
