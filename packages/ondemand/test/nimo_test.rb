@@ -67,6 +67,7 @@ class NimoTest < Minitest::Test
     assert_equal({ script: { native: ['-N', 4] } }, nodes.submit(fmt: 'slurm'))
     assert_equal('NIMO: about 17 min on 4 nodes (nine in ten runs: 15 min to 18 min; 10 runs).', nodes.opts[:help])
     refute(hours.cacheable?(true))
+    assert_equal('1 node', Nimo.sized(1, 'nodes'))
   end
 
   def test_limits_of_the_form_hold

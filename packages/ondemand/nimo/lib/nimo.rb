@@ -52,6 +52,11 @@ module Nimo
       hours < 48 ? "#{hours < 10 ? hours.round(1) : hours.round} h" : "#{(hours / 24).round} days"
     end
 
+    # 1 node, 4 nodes
+    def sized(number, unit)
+      "#{number} #{number == 1 ? unit.delete_suffix('s') : unit}"
+    end
+
     def moment(epoch_s)
       Time.at(epoch_s).strftime('%a %H:%M')
     end

@@ -17,7 +17,7 @@ module Nimo
     end
 
     def size
-      usual ? "#{usual['nodes']} #{@table.fetch('unit', 'nodes')}" : ''
+      usual ? Nimo.sized(usual['nodes'], @table.fetch('unit', 'nodes')) : ''
     end
 
     def time

@@ -39,7 +39,7 @@ module Nimo
       return unless @table
 
       low, high = %w[low_s high_s].map { |name| Nimo.duration(@table[name][place]) }
-      "NIMO: about #{Nimo.duration(@table['median_s'][place])} on #{size} #{unit} " \
+      "NIMO: about #{Nimo.duration(@table['median_s'][place])} on #{Nimo.sized(size, unit)} " \
         "(nine in ten runs: #{low} to #{high}; #{@table['runs']} runs)."
     end
 
