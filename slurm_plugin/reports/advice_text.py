@@ -371,11 +371,12 @@ def _change(advice: Advice) -> str:
     later_s = row.time_s + (row.wait_s or 0.0) - asked.time_s - (asked.wait_s or 0.0)
     more = row.node_hours - asked.node_hours
     word = advice.unit.word
+    # Of what is expected to end later the chance says nothing that a reader could use.
+    sure = "" if later_s > 0 else f"; {chance_text(row.no_later)} sure that it ends no later"
     return (
         f"On {count(row.nodes, word)} it ends {duration(abs(later_s))} "
         f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {hours(abs(more))} "
-        f"{word}-hours {'more' if more > 0 else 'less'}; {chance_text(row.no_later)} sure that it "
-        "ends no later."
+        f"{word}-hours {'more' if more > 0 else 'less'}{sure}."
     )
 
 
