@@ -20,10 +20,10 @@ from msgspec import structs
 
 from predictor.curves.other_sizes import OtherSizes
 from predictor.level import sizes
-from predictor.level.record import Record, built_in
+from predictor.level.record import ENOUGH, Record, built_in
 from predictor.level.sizes import SizedRun, log_factor
 from predictor.problems import problem
-from predictor.table import doubtful, part_key, with_acting
+from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import split
 from predictor.tables.axis import Axis, axis_of, on_axis
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
@@ -193,7 +193,23 @@ def _names_of_record(record: Record) -> set[str]:
 def _with_acting(shown: Fitted, acting: Fitted) -> Fitted:
     if shown.table is None or acting.table is None:
         return shown
+    evident = shown.table.owner and len(shown.record.entries) >= ENOUGH
+    if evident and not _as_sure(shown.table, acting.table):
+        # Other users' runs make what a user's own ones bear out surer, and never less sure.
+        return replace(shown, table=acting.table)
     return replace(shown, table=with_acting(shown.table, acting.table))
+
+
+def _as_sure(shown: PredictionTable, own: PredictionTable) -> bool:
+    """Whether a table is as sure on every size as that of its owner's runs alone."""
+    if shown.nodes != own.nodes:
+        return False
+    rows = zip(shown.nodes, shown.low_s, shown.high_s, own.low_s, own.high_s, strict=True)
+    return all(
+        high * own_low <= own_high * low
+        and worse(verdict_at(shown, n), verdict_at(own, n)) is verdict_at(own, n)
+        for n, low, high, own_low, own_high in rows
+    )
 
 
 def _fitted(

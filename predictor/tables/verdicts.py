@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,11 +91,34 @@ def earn(
         verdict is Verdict.RELIABLE and own is not verdict
         for own, verdict in zip(earned, verdicts, strict=True)
     )
+    predictions = [_predicted(p, one, settings.confidence) for p, one, _ in rows]
+    predictions, earned = _no_surer_than_beside(predictions, earned, repeats)
     return Columns(
-        [_predicted(p, one, settings.confidence) for p, one, _ in rows],
+        predictions,
         earned,
         recall(record) if lowered else (),
     )
+
+
+def _no_surer_than_beside(
+    predictions: Sequence[Prediction], verdicts: tuple[Verdict, ...], repeats: Mapping[int, int]
+) -> tuple[list[Prediction], tuple[Verdict, ...]]:
+    """Widen what was never run to the narrower of the counts beside it that were."""
+    ran = [i for i, p in enumerate(predictions) if repeats[p.nodes]]
+    wider, lower = list(predictions), list(verdicts)
+    for i, p in enumerate(predictions):
+        beside = [*[j for j in ran if j < i][-1:], *[j for j in ran if j > i][:1]]
+        if repeats[p.nodes] or not beside:
+            continue
+        near = [predictions[j] for j in beside]
+        below = max(one.low_s / one.time_s for one in near)
+        above = min(one.high_s / one.time_s for one in near)
+        wider[i] = replace(
+            p, low_s=min(p.low_s, below * p.time_s), high_s=max(p.high_s, above * p.time_s)
+        )
+        best = min((verdicts[j] for j in beside), key=tuple(Verdict).index)
+        lower[i] = worse(lower[i], best)
+    return wider, tuple(lower)
 
 
 def _at_level(choice: Choice, runs: Sequence[Run]) -> list[Run]:

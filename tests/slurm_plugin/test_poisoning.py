@@ -274,7 +274,8 @@ def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: 
     assert came == came_beside
     for alone, crowded in zip(without, beside, strict=True):
         assert _numbers(acting_of(alone)) == _numbers(acting_of(crowded))
-    assert without != beside
+    # What others would only make less sure is shown as it acts: here what ran on one count.
+    assert (without == beside) is (history == "one count")
 
 
 def _numbers(table: PredictionTable) -> PredictionTable:

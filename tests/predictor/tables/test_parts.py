@@ -1,12 +1,18 @@
 from dataclasses import replace
+from random import Random
 
-from predictor.table import for_layout, part_for
-from predictor.tables.parts import tables_of
+import pytest
+from msgspec import structs
+
+from predictor.level.record import ENOUGH, pooled_errors
+from predictor.table import acting_of, at, for_layout, part_for, verdict_at
+from predictor.tables.parts import Fitted, tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.store import RunRow
+from tests.predictor.public_calls import ENTRY
 
 SETTINGS = TableSettings()
 
@@ -103,3 +109,43 @@ def test_runs_with_other_gpus_have_tables_of_their_own() -> None:
     other = for_layout(whole, (Layout(4, 4, gpus=1),))
     assert other.verdict is Verdict.REFUSED
     assert "this job has 4 tasks, 4 CPUs and 1 GPU on each node" in other.problems[0].text
+
+
+def made_on_a_site(seed: int) -> list[Fitted]:
+    """Tables of a user's random runs, on a site where others' predictions failed."""
+    rng = Random(seed)
+    noise, counts = rng.choice((0.01, 0.05, 0.3)), rng.sample((1, 2, 4, 8, 16), 3)
+    own = [
+        row(i, counts[i % 3], (600 / counts[i % 3] + 20) * rng.lognormvariate(0, noise))
+        for i in range(rng.randrange(3, 20))
+    ]
+    wild = [
+        structs.replace(ENTRY, errors=(error,) * 7, repeats=rng.randrange(3))
+        for error in (rng.gauss(0, 1) for _ in range(90))
+    ]
+    settings = replace(SETTINGS, pooled=pooled_errors(wild))
+    return tables_of(KeyLevel.LINE, "l", own, now_s=9.0, settings=settings)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed: int) -> None:
+    for fitted in made_on_a_site(seed):
+        if (table := fitted.table) is None or not table.is_curve:
+            continue
+        alone = acting_of(table)
+        sure = {n: wide(table, n) for n in table.nodes}
+        if len(fitted.record.entries) >= ENOUGH:
+            for n in table.nodes:
+                assert sure[n][0] <= wide(alone, n)[0] * (1 + 1e-9)
+                assert sure[n][1] <= wide(alone, n)[1]
+        ran = [point.nodes for point in table.observed]
+        for n in set(table.nodes) - set(ran):
+            beside = [*[m for m in ran if m < n][-1:], *[m for m in ran if m > n][:1]]
+            assert sure[n][0] * 1.001 >= min(sure[m][0] for m in beside)
+            assert sure[n][1] >= min(sure[m][1] for m in beside)
+
+
+def wide(table: PredictionTable, nodes: int) -> tuple[float, int]:
+    """Width of an interval, and how little its verdict trusts it."""
+    one = at(table, nodes)
+    return one.high_s / one.low_s, list(Verdict).index(verdict_at(table, nodes))
