@@ -24,7 +24,7 @@ def printed(
 
     def rows(finding: Finding, width: int) -> list[str]:
         monkeypatch.setattr(doctor, "installation_of", lambda _: None)
-        monkeypatch.setattr(doctor, "examine", lambda _: [finding])
+        monkeypatch.setattr(doctor, "examine", lambda _, **__: [finding])
         monkeypatch.setattr(doctor, "terminal_width", lambda: width)
         assert main(["doctor"]) == int(finding.state is FindingState.ERROR)
         return capsys.readouterr().out.splitlines()
