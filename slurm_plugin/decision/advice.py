@@ -6,12 +6,13 @@ from math import inf, log
 from msgspec.structs import replace
 
 from predictor.change.request import for_request
-from predictor.table import at, covers, verdict_at, worse
+from predictor.table import at, covers, level_quantile, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import PolicySettings, Request, scales
+from slurm_plugin.decision.candidates import PolicySettings, Request, is_otherwise, scales
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
 from slurm_plugin.decision.node_options import Option, no_later
@@ -27,6 +28,7 @@ from slurm_plugin.decision.sizes import (
     tasks_of,
     unchanged_by_advice,
 )
+from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
@@ -34,6 +36,8 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 from slurm_plugin.text.formatting import duration
 
+#: Runs from which on a limit is advised that no verdict stands behind.
+_FOR_LIMITS = 10
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 #: Each task of an array has the size that is advised.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN, Reason.ARRAY})
@@ -93,15 +97,18 @@ def advice_of(
         table = for_request(table, decided.request.nodes, considered.given)
         advice.knee = table.knee
         advice.problems = [*advice.problems, *_other_problems(table)]
-    margin = rules.policy.memory_margin
     options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
     best = _best(decided, options, considered, rules.policy)
+    margin = rules.policy.memory_margin
     _recommend(advice, decided, best, considered, case, fresh=fresh, margin=margin)
+    if chosen := best or decided.chosen:
+        to_ask = messages.time_options(_limits(chosen, considered, table, rules))
+        advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
-        _row(option, considered, table, base, best=advice.nodes, waits=fresh)
+        _row(option, considered, table, base, rules, best=advice.nodes, waits=fresh)
         for option in options
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
@@ -273,17 +280,33 @@ def _recommend(
         if fresh
         else f"{reason} (NIMO has no view of the queue and assumes that it is empty.)"
     )
-    chosen = best or decided.chosen
-    if chosen is None:
-        return
     if best is not None:
-        advice.nodes = chosen.nodes
-        advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
-        advice.size_text = _size_text(case, chosen.nodes)
-        advice.script_text = _script_text(case, chosen.nodes)
-        advice.memory_directive = _memory_directive(case, chosen.nodes, margin)
-    options = messages.time_options(limits_to_ask(chosen, request))
-    advice.time_directive = f"#SBATCH {options}" if options else ""
+        advice.nodes = best.nodes
+        advice.directive = f"#SBATCH {_options(case, best.nodes)}"
+        advice.size_text = _size_text(case, best.nodes)
+        advice.script_text = _script_text(case, best.nodes)
+        advice.memory_directive = _memory_directive(case, best.nodes, margin)
+
+
+def _limits(
+    option: Option, request: Request, table: PredictionTable, rules: PolicySettings
+) -> TimeLimits | None:
+    """Time limit to ask for: without a verdict by the level's interval, for the count asked for."""
+    found = limits_to_ask(option, request)
+    known = not table.is_guess and not is_otherwise(table) and table.runs >= _FOR_LIMITS
+    known = known and option.nodes == table.asked
+    unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
+    if found or not known or unwanted:
+        return found
+    return from_prediction(
+        table,
+        [option.nodes],
+        rules.time_limit,
+        own_s=request.asked_limit_s,
+        own_least_s=request.least_s,
+        with_least=request.with_least,
+        time_s=level_quantile,
+    )
 
 
 def _options(case: DecisionContext, nodes: int) -> str:
@@ -353,12 +376,13 @@ def _row(
     request: Request,
     table: PredictionTable,
     asked: Option | None,
+    rules: PolicySettings,
     *,
     best: int | None,
     waits: bool,
 ) -> Row:
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
-    limits = limits_to_ask(option, request)
+    limits = _limits(option, request, table, rules)
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
     return Row(

@@ -3,7 +3,7 @@
 All limits are whole minutes, as slurmctld keeps them, rounded up.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -62,6 +62,7 @@ def from_prediction(
     own_s: float | None,
     own_least_s: float | None,
     with_least: bool,
+    time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
 ) -> TimeLimits | None:
     """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
 
@@ -70,11 +71,12 @@ def from_prediction(
         what a limit stopped lately.
     own_least_s: the user's own ``--time-min``: the limit stays above it, and it stays as it is.
     with_least: whether a ``--time-min`` may go with the limit: not before Slurm 25.05.3.
+    time_s: run time that a share of runs on a count stay below; None: there is none.
     Returns Limits or None: none if there is no high quantile, or it leaves nothing to shorten.
     """
     asked = list(counts)
-    high = _longest(table, asked, settings.quantile, settings.margin)
-    low = _longest(table, asked, settings.min_quantile, settings.margin)
+    high = _longest([time_s(table, n, settings.quantile) for n in asked], settings.margin)
+    low = _longest([time_s(table, n, settings.min_quantile) for n in asked], settings.margin)
     if high is None or low is None:
         return None
     floor = shortest(table, asked, settings, own_s or 0.0)
@@ -96,10 +98,7 @@ def shortest(
     return whole_minutes(max(*shares, settings.margin * cut_s))
 
 
-def _longest(
-    table: PredictionTable, counts: list[int], share: float, margin: float
-) -> float | None:
-    times = [quantile(table, nodes, share) for nodes in counts]
+def _longest(times: Sequence[float | None], margin: float) -> float | None:
     finite = [time for time in times if time is not None]
     if not finite or len(finite) < len(times):
         return None

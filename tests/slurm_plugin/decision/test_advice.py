@@ -6,7 +6,7 @@ import pytest
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import DecisionContext
@@ -121,6 +121,15 @@ def test_a_history_is_shown_and_what_would_help():
     reported = advice(learned=history())
     assert (reported.nodes, reported.verdict, reported.observe) == (None, "doubtful", 8)
     assert [row.nodes for row in reported.rows] == [4]
+
+
+@pytest.mark.parametrize(
+    ("runs", "own_s", "said"),
+    [(9, 7200, ""), (10, 7200, "#SBATCH --time=00:23:00"), (60, 1200, "")],
+)
+def test_a_history_of_one_count_has_a_limit_to_ask_for(runs, own_s, said):
+    asked = Request(low=4, high=4, limit_s=own_s, asked_limit_s=own_s, time_use=TimeUse.ADVISE)
+    assert advice(asked, history(level="line", runs=runs)).time_directive == said
 
 
 def test_a_doubtful_curve_recommends_the_best_count_and_says_how_sure_that_is():
