@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from slurm_plugin.experiments.learn.assignments import Choices
     from slurm_plugin.experiments.learn.description import AssignmentGroup, Description
     from slurm_plugin.experiments.learn.journal import ModelChoices
-    from slurm_plugin.experiments.learn.proposers import Proposer
+    from slurm_plugin.experiments.learn.proposers import ByOccupancies
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -122,7 +122,9 @@ def _counters(state: Path) -> Path | None:
     return folder
 
 
-def _by_occupancies(task: "Description", chosen: "Choices", model: "ModelChoices") -> "Proposer":
+def _by_occupancies(
+    task: "Description", chosen: "Choices", model: "ModelChoices"
+) -> "ByOccupancies":
     from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
 
     try:

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobRun
@@ -23,37 +22,6 @@ _WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQ
 _LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
-
-
-class Jobs(Protocol):
-    """Slurm, as the workbench uses it."""
-
-    def submit(self, assignment: Assignment, trial: Trial) -> int:
-        """Submit a run on hold; give its job's id."""
-
-    def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
-        """Command line of a run."""
-
-    def find(self, trial: Trial) -> int | None:
-        """Look for a run's job by its name."""
-
-    def release(self, job_id: int) -> None:
-        """Let a job start; harmless where it has."""
-
-    def cancel(self, job_id: int) -> None:
-        """End a job."""
-
-    def tidy(self, trial: Trial) -> None:
-        """Cancel jobs of a run that were submitted while their submitter was killed."""
-
-    def waiting(self, job_id: int) -> bool | None:
-        """Whether a job still waits; None once it is over."""
-
-    def ended(self, trial: Trial) -> JobRun | None:
-        """Give what the accounting says of a run that has ended; None while it says nothing."""
-
-    def network_share(self, trial: Trial) -> float | None:
-        """Share of a run's time for I/O that was the network's; None where nothing was counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """What to run next, by NIMO's occupancies."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
@@ -44,26 +43,6 @@ class ProposerState:
     expected: tuple[Expected, ...]
 
 
-class Proposer(Protocol):
-    """Proposes runs and learns from them."""
-
-    def propose(self) -> Next | None:
-        """Give the next run; None when the predictions are good enough or no run remains."""
-
-    def observe(self, trial: Trial) -> None:
-        """Learn from the proposed run."""
-
-    def skip(self) -> None:
-        """Go on without the proposed run."""
-
-    @property
-    def good_enough(self) -> bool:
-        """Whether the predictions are as good as the settings require."""
-
-    def learned(self) -> ProposerState:
-        """Return the results so far."""
-
-
 class ByOccupancies:
     """NIMO: learns occupancies as functions of the attributes.
 
@@ -81,12 +60,12 @@ class ByOccupancies:
         self._first: Trial | None = None
 
     def propose(self) -> Next | None:
-        """See :class:`Proposer`."""
+        """Give the next run; None when the predictions are good enough or no run remains."""
         proposal = self._learner.propose()
         return Next(proposal.assignment, proposal.purpose.value, proposal.why) if proposal else None
 
     def observe(self, trial: Trial) -> None:
-        """See :class:`Proposer`; a run whose data flow is missing is left out."""
+        """Learn from the proposed run; one whose data flow is missing is left out."""
         first = self._first or trial
         made = sample(trial, first, self._choices)
         if made is None:
@@ -96,16 +75,16 @@ class ByOccupancies:
         self._learner.observe(made)
 
     def skip(self) -> None:
-        """See :class:`Proposer`."""
+        """Go on without the proposed run."""
         self._learner.skip()
 
     @property
     def good_enough(self) -> bool:
-        """See :class:`Proposer`."""
+        """Whether the predictions are as good as the settings require."""
         return self._learner.good_enough
 
     def learned(self) -> ProposerState:
-        """See :class:`Proposer`."""
+        """Return the results so far."""
         if not self._learner.samples:
             return ProposerState({}, {}, None, ())
         fit, space = self._learner.fit, self._learner.space

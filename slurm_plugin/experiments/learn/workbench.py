@@ -10,9 +10,9 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.runs.usage import usage
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices
 from slurm_plugin.experiments.learn.description import Description
-from slurm_plugin.experiments.learn.jobs import Jobs
+from slurm_plugin.experiments.learn.jobs import SlurmJobs
 from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial
-from slurm_plugin.experiments.learn.proposers import Next, Proposer
+from slurm_plugin.experiments.learn.proposers import ByOccupancies, Next
 from slurm_plugin.slurm.commands import SubmissionRefused
 
 #: Seconds between two looks at a job: the first, the last, and how they grow.
@@ -35,7 +35,7 @@ class _NoBudget(Exception):  # noqa: N818 - never leaves this module
 class LearningSite:
     """The workbench's surroundings: Slurm, the time, and a function that reports progress."""
 
-    jobs: Jobs
+    jobs: SlurmJobs
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     report: Callable[[Trial], None]
@@ -48,7 +48,7 @@ class Workbench:
 
     description: Description
     choices: Choices
-    proposer: Proposer
+    proposer: ByOccupancies
     journal: Journal
     site: LearningSite
 

@@ -18,7 +18,7 @@ from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choi
 from slurm_plugin.experiments.learn.description import Description, parse
 from slurm_plugin.experiments.learn.jobs import overrun_s
 from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial, alone
-from slurm_plugin.experiments.learn.proposers import ByOccupancies, Proposer
+from slurm_plugin.experiments.learn.proposers import ByOccupancies
 from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused
 
@@ -119,7 +119,7 @@ def speed(attributes: dict[str, float]) -> float:
 def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Workbench:
     given = parse(text, name="app.yaml")
     chosen = made(given)
-    proposer: Proposer = ByOccupancies(chosen.space, given.learning.settings(), ModelChoices())
+    proposer = ByOccupancies(chosen.space, given.learning.settings(), ModelChoices())
     site = LearningSite(
         jobs=slurm,
         clock=lambda: slurm.now_s,
