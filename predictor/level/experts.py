@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.level.distribution import WINDOW, Samples, samples
-from predictor.level.similar_runs import PastRun, RunRequest, SimilarSettings, sample
+from predictor.level.similar_runs import PastRun, RunRequest, SimilarSettings, typical
 
 #: What the experts are called, in the order of their guesses.
 EXPERTS = (
@@ -157,8 +157,8 @@ class Experts:
         recent = here[-5:] or [past[-1].elapsed_s]
         like = (run.elapsed_s for run in reversed(past) if run.asked == asked)
         times = (
-            sample(asked, past, self._alike).typical(),
-            sample(asked, past, self._lately).typical(),
+            typical(asked, past, self._alike),
+            typical(asked, past, self._lately),
             next(like, recent[-1]),
             median(recent),
         )

@@ -7,15 +7,13 @@ nodes and limit" and "any": a run that matches in everything outweighs many that
 there is none the others speak, the nearest most.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from math import inf, log2
-from operator import mul, truediv
 
-from predictor.checks import need_nodes, need_positive, need_share
+from predictor.checks import need_nodes, need_positive
 
 #: Doublings between a limit and none, and the most that count between two limits.
 _FARTHEST = 9.0
@@ -61,36 +59,13 @@ class SimilarSettings:
     window: int = 128
 
 
-@dataclass(frozen=True, slots=True)
-class SimilarRuns:
-    """Possible run times in rising order, with weights that sum to one."""
-
-    times_s: tuple[float, ...]
-    weights: tuple[float, ...]
-
-    def typical(self) -> float:
-        """Run time in seconds with the highest expected accuracy min(p, a) / max(p, a).
-
-        Between two possible run times the expectation is convex in p, so one of them is best.
-        """
-        below = accumulate(map(mul, self.times_s, self.weights))
-        inverse = list(map(truediv, self.weights, self.times_s))
-        total, above = sum(inverse), accumulate(inverse)
-        rows = zip(self.times_s, below, above, strict=True)
-        return max([(low / t + t * (total - high), t) for t, low, high in rows])[1]
-
-    def quantile(self, share: float) -> float:
-        """Run time in seconds that ``share`` of the weight does not exceed."""
-        if share != 1:
-            need_share("share", share)
-        place = bisect_left(list(accumulate(self.weights)), share - 1e-9)
-        return self.times_s[min(place, len(self.times_s) - 1)]
-
-
-def sample(
+def typical(
     request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings | None = None
-) -> SimilarRuns:
-    """Weigh ``past`` (the newest run last) for ``request``.
+) -> float:
+    """Run time in seconds with the highest expected accuracy min(p, a) / max(p, a).
+
+    ``past`` (the newest run last) is weighed for ``request``.  Between two possible run times the
+    expectation is convex in p, so one of them is best.
 
     Raises ValueError: there is no past.
     """
@@ -99,8 +74,12 @@ def sample(
     chosen = settings or SimilarSettings()
     weighed = sorted(_weighed(request, past[-chosen.window :], chosen))
     total = sum(weight for _, weight in weighed)
-    times, weights = zip(*weighed, strict=True)
-    return SimilarRuns(times, tuple(weight / total for weight in weights))
+    shares = [(time_s, weight / total) for time_s, weight in weighed]
+    below = accumulate(t * share for t, share in shares)
+    inverse = [share / t for t, share in shares]
+    total, above = sum(inverse), accumulate(inverse)
+    rows = zip(shares, below, above, strict=True)
+    return max([(low / t + t * (total - high), t) for (t, _), low, high in rows])[1]
 
 
 def _weighed(

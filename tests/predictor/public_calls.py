@@ -19,7 +19,7 @@ from predictor.forecasts.series import forecast_series
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
-from predictor.level.similar_runs import PastRun, RunRequest, sample
+from predictor.level.similar_runs import PastRun, RunRequest
 from predictor.level.validity import AccuracyBand, PredictionOutcome
 from predictor.models.adept import Adept
 from predictor.models.adept.envelope import Bounds, envelope
@@ -267,11 +267,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "level.similar_runs.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
     "level.similar_runs.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
-    "level.similar_runs.sample": (
+    "level.similar_runs.typical": (
         None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
-    ),
-    "level.similar_runs.SimilarRuns": (
-        sample(RunRequest(4, 60.0), [PastRun(RunRequest(4, 60.0), 9.0)]).quantile, {"share": 0.5},
     ),
     "curves.special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
     "level.validity.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),

@@ -19,7 +19,7 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.record import PooledErrors, Record
-from predictor.level.similar_runs import PastRun, RunRequest, sample
+from predictor.level.similar_runs import PastRun, RunRequest, typical
 from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import diagnose
@@ -286,7 +286,7 @@ def test_past_runs(value):
     with pytest.raises(ValueError, match=COUNT):
         RunRequest(0, inf)
     with pytest.raises(ValueError, match="no earlier run"):
-        sample(asked, [])
+        typical(asked, [])
 
 
 @pytest.mark.parametrize("level", NOT_A_SHARE)
