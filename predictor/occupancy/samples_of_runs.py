@@ -4,49 +4,26 @@ NIMO "analyzes performance histories" (ICAC 2006); `nimo learn` makes runs of it
 of an ingested run are its node count, its CPUs on each node, and the benchmarks of its node type.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from predictor.occupancy.samples import Sample, occupancies
 from sacct_ingest.probes.agreement import type_profiles
 from sacct_ingest.records import JobState, NodeProfile, StepRun
 from sacct_ingest.runs.usage import Usage, usage
 
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
 #: Newest runs that are learned from.
 MOST = 500
 NODES, CPUS = "nodes", "cpus"
 
 
-class IngestedRun(Protocol):
-    """What is needed of a stored run."""
-
-    @property
-    def run_id(self) -> int:
-        """Key of its steps."""
-
-    @property
-    def state(self) -> JobState:
-        """How it ended."""
-
-    @property
-    def nodes(self) -> int:
-        """Allocated nodes."""
-
-    @property
-    def cpus(self) -> int:
-        """Allocated CPUs."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """Execution time in seconds."""
-
-    @property
-    def node_type(self) -> str:
-        """Type of all its nodes, if it has one."""
-
-
 def history_samples(
-    runs: Sequence[IngestedRun],
+    runs: Sequence[RunRow],
     steps: Mapping[int, Sequence[StepRun]],
     profiles: Iterable[NodeProfile] = (),
 ) -> list[Sample]:
@@ -77,7 +54,7 @@ def history_samples(
     ]
 
 
-def _is_whole(run: IngestedRun) -> bool:
+def _is_whole(run: RunRow) -> bool:
     return run.elapsed_s > 0 and run.nodes > 0 and run.cpus > 0
 
 
@@ -95,7 +72,7 @@ def _sample(mine: Mapping[str, float], own: Usage, *, busy: bool, counted: bool)
 
 
 def _attributes(
-    runs: Sequence[IngestedRun], figures: Mapping[str, Mapping[str, float]]
+    runs: Sequence[RunRow], figures: Mapping[str, Mapping[str, float]]
 ) -> list[dict[str, float]]:
     every = [
         {NODES: float(one.nodes), CPUS: one.cpus / one.nodes, **figures.get(one.node_type, {})}

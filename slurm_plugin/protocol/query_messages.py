@@ -3,13 +3,16 @@
 Apart from the other messages, because prediction tables and records take long to load.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from predictor.types import PredictionTable
-from sacct_ingest.records import DecisionRow, JobState, StandingRow
+from sacct_ingest.records import DecisionRow, StandingRow
 from slurm_plugin.protocol.lines import version
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
 
 
 class Applications(msgspec.Struct, kw_only=True):
@@ -47,28 +50,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     error: str = ""
 
 
-class AccountedRun(Protocol):
-    """What of a run its outcome is made of, as ``sacct_ingest.store.RunRow`` has it."""
-
-    @property
-    def job_id(self) -> int: ...  # noqa: D102
-    @property
-    def state(self) -> JobState: ...  # noqa: D102
-    @property
-    def nodes(self) -> int: ...  # noqa: D102
-    @property
-    def elapsed_s(self) -> float: ...  # noqa: D102
-    @property
-    def limit_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def submit_s(self) -> int: ...  # noqa: D102
-    @property
-    def start_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def end_s(self) -> int | None: ...  # noqa: D102
-
-
-def explanation_of(decision: DecisionRow, run: AccountedRun | None) -> Explanation:
+def explanation_of(decision: DecisionRow, run: "RunRow | None") -> Explanation:
     """Make the message of a decision and its run."""
     if run is None:
         return Explanation(decision=decision)
