@@ -19,7 +19,7 @@ class CdfMatching:
         self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
-        """See `predictor.forecasts.adrm.TransferModel`."""
+        """See `predictor.forecasts.adrm.AdRM`."""
         need_positive("throughput", probe, transfer)
         if self._probes:
             self._errors.add(self._match(probe), transfer)
@@ -27,7 +27,7 @@ class CdfMatching:
         insort(self._transfers, transfer)
 
     def predict(self, probe: float) -> Throughput:
-        """See `predictor.forecasts.adrm.TransferModel`."""
+        """See `predictor.forecasts.adrm.AdRM`."""
         need_positive("throughput", probe)
         if not self._probes:
             raise ValueError("no transfer seen with its probe: nothing to match")

@@ -34,7 +34,7 @@ import _bench
 from _cdf_matching import CdfMatching
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 
-from predictor.forecasts.adrm import AdRM, RawBandwidth, TransferModel, together
+from predictor.forecasts.adrm import AdRM, RawBandwidth, together
 from predictor.forecasts.forecasters import Bank, Criterion
 from predictor.occupancy.error_measures import mse, nmae
 
@@ -54,9 +54,12 @@ PAPER = (
 )
 
 
-def methods() -> dict[str, tuple[Callable[[], TransferModel], int]]:
+Model = AdRM | CdfMatching | RawBandwidth
+
+
+def methods() -> dict[str, tuple[Callable[[], Model], int]]:
     """Make of each method a model, and say how many probes it is told of."""
-    made: dict[str, tuple[Callable[[], TransferModel], int]] = {
+    made: dict[str, tuple[Callable[[], Model], int]] = {
         "RBW": (RawBandwidth, 1),
         "CDF": (CdfMatching, 1),
     }
@@ -69,7 +72,7 @@ def methods() -> dict[str, tuple[Callable[[], TransferModel], int]]:
     }
 
 
-def by_model(make: Callable[[], TransferModel], probes: int, series: Series) -> list[float]:
+def by_model(make: Callable[[], Model], probes: int, series: Series) -> list[float]:
     """Predict each transfer but the first from what was before it; the last probes count."""
     model, made = make(), []
     for number, (observed, moved) in enumerate(series.pairs):

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from statistics import fmean, linear_regression, median
-from typing import Protocol
 
 from predictor.checks import need_finite, need_positive
 
@@ -60,22 +59,6 @@ class Throughput:
         return tuple(  # type: ignore[return-value]
             size_bytes / speed if speed > 0 else inf for speed in (self.value, self.high, self.low)
         )
-
-
-class TransferModel(Protocol):
-    """Learns from pairs of a probe and the transfer that followed it."""
-
-    def update(self, probe: float, transfer: float) -> None:
-        """Take in the throughput of a probe and of the transfer after it.
-
-        Raises ValueError: one of them is not finite and above zero; the model is as before.
-        """
-
-    def predict(self, probe: float) -> Throughput:
-        """Throughput of the transfer after a probe.
-
-        Raises ValueError: too few pairs were seen, or the probe is not finite and above zero.
-        """
 
 
 def together(probes: Sequence[float]) -> float:
@@ -133,12 +116,12 @@ class RawBandwidth:
         self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
-        """See :class:`TransferModel`."""
+        """See :class:`AdRM`."""
         need_positive("throughput", probe, transfer)
         self._errors.add(probe, transfer)
 
     def predict(self, probe: float) -> Throughput:
-        """See :class:`TransferModel`."""
+        """See :class:`AdRM`."""
         need_positive("throughput", probe)
         return self._errors.around(probe)
 
@@ -179,7 +162,10 @@ class AdRM:
         self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
-        """See :class:`TransferModel`."""
+        """Take in the throughput of a probe and of the transfer after it.
+
+        Raises ValueError: one of them is not finite and above zero; the model is as before.
+        """
         need_positive("throughput", probe, transfer)
         if self._count >= self._start_up:
             said = {way: self._by(way, probe) for way in self.ways}
@@ -190,7 +176,10 @@ class AdRM:
         self._count += 1
 
     def predict(self, probe: float) -> Throughput:
-        """See :class:`TransferModel`."""
+        """Throughput of the transfer after a probe.
+
+        Raises ValueError: too few pairs were seen, or the probe is not finite and above zero.
+        """
         need_positive("throughput", probe)
         if self._count < self._start_up:
             raise ValueError(

@@ -11,7 +11,6 @@ from predictor.forecasts.adrm import (
     AdRM,
     RawBandwidth,
     Throughput,
-    TransferModel,
     fading_line,
     line,
     mean_transfer,
@@ -31,7 +30,7 @@ def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
         yield probe * rng.lognormal(0, noise / 2), transfer * rng.lognormal(0, noise)
 
 
-def score(model: TransferModel, pairs, start: int = 10):
+def score(model, pairs, start: int = 10):
     predicted, measured, held = [], [], []
     for step, (probe, transfer) in enumerate(pairs):
         if step >= start:
@@ -214,7 +213,7 @@ def test_seconds_of_a_transfer():
     assert shortest <= expected <= longest
 
 
-def learned(model: TransferModel, pairs: list[tuple[float, float]]) -> TransferModel:
+def learned(model, pairs):
     for pair in pairs:
         model.update(*pair)
     return model
