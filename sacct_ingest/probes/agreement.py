@@ -42,16 +42,11 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeProfile:
-    """The resource profile of a node type: medians over the nodes that agree.
-
-    ``spreads`` are standard deviations of the logarithms over all nodes, estimated robustly: 0.1 is
-    about 10 %.
-    """
+    """The resource profile of a node type: medians over the nodes that agree."""
 
     node_type: str
     nodes: tuple[str, ...]
     values: Mapping[str, float]
-    spreads: Mapping[str, float]
     outliers: tuple[Outlier, ...]
 
 
@@ -70,15 +65,14 @@ def type_profiles(profiles: Iterable[NodeProfile], *, tolerance: float = 0.1) ->
 
 def _of_type(name: str, members: Sequence[NodeProfile], tolerance: float) -> TypeProfile:
     values: dict[str, float] = {}
-    spreads: dict[str, float] = {}
     outliers: list[Outlier] = []
     for measure in MEASURES:
         measured = {p.node: v for p in members if (v := getattr(p, measure))}
         if not measured:
             continue
         typical = median(measured.values())
-        spreads[measure] = _SIGMA * median(abs(log(v / typical)) for v in measured.values())
-        wrong = _apart(measured, typical, spreads[measure], tolerance)
+        spread = _SIGMA * median(abs(log(v / typical)) for v in measured.values())
+        wrong = _apart(measured, typical, spread, tolerance)
         outliers += [
             Outlier(node=node, measure=measure, value=measured[node], typical=typical)
             for node in wrong
@@ -87,9 +81,7 @@ def _of_type(name: str, members: Sequence[NodeProfile], tolerance: float) -> Typ
             [v for n, v in measured.items() if n not in wrong] or measured.values()
         )
     nodes = tuple(sorted(p.node for p in members))
-    return TypeProfile(
-        node_type=name, nodes=nodes, values=values, spreads=spreads, outliers=tuple(outliers)
-    )
+    return TypeProfile(node_type=name, nodes=nodes, values=values, outliers=tuple(outliers))
 
 
 def _apart(

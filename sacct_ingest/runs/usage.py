@@ -38,7 +38,6 @@ class Usage:
     network_bytes: bytes received and sent by the run's nodes.
     cpu_s: CPU seconds behind U.
     relayed_bytes: left out of D at most: what ``srun`` inside the batch script passed on once more.
-    sources: field to the columns of sacct that it was made of.
     """
 
     elapsed_s: float
@@ -47,7 +46,6 @@ class Usage:
     network_bytes: int | None
     cpu_s: float | None
     relayed_bytes: int
-    sources: dict[str, str]
 
 
 def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
@@ -66,33 +64,17 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     """
     # Exactly nothing means that Slurm did not look.
     cpu_s = sum(step.cpu_s for step in steps if step.cpu_s is not None) or None
-    data_bytes, relayed_bytes, data_source = _data_flow(steps)
-    network_bytes = _of_nodes(steps, lambda step: _both(step.net_in_bytes, step.net_out_bytes))
-    values: dict[str, float | None] = {
-        "elapsed_s": run.elapsed_s,
-        "utilisation": _share(cpu_s, run.cpus * run.elapsed_s),
-        "data_bytes": data_bytes,
-        "network_bytes": network_bytes,
-    }
-    sources = _SOURCES | {"data_bytes": data_source}
+    data_bytes, relayed_bytes = _data_flow(steps)
     return Usage(
         elapsed_s=run.elapsed_s,
-        utilisation=values["utilisation"],
+        utilisation=_share(cpu_s, run.cpus * run.elapsed_s),
         data_bytes=data_bytes,
-        network_bytes=network_bytes,
+        network_bytes=_of_nodes(steps, lambda one: _both(one.net_in_bytes, one.net_out_bytes)),
         cpu_s=cpu_s,
         relayed_bytes=relayed_bytes,
-        sources={name: sources[name] for name, value in values.items() if value is not None},
     )
 
 
-_DISK: Final = "TRESUsageInTot fs/disk + TRESUsageOutTot fs/disk"
-_LUSTRE: Final = "(TRESUsageInTot fs/lustre + TRESUsageOutTot fs/lustre) x NNodes / NTasks"
-_SOURCES: Final = {
-    "elapsed_s": "ElapsedRaw",
-    "utilisation": "TotalCPU of steps / (NCPUS x ElapsedRaw)",
-    "network_bytes": "(TRESUsageInTot ic/* + TRESUsageOutTot ic/*) x NNodes / NTasks",
-}
 #: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
 _SCRIPTS: Final = frozenset({"batch", "interactive"})
 _SERVANTS: Final = _SCRIPTS | {"extern"}
@@ -103,13 +85,11 @@ def _share(cpu_s: float | None, available_s: float) -> float | None:
     return min(1.0, cpu_s / available_s) if cpu_s is not None and available_s > 0 else None
 
 
-def _data_flow(steps: Sequence[StepRun]) -> tuple[int | None, int, str]:
-    """Bytes read and written, how many were taken for a relay, and where they come from."""
+def _data_flow(steps: Sequence[StepRun]) -> tuple[int | None, int]:
+    """Bytes read and written, and how many were taken for a relay."""
     if any(_disk(step) is not None for step in steps):
-        total, relayed = _disk_flow(steps)
-        return total, relayed, _DISK
-    lustre = _of_nodes(steps, lambda step: _both(step.lustre_read_bytes, step.lustre_write_bytes))
-    return lustre, 0, _LUSTRE
+        return _disk_flow(steps)
+    return _of_nodes(steps, lambda one: _both(one.lustre_read_bytes, one.lustre_write_bytes)), 0
 
 
 def _disk_flow(steps: Sequence[StepRun]) -> tuple[int, int]:

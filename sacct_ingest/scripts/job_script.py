@@ -29,7 +29,6 @@ class Script(NamedTuple):
 
     options: Options
     body: str
-    interpreter: str = ""
     het: bool = False
     wrapped: bool = False  #: made by ``sbatch --wrap``
 
@@ -60,11 +59,9 @@ def parse_script(text: str) -> Script:
     """
     lines = text.split("\n")
     components = list(_components(_directives(lines)))
-    interpreter = lines[0][2:].strip() if lines[0].startswith("#!") else ""
     return Script(
         options=_read_options("sbatch", deque(components[0])),
         body="\n".join(_body(lines)),
-        interpreter=interpreter,
         het=len(components) > 1,
         wrapped=any(line.startswith(_WRAPPED) for line in lines[:3]),
     )

@@ -106,7 +106,6 @@ class AccuracyTally:
     _longer: int = 0
     _inside: int = 0
     _beyond: int = 0
-    _scored: int = 0
     _within: Counter[float] = field(default_factory=Counter)
     _ratios: Ratios = field(default_factory=Ratios)
     _stored: set[float] = field(default_factory=set)

@@ -110,7 +110,8 @@ NOT_CALLED = {
     "shared_targets",
     "models.adept.search": "EnvelopeLimits.clipped EnvelopeLimits.nearest EnvelopeLimits.steps "
     "variation_ranges",
-    "forecasts.adrm": "PastErrors.add PastErrors.around fading_line line mean_transfer plain_line proportion",
+    "forecasts.adrm": "PastErrors.add PastErrors.around fading_line line mean_transfer "
+    "plain_line proportion",
     "models.base": "FittedModel.predict",  # a protocol
     "occupancy.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s "
     "DemandRuns.criterion DemandRuns.fitted DemandRuns.learned candidate_terms",

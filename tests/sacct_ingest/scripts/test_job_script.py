@@ -40,7 +40,6 @@ def test_options_up_to_the_first_command():
 def test_the_body_is_what_the_script_does():
     script = parse_script(SCRIPT)
     assert script.body == "module load wrf\nsrun ./wrf.exe  # run it"
-    assert script.interpreter == "/bin/bash -l"
     assert not script.het
 
 
