@@ -91,7 +91,6 @@ class Curve:
 
     points: tuple[Point, ...]
     censored: tuple[Point, ...] = ()
-    dropped: int = 0  #: runs left out as outliers
     resolution_s: float = 0.0  #: run times are whole multiples of this; 0: exact
     drift: Drift | None = None
     #: log of run time over the median of the runs before on the same node count, of every

@@ -49,13 +49,11 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
         ignored.
     """
     chosen = settings or CurveSettings()
-    points, censored, dropped = [], [], 0
+    points, censored = [], []
     usable = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
     level, drift = follow(usable, chosen.drift)
     for nodes, group in sorted(_by_nodes(level).items()):
-        recent = _latest(group, chosen)
-        inliers = _without_outliers(recent, chosen)
-        dropped += len(recent) - len(inliers)
+        inliers = _without_outliers(_latest(group, chosen), chosen)
         newest = inliers[-chosen.newest :] if len(inliers) > chosen.newest else []
         median = censored_median([*inliers, *newest])
         if median is None:
@@ -66,7 +64,6 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
     return Curve(
         tuple(points),
         tuple(censored),
-        dropped,
         chosen.resolution_s,
         drift,
         # Also from before the level changed: it may change again.
