@@ -102,18 +102,6 @@ class _Spread(NamedTuple):
     sizes: list[tuple[float, float]]
 
 
-class _Scaled(NamedTuple):
-    """Own errors, and the site's in units of ``scale``."""
-
-    scale: float
-    size: float
-    own: _Spread
-    units: tuple[float, ...]
-
-    def sizes(self) -> list[tuple[float, float]]:
-        return [(size / self.scale, weight) for size, weight in self.own.sizes]
-
-
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
     """One prediction with its interval; logs of seconds.
@@ -289,41 +277,39 @@ class Calibrator:
         widest = self._pooled.fresh if judged.size < ENOUGH else self._pooled.reliable
         return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
 
-    def _scaled(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Scaled:  # noqa: FBT001 - a key
-        size = self._own.size(repeated=repeated)
-        own, prior = self._own.spread(expert, repeated=repeated), self._settings.expected
-        scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
-        units = self._pooled.units_of(self._side(repeated=repeated), size, curve=curve)
-        return _Scaled(scale, size, own, units)
-
     def _expect(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Expected:  # noqa: FBT001 - a key
-        one, site = self._scaled(repeated, expert, curve, expected), self._pooled
-        half, width = self._widths(one)
+        site, side = self._pooled, self._side(repeated=repeated)
+        own, size = self._own.spread(expert, repeated=repeated), self._own.size(repeated=repeated)
+        prior = self._settings.expected
+        scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
+        units = site.units_of(side, size, curve=curve)
+        half, width = self._widths(scale, size, own, units)
         # The site's errors count twice: as they are, and in units of what was expected.
-        given = [one.scale * unit for unit in one.units]
-        given += site.of_size(site.errors, self._side(repeated=repeated), one.size)
-        share = self._settings.pooled / (1 + one.size / _HALF_TAILS) / len(given)
-        own = one.own.errors
+        given = [scale * unit for unit in units]
+        given += site.of_size(site.errors, side, size)
+        share = self._settings.pooled / (1 + size / _HALF_TAILS) / len(given)
         return _Expected(
-            errors=np.array([*(error for error, _ in own), *given]),
-            weights=np.array([*(weight for _, weight in own), *repeat(share, len(given))]),
+            errors=np.array([*(error for error, _ in own.errors), *given]),
+            weights=np.array([*(weight for _, weight in own.errors), *repeat(share, len(given))]),
             half=half,
             width=width,
-            scale=one.scale,
-            size=one.size,
+            scale=scale,
+            size=size,
         )
 
-    def _widths(self, one: _Scaled) -> tuple[float, float]:
-        """Give the errors that half and nine in ten stay below."""
-        far = one.sizes()
-        share = self._settings.pooled / (1 + one.size / _HALF_VERDICT) / len(one.units)
-        every = sorted([*far, *zip(_far(one.units), repeat(share), strict=False)])
-        half, width = (one.scale * unit for unit in quantiles(every, *_JUDGED))
-        if one.size < ENOUGH:
+    def _widths(
+        self, scale: float, size: float, own: _Spread, units: tuple[float, ...]
+    ) -> tuple[float, float]:
+        """Give the errors that half and nine in ten stay below; ``units`` of scale: the site's."""
+        far = [(one / scale, weight) for one, weight in own.sizes]
+        share = self._settings.pooled / (1 + size / _HALF_VERDICT) / len(units)
+        every = sorted([*far, *zip(_far(units), repeat(share), strict=False)])
+        half, width = (scale * unit for unit in quantiles(every, *_JUDGED))
+        if size < ENOUGH:
             return half, width
         # A site's good record does not make up for the bad one of an application.
-        own = [one.scale * unit for unit in quantiles(far, *_JUDGED)]
-        return max(half, own[0]), max(width, own[1])
+        least = [scale * unit for unit in quantiles(far, *_JUDGED)]
+        return max(half, least[0]), max(width, least[1])
 
     def _side(self, *, repeated: bool) -> str:
         return side_of(same=self._same, repeated=repeated)
