@@ -14,10 +14,13 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from traceback import extract_tb
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from slurm_plugin.nimod.connection import Connection, PeerClosed
 from slurm_plugin.service.request_rates import Complaints
+
+if TYPE_CHECKING:
+    from slurm_plugin.nimod.access import ConnectionLimiter
 
 _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
@@ -30,19 +33,6 @@ AWAKE_S = 0.0005
 REST_S = 0.002
 _ACCEPTED = 64  #: most that are let in or refused before others have their turn
 _REPORTED = 100  #: most places whose errors are logged
-
-
-class Admission(Protocol):
-    """Decides who may connect."""
-
-    def enter(self, channel: socket.socket) -> Connection | None:
-        """Make a connection of a channel; None where it is refused or comes later."""
-
-    def settle(self, connection: Connection) -> bool:
-        """Count a connection that comes later; False: it is refused, and closed."""
-
-    def leave(self, connection: Connection) -> None:
-        """Note that a connection is over."""
 
 
 class Loop:
@@ -64,7 +54,7 @@ class Loop:
     def __init__(
         self,
         listener: socket.socket,
-        doorman: Admission,
+        doorman: "ConnectionLimiter",
         *,
         clock: Callable[[], float],
         reserved: socket.socket | None = None,

@@ -97,7 +97,6 @@ NOT_CALLED = {
     "models.two_sizes": "Translation.deviation",
     "occupancy.active.informative": "Informative.choose",
     "occupancy.active.learner": "Learner.is_unused",
-    "occupancy.active.refinement": "LearnerState.is_unused",
     "checks": "comparable need_finite need_nodes need_positive need_rising need_share",
     "waits.easy_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
     "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update"

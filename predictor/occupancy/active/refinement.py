@@ -9,21 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from predictor.checks import comparable
 from predictor.occupancy.active.design import binary_search, effects, plackett_burman
 from predictor.occupancy.active.settings import (
     FunctionForm,
-    LearnerSettings,
     OccupancyPart,
     Purpose,
     RefinementOrder,
     Traversal,
 )
-from predictor.occupancy.active.space import Assignment, Space
-from predictor.occupancy.application_model import Occupancies, OccupancyFit, OccupancyModel, Sample
+from predictor.occupancy.application_model import Occupancies, OccupancyModel
 from predictor.occupancy.linear_form import LinearOccupancyModel, part_errors
+
+if TYPE_CHECKING:
+    from predictor.occupancy.active.learner import Learner
 
 #: Field of :class:`Occupancies` that each function predicts.
 FIELDS = {
@@ -48,25 +49,6 @@ class Proposal:
     why: str
 
 
-class LearnerState(Protocol):
-    """What has been learned so far: :class:`predictor.occupancy.active.learner.Learner`."""
-
-    space: Space
-    settings: LearnerSettings
-    samples: list[Sample]
-    tests: list[Sample]
-
-    @property
-    def fit(self) -> OccupancyFit:
-        """Cost model of the samples so far."""
-
-    def forget_fit(self) -> None:
-        """Learn the model anew when it is next asked for."""
-
-    def is_unused(self, assignment: Assignment) -> bool:
-        """Whether an assignment was not run yet."""
-
-
 @dataclass(slots=True)
 class _Progress:
     """How far one function has come.
@@ -89,7 +71,7 @@ class _Progress:
 class Refinement:
     """Refines the functions of one learner."""
 
-    def __init__(self, learner: LearnerState) -> None:
+    def __init__(self, learner: "Learner") -> None:
         self._learner = learner
         self._taken: dict[OccupancyPart, list[str]] = {part: [] for part in learner.settings.parts}
         self._levels: dict[tuple[OccupancyPart, str], Iterator[float]] = {}

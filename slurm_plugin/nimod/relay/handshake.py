@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -29,23 +29,13 @@ from slurm_plugin.nimod.relay.frames import (
     Link,
     LinkError,
 )
-from slurm_plugin.nimod.relay.munge import MungeError
+from slurm_plugin.nimod.relay.munge import Munge, MungeError
 from slurm_plugin.protocol.advice_messages import VERSION
 
 LINK_VERSION = 1
 LONGEST_LINE = 16 * 2**10  #: of the handshake
 _RELAY, _NIMOD = "relay", "nimod"
 _SHOWN = 200  #: characters of a peer's words
-
-
-class Credentials(Protocol):
-    """What makes and checks credentials: :class:`slurm_plugin.nimod.relay.munge.Munge`."""
-
-    def encode(self, payload: bytes, *, for_uid: int) -> str:
-        """Make a credential for a uid."""
-
-    def decode(self, credential: str) -> tuple[bytes, int]:
-        """Give payload and maker of a credential."""
 
 
 class Greeting(msgspec.Struct, kw_only=True):
@@ -99,7 +89,7 @@ def trusted_uids() -> frozenset[int]:
 
 
 async def introduce(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Credentials | None
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Munge | None
 ) -> tuple[Link, Greeting]:
     """Make a link of a connection to a controller.
 
@@ -135,7 +125,7 @@ async def introduce(
 
 
 async def receive(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Credentials | None
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Munge | None
 ) -> tuple[Link, str]:
     """Make a link of a connection of a relay; also give the relay's host, as it says.
 
@@ -216,14 +206,14 @@ def _welcomed(welcome: Welcome) -> Welcome:
     return welcome
 
 
-async def _encoded(munge: Credentials, payload: bytes, uid: int) -> str:
+async def _encoded(munge: Munge, payload: bytes, uid: int) -> str:
     try:
         return await asyncio.to_thread(munge.encode, payload, for_uid=uid)
     except MungeError as error:
         raise LinkError(f"{error}; start munged on both hosts") from error
 
 
-async def _decoded(munge: Credentials, credential: str) -> tuple[bytes, int]:
+async def _decoded(munge: Munge, credential: str) -> tuple[bytes, int]:
     try:
         return await asyncio.to_thread(munge.decode, credential)
     except MungeError as error:
