@@ -127,16 +127,24 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     if not args.follow:
         return _once(args, config)
+    asked: list[int] = []
+
+    def stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal gives it
+        asked.append(number)
+        raise SystemExit(0)
+
+    def pause(seconds: float) -> None:
+        # Raised while Python was in a finalizer, the end was swallowed.
+        if asked:
+            raise SystemExit(0)
+        time.sleep(seconds)
+
     # From here on an end that was asked for is no failure.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, stop)
     minutes = args.every or config.ingest.follow_minutes
-    follow(lambda: _once(args, config), FollowSettings(every_s=minutes * 60), pause=time.sleep)
+    follow(lambda: _once(args, config), FollowSettings(every_s=minutes * 60), pause=pause)
     return 0
-
-
-def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal gives it
-    raise SystemExit(0)
 
 
 def _check_span(args: argparse.Namespace, *, now_s: float) -> None:

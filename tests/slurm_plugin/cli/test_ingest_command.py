@@ -1,6 +1,7 @@
 import json
 import lzma
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -163,3 +164,23 @@ def test_pyslurm_is_asked_only_where_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyslurm", None)
     assert ingest(tmp_path / "nimo.db", "--source", "pyslurm") == 1
     assert "use sacct" in capsys.readouterr().err
+
+
+SWALLOWED = """
+import os, signal, sys
+from slurm_plugin.cli.commands import ingest
+from slurm_plugin.cli.nimo import main
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+ingest._once = lambda *_: Last() and 0
+sys.exit(main(["ingest", "--follow", "--every", "0.001", "--store", sys.argv[1]]))
+"""
+
+
+def test_an_end_that_came_in_a_finalizer_is_not_forgotten(tmp_path):
+    argv = [sys.executable, "-c", SWALLOWED, str(tmp_path / "nimo.db")]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, "Exception ignored" in ended.stderr) == (0, True)
