@@ -44,7 +44,7 @@ class SizedRun:
     log_s: float
     numbers: Mapping[str, float]
     counts: tuple[float, ...]  #: of what it asked for: nodes, CPUs, tasks
-    values: Mapping[str, str]  #: of attributes by which its kind is told apart
+    values: Mapping[str, str]  #: of the attributes that the application is split by
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def replay_limits(
 ) -> list[LimitFigures]:
     """Replay a workload in each way; the users' limits come first.
 
-    report: is told how many jobs were replayed.
+    report: called after each replay, with its number of jobs.
     """
     rules, limits = config.time_limit, work.limit_s
     ended = _run(work, limits)

@@ -4,7 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sacct_ingest.errors import SlurmError
@@ -71,6 +71,14 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     if not job_id.isdecimal():
         raise SlurmError(f"{argv[0]}: printed no job id but {output.strip()!r}")
     return job_id
+
+
+def pauses() -> Iterator[float]:
+    """Give seconds between looks at a job, from half a second to a minute, to spare slurmctld."""
+    pause_s = 0.5
+    while True:
+        yield pause_s
+        pause_s = min(1.4 * pause_s, 60.0)
 
 
 def _output(

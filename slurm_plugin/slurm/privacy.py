@@ -10,7 +10,7 @@ from sacct_ingest.records import KeyLevel
 from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 
 _ABOVE = ("Operator", "Administrator")
-#: What a user who cannot take limits back is told.
+#: Error where nimod's user may not change other users' jobs, and the command that allows it.
 NO_RIGHTS = "nimod cannot take them back; sacctmgr add user nimo account=root adminlevel=operator"
 
 

@@ -13,10 +13,7 @@ from slurm_plugin.experiments.learn.description import Description
 from slurm_plugin.experiments.learn.jobs import SlurmJobs
 from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial
 from slurm_plugin.experiments.learn.proposers import ByOccupancies, Next
-from slurm_plugin.slurm.commands import SubmissionRefused
-
-#: Seconds between two looks at a job: the first, the last, and how they grow.
-_FIRST_S, _LAST_S, _GROWTH = 0.5, 60.0, 1.4
+from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 
 
 class Stop(StrEnum):
@@ -176,7 +173,7 @@ class Workbench:
         """Wait until a job is over; False where it did not start in time and was cancelled."""
         begun_s, jobs = self.site.clock(), self.site.jobs
         in_time = True
-        for pause_s in _pauses():
+        for pause_s in pauses():
             waiting = jobs.waiting(job_id)
             if waiting is None:
                 return in_time
@@ -188,7 +185,7 @@ class Workbench:
 
     def _accounted(self, trial: Trial) -> JobRun:
         """Wait until a run's end is in the accounting, which can take seconds."""
-        for pause_s in _pauses():
+        for pause_s in pauses():
             if run := self.site.jobs.ended(trial):
                 return run
             self.site.sleep(pause_s)
@@ -198,14 +195,6 @@ class Workbench:
         saved = self.journal.save(msgspec.structs.replace(trial, **changes))
         self.site.report(saved)
         return saved
-
-
-def _pauses() -> Iterator[float]:
-    """Ever longer pauses, so that a long wait does not load slurmctld."""
-    pause_s = _FIRST_S
-    while True:
-        yield pause_s
-        pause_s = min(_GROWTH * pause_s, _LAST_S)
 
 
 def _outcome(run: JobRun) -> dict[str, object]:

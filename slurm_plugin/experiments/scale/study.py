@@ -4,7 +4,7 @@ A run is written down before it is submitted on hold, and released once its job 
 process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobRun, JobState
 from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
 from slurm_plugin.experiments.scale.jobs import Settings, StudyJobs, StudyRun
-from slurm_plugin.slurm.commands import SubmissionRefused
+from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 
 #: Failures, without a run that ended well, after which a study gives up.
 _HOPELESS = 3
@@ -141,7 +141,7 @@ def follow(
             _submitted(study, slurm, one, report, found=slurm.find(one))
         else:
             slurm.release(one.job_id)
-    for pause_s in _pauses():
+    for pause_s in pauses():
         why = ""
         while len(study.open) < study.settings.together and not why:
             chosen = study.next()
@@ -220,11 +220,3 @@ def _outcome(job: JobRun) -> dict[str, object]:
         "cluster": job.cluster,
         "partition": job.partition,
     }
-
-
-def _pauses() -> Iterator[float]:
-    """Ever longer pauses, so that a long wait does not load slurmctld."""
-    pause_s = 0.5
-    while True:
-        yield pause_s
-        pause_s = min(1.4 * pause_s, 30.0)
