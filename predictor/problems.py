@@ -15,6 +15,8 @@ WORDS: Final = {
     "cut_short": "runs on {nodes} nodes reached their limit of {limit}; a longer limit would show "
     "how long they take",
     "unfinished": "{which} of this command {what}",
+    "failed_early": "{failed} of the last {runs} runs failed within {longest}: their output may "
+    "say why",
     "record": "of the last {predictions} predictions on node counts that {counts} half were within "
     "{error:.0f} %, and {inside} inside their interval",
     # What the models of a curve show.
@@ -38,6 +40,9 @@ WORDS: Final = {
     "not_one_problem": "several problems: runs on the same node count differ too much; "
     "'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for each "
     "input, separates them",
+    "not_one_problem:two": "two kinds of runs: {few} of the last {runs} took about {short}, {many} "
+    "about {long}; '#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another "
+    "word for each input, separates them",
     "several_problems": "several problems: run times differ by {names} (runs with {listed})",
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",

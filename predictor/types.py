@@ -206,11 +206,13 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """Limit that ended the latest runs, one after the other."""
+    """Limit that ended the latest runs, one after the other, or many of those that had it."""
 
     state: str  #: ``TIMEOUT`` or ``OUT_OF_MEMORY``
-    runs: int  #: two at least
+    runs: int  #: that it ended in a row, up to the newest one
     limit: float  #: their time limit in seconds, or their memory of each node in bytes
+    often: int = 0  #: runs that it ended, in a row or not ...
+    of: int = 0  #: ... of the latest ones that had it
 
 
 @dataclass(frozen=True, slots=True)

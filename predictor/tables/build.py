@@ -120,7 +120,7 @@ def _with_record(
     table: PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
 ) -> PredictionTable:
     """Table with what became of its predictions."""
-    several = mixed(record, rows[-1].name) if same else ()
+    several = mixed(record, rows[-1].name, rows) if same else ()
     held = backtest.recorded(record)
     return replace(table, record=held, problems=(*several, *table.problems))
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 #: The latest runs that count.
 RECENT = 20
+#: Those among which a limit is looked for; it ended so many of them, and such a share, at least.
+_MANY, _OFTEN, _SHARE = 60, 3, 0.1
+#: Runs that failed within this time did not do their work.
+_EARLY_S = 60.0
 #: Runs for each working directory, at least: otherwise every run has its own, and a new one says
 #: nothing.
 RUNS_PER_DIRECTORY = 3
@@ -40,29 +44,31 @@ def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
 
 
 def limit_reached(rows: Sequence[RunRow]) -> LimitReached | None:
-    """Give the limit that ended the latest two runs or more; None where none did.
+    """Give the limit that ended the latest two runs, or a tenth of those that had it; else None.
 
     rows: runs of one identity, the newest last.
     """
-    latest = _latest(rows)
-    limits = [_limit(row) for row in latest]
-    if not limits or limits[-1] is None:
+    latest = _latest(rows, _MANY)
+    ends = [(row.state, _limit(row, row.state)) for row in latest]
+    last = next((one for one in reversed(ends) if one[1]), None)
+    if last is None or not last[1]:
         return None
-    last = latest[-1].state, limits[-1]
-    ends = list(zip((row.state for row in latest), limits, strict=True))
     runs = next((n for n, one in enumerate(reversed(ends)) if one != last), len(ends))
-    return LimitReached(last[0].value, runs, last[1]) if runs > 1 else None
+    often, of = ends.count(last), sum(_limit(row, last[0]) == last[1] for row in latest)
+    if runs < 2 and (often < _OFTEN or often < of * _SHARE):
+        return None
+    return LimitReached(last[0].value, runs, last[1], often, of)
 
 
-def _latest(rows: Sequence[RunRow]) -> list[RunRow]:
-    return [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
+def _latest(rows: Sequence[RunRow], count: int = RECENT) -> list[RunRow]:
+    return [row for row in rows if row.state.ended and not row.state.interrupted][-count:]
 
 
-def _limit(row: RunRow) -> float | None:
-    """Limit that ended a run; None: none did, or it is unknown."""
-    if row.state is JobState.TIMEOUT:
+def _limit(row: RunRow, state: JobState) -> float | None:
+    """Limit of a run that ends in this state; None: there is none, or it is unknown."""
+    if state is JobState.TIMEOUT:
         return float(row.limit_s) if row.limit_s else None
-    if row.state is JobState.OUT_OF_MEMORY and row.nodes:
+    if state is JobState.OUT_OF_MEMORY and row.nodes:
         return row.req_mem_bytes / row.nodes if row.req_mem_bytes else None
     return None
 
@@ -79,7 +85,7 @@ def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
 
 
 def ending_problem(endings: Sequence[Ending]) -> Problem | None:
-    """Report that half of the latest runs or more did not finish; None otherwise.
+    """Report that half of the latest runs or more did not finish, or that some failed at once.
 
     >>> ending_problem([Ending("TIMEOUT", 10, 60.0)]).text
     'all 10 runs of this command reached their time limit'
@@ -87,7 +93,11 @@ def ending_problem(endings: Sequence[Ending]) -> Problem | None:
     bad = [one for one in endings if one.state != JobState.COMPLETED]
     runs = sum(one.runs for one in endings)
     if not bad or 2 * sum(one.runs for one in bad) < runs:
-        return None
+        early = next((one for one in bad if one.state == JobState.FAILED), None)
+        if early is None or early.longest_s > _EARLY_S or early.runs < max(_OFTEN, runs * _SHARE):
+            return None
+        facts = {"failed": early.runs, "runs": runs, "longest": f"{early.longest_s:.0f} s"}
+        return problem("failed_early", **facts)
     words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
     if words[0][0] == runs:
         which = f"all {runs} runs" if runs > 1 else "the only run"

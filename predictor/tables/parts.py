@@ -116,9 +116,10 @@ class _IdentityRuns:
     def as_asked(self, name: str, own: Sequence[RunRow]) -> Sequence[RunRow]:
         """Give runs on the counts asked for, and note what a change does to them.
 
-        What users or job names have in common is no application, and has no change.
+        What users or job names have in common is no application: of a change there is the prior.
         """
         if self.level not in CURVE_LEVELS:
+            self.changes[name] = change_of((), self.unit)
             return own
         if name not in self.changes:
             self.changes[name] = change_of(own, self.unit)

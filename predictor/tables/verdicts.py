@@ -5,11 +5,15 @@ with the better record.  Intervals are as wide as the record asks for, and a ver
 last predictions earned: a smooth curve alone counts only as long as there is no record of it.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +28,11 @@ from predictor.problems import problem
 from predictor.table import worse
 from predictor.tables.settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
+from sacct_ingest.records import JobState
+from sacct_ingest.text.slurm_text import time_span
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
@@ -31,6 +40,8 @@ _NO_NAME = re.compile(r"[^\w.+-]+")
 #: Runs are not of one problem where, on counts that had been run, half of the predictions were off
 #: by more than the first, or one in four by more than the second (logs).
 _HALF_OFF, _QUARTER_OFF = math.log(1.2), math.log(1.5)
+#: Of the last runs on one count those above the widest gap, from this ratio on, are another kind.
+_LAST, _APART = 60, 2.0
 #: Distance of node counts between which intervals are interpolated.
 _STEP = 2**0.5
 
@@ -153,10 +164,11 @@ def recall(record: Record) -> tuple[Problem, ...]:
     )
 
 
-def mixed(record: Record, name: str) -> tuple[Problem, ...]:
+def mixed(record: Record, name: str, rows: Sequence[RunRow] = ()) -> tuple[Problem, ...]:
     """Say so where runs on one node count differ too much for one problem, and what would help.
 
     name: what the job is called.
+    rows: its runs, the newest last.
     """
     errors = sorted((abs(one.error) for one in record.entries if one.repeated), reverse=True)
     often = len(errors) >= ENOUGH
@@ -164,7 +176,26 @@ def mixed(record: Record, name: str) -> tuple[Problem, ...]:
         errors[len(errors) // 2] <= _HALF_OFF and errors[len(errors) // 4] <= _QUARTER_OFF
     ):
         return ()
-    return (problem("not_one_problem", app=_NO_NAME.sub("-", name) or "NAME"),)
+    app = _NO_NAME.sub("-", name) or "NAME"
+    if (parted := _two_kinds(rows)) is None:
+        return (problem("not_one_problem", app=app),)
+    short, long = parted
+    counts = {"few": len(short), "many": len(long), "runs": len(short) + len(long)}
+    times = {"short": time_span(median(short)), "long": time_span(median(long))}
+    return (problem("not_one_problem:two", app=app, **counts, **times),)
+
+
+def _two_kinds(rows: Sequence[RunRow]) -> tuple[list[float], list[float]] | None:
+    """Part run times on the most frequent count at their widest gap; None: they are of one kind."""
+    done = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
+    nodes, often = Counter(row.nodes for row in done).most_common(1)[0] if done else (0, 0)
+    if often < ENOUGH:
+        return None
+    times = sorted([row.elapsed_s for row in done if row.nodes == nodes][-_LAST:])
+    cut = max(range(1, len(times)), key=lambda i: times[i] / times[i - 1])
+    kinds = times[:cut], times[cut:]
+    apart = times[cut] >= _APART * times[cut - 1] and 5 * min(map(len, kinds)) >= len(times)
+    return kinds if apart else None
 
 
 def _judged(

@@ -85,8 +85,9 @@ def advice_of(
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
     asked = case.request.low if case.request.low == case.request.high else None
-    ended = messages.limit_reached(case, asked).removeprefix("nimo: ")
-    advice.limit_text = ended and f"{ended[0].upper()}{ended[1:]}."
+    ended = messages.limit_reached(case, asked, often=True).removeprefix("nimo: ")
+    early = [one.text for one in table.problems if one.name == "failed_early"]
+    advice.limit_text = " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice

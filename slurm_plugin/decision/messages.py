@@ -73,20 +73,28 @@ def changed(
     return changes and f"nimo: this job {changes}"
 
 
-def limit_reached(case: DecisionContext, nodes: int | None, given: Change | None = None) -> str:
+def limit_reached(
+    case: DecisionContext, nodes: int | None, given: Change | None = None, *, often: bool = False
+) -> str:
     """Line for a user whose last runs were ended by the limit that this job has; else empty.
 
     nodes: count that the job gets; None: unknown.
     given: what is written into it.
+    often: also of a limit that ended only a part of the runs.
     """
     table, given = case.table, given or Change()
     ended = table.limit_reached if table else None
     if table is None or ended is None or table.owner != case.job.user_name:
         return ""
-    last = f"nimo: the last {ended.runs} runs of this job"
+    if ended.runs < 2 and not often:
+        return ""
+    last, longer = f"nimo: the last {ended.runs} runs of this job", 2.0
+    if often and ended.often > ended.runs:
+        last, longer = f"nimo: {ended.often} of the last {ended.of} runs of this job", 1.5
     if ended.state == JobState.TIMEOUT:
         limit_s = max(case.request.asked_limit_s or inf, 60.0 * (given.time_limit or 0))
-        more = "" if limit_s > ended.limit else _longer_limit(case, table, nodes, limit_s)
+        next_s = whole_minutes(longer * limit_s)
+        more = "" if limit_s > ended.limit else _longer_limit(case, table, nodes, limit_s, next_s)
         return more and f"{last} reached their time limit of {duration(ended.limit)}; {more}"
     memory = memory_bytes(case.job, case.partition)
     if memory is None or memory > ended.limit:
@@ -95,10 +103,10 @@ def limit_reached(case: DecisionContext, nodes: int | None, given: Change | None
 
 
 def _longer_limit(
-    case: DecisionContext, table: PredictionTable, nodes: int | None, limit_s: float
+    case: DecisionContext, table: PredictionTable, nodes: int | None, limit_s: float, next_s: float
 ) -> str:
     """Say what to ask for after a limit that did not do; nothing where it surely does now."""
-    next_s, most_s = 2 * limit_s, (case.partition.max_time_s if case.partition else None) or inf
+    most_s = (case.partition.max_time_s if case.partition else None) or inf
     if nodes and covers(table, nodes) and verdict_at(table, nodes) is Verdict.RELIABLE:
         high_s = at(table, nodes).high_s
         if high_s <= limit_s:

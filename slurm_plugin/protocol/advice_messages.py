@@ -127,7 +127,7 @@ class Advice:
     deadline_s: float | None = None
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
-    limit_text: str = ""  #: which limit ended the last runs, in plain words; empty: none did
+    limit_text: str = ""  #: what ended the last runs too early, in plain words; empty: nothing
     sure: float = 0.0  #: required chance to make a deadline
     cheapest_sure: int | None = None  #: node count that has it with the fewest node-hours
     waits: WaitShares | None = None  #: how near waits like the recommended one came

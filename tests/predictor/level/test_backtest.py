@@ -26,6 +26,7 @@ from predictor.level.record import (
 )
 from predictor.tables.verdicts import mixed
 from predictor.types import Run
+from tests.predictor.rows import row
 
 SETTINGS = BacktestSettings()
 COUNTS = (1, 2, 4, 8)
@@ -312,6 +313,16 @@ def test_runs_are_not_one_problem_where_they_differ_too_much(
     assert all("'#SBATCH --comment=nimo:app=my-job,problem=INPUT'" in p.text for p in problems)
     new = (replace(one, repeats=0) for error in errors for one in entries_with(error, 1))
     assert mixed(Record(tuple(new)), "my job") == ()
+
+
+@pytest.mark.parametrize(
+    ("times", "two"), [((600, 3600, 620), True), ((600, 900, 1300, 1900), False)]
+)
+def test_two_kinds_of_runs_are_named_as_two(times: tuple[int, ...], *, two: bool) -> None:
+    rows = [row(4, float(times[i % len(times)] + i)) for i in range(40)]
+    (found,) = mixed(Record(tuple(entries_with(0.5, 10))), "solve", rows)
+    words = "two kinds of runs: 27 of the last 40 took about 10 min, 13 about 1.0 h;"
+    assert found.text.startswith(words) is two
 
 
 @pytest.mark.parametrize("times", [*GOOD, inputs, alternating])

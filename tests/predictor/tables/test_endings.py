@@ -112,3 +112,22 @@ def stopped(state: JobState, limit_s: int, mem_bytes: int = 8_000):
 def test_a_limit_that_ended_the_latest_runs_in_a_row_is_noted(ends, reached):
     made = limit_reached([stopped(*one) for one in ends])
     assert (made and (made.state, made.runs, made.limit)) == reached
+
+
+@pytest.mark.parametrize(("often", "of"), [(3, 9), (3, 30), (2, 9), (3, 31)])
+def test_a_limit_that_ended_a_tenth_of_its_runs_is_noted(often, of):
+    ends = [(JobState.TIMEOUT, 600)] * often + [(JobState.COMPLETED, 600)] * (of - often)
+    made = limit_reached([stopped(*one) for one in [(JobState.COMPLETED, 900), *ends]])
+    assert (made and (made.runs, made.often, made.of)) == (
+        (0, often, of) if often == 3 and of <= 30 else None
+    )
+
+
+def test_runs_that_fail_at_once_are_reported_and_others_are_not():
+    done = [row(4, 600.0) for _ in range(8)]
+    texts = [
+        [one.text for one in table_of(ended(JobState.FAILED, *early) + done).problems]
+        for early in ((3, 7.0), (3, 70.0), (2, 7.0))
+    ]
+    assert "3 of the last 11 runs failed within 9 s: their output may say why" in texts[0]
+    assert not any("failed" in text for other in texts[1:] for text in other)

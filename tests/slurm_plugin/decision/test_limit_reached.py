@@ -69,3 +69,14 @@ def test_advice_says_it_too_and_observing_says_nothing():
     assert submit(made, asked)[0].message == ""
     advice = made.advise(asked, now_s=NOW)
     assert advice.limit_text == f"The{LAST.removeprefix('nimo: the')}ask for --time=00:15:00."
+
+
+def test_a_limit_that_ends_some_runs_is_named_in_advice_alone():
+    often = LimitReached("TIMEOUT", 0, 600.0, 19, 60)
+    assert message(often, time_limit=10) == ""
+    made = advisor(tables=[history(limit_reached=often)], look=cluster(PART), mode=Mode.ADVISE)
+    advice = made.advise(job(min_nodes=4, max_nodes=4, time_limit=10), now_s=NOW)
+    assert advice.limit_text == (
+        "19 of the last 60 runs of this job reached their time limit of 00:10:00; "
+        "ask for --time=00:15:00."
+    )
