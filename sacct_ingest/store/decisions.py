@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Row,
@@ -109,7 +110,7 @@ class Decisions:
         query = (
             select(*_PAIR)
             .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*conditions(chosen, decisions, _FIELDS, "at_s"))
+            .where(*conditions(chosen, decisions, _FIELDS, "at_s"), *_of_runs(chosen))
             .order_by(at_s.desc(), decision_id.desc())
             .limit(most)
         )
@@ -256,6 +257,17 @@ def _add(connection: Connection, rows: Sequence[DecisionRow]) -> None:
         new = [_values(latest[one]) for one in ids[first : first + LISTED] if one not in recorded]
         if new:
             connection.execute(insert(decisions), new)
+
+
+def _of_runs(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
+    """Conditions on what was done, and on the run that became of it."""
+    if chosen.job_id:
+        of_job = select(runs.c.id).where(runs.c.job_id == chosen.job_id)
+        yield decisions.c.run_id.in_(of_job)
+    if chosen.state:
+        yield runs.c.state == chosen.state
+    if chosen.changed:
+        yield decisions.c.applied
 
 
 def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:

@@ -40,6 +40,9 @@ class DecisionSelection:
     decision_id: str = ""
     key_level: str = ""  #: of the identity that predicted
     key: str = ""
+    job_id: int = 0
+    state: str = ""  #: of the job's run
+    changed: bool = False  #: only jobs that NIMO changed
     only_user: str | None = None
     only_accounts: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.nimod import client
@@ -124,9 +125,8 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     fix = f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
     if at_s is None:
         return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
-    if now_s - at_s > _OLD_S:
-        return warning(f"the last nimo {command} was {clock(at_s)}", fix)
-    return fine(f"the last nimo {command} was {clock(at_s)}")
+    when = f"the last nimo {command} was {time_span(max(now_s - at_s, 0))} ago ({clock(at_s)})"
+    return warning(when, fix) if now_s - at_s > _OLD_S else fine(when)
 
 
 def nimod(installation: Installation) -> Iterator[Finding]:

@@ -113,6 +113,8 @@ class Effect:
     wait_hours: float
     other_wait_hours: EffectEstimate
     unit: Unit = Unit.NODES  #: of the counts and of ``node_hours``
+    #: jobs for which NIMO's count is a minute or more later than the one asked for
+    later: int = 0
 
 
 def is_changed(decision: DecisionRow) -> bool:
@@ -174,6 +176,7 @@ class EffectTally:
     unit: Unit = Unit.NODES
     jobs: int = 0
     more_nodes: int = 0
+    later: int = 0
     _node_s: float = 0.0
     _run_s: float = 0.0
     _waits: defaultdict[tuple[bool, bool], _Waits] = field(
@@ -196,10 +199,13 @@ class EffectTally:
         for i, time_s in enumerate(other[1:4]):
             sums[i] += time_s or 0.0
             sums[i + 3] += other.nodes * (time_s or 0.0)
+        gap_s = run.elapsed_s - other.time_s
         if other.wait_s is not None and (waits := waits_of(decision, run)):
             predicted_s, waited_s = waits
+            gap_s += waited_s - other.wait_s
             kinds = predicted_s > AT_ONCE_S, other.wait_s > AT_ONCE_S
             self._waits[kinds].add(waited_s, predicted_s, other.wait_s)
+        self.later += (gap_s if decision.applied else -gap_s) >= AT_ONCE_S
 
     def result(self, record: WaitAccuracy) -> Effect | None:
         """Sum up; None where there is no such job.
@@ -224,6 +230,7 @@ class EffectTally:
             wait_hours=sum(one.waited_s for one, _ in good) / _HOUR_S,
             other_wait_hours=_hours(other_s, other_s - off_s, other_s + off_s),
             unit=self.unit,
+            later=self.later,
         )
 
     def _estimate(self, first: int) -> EffectEstimate:

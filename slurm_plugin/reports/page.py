@@ -9,6 +9,7 @@ from slurm_plugin.evaluation.effects import Deadlines, Effect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
+from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import find
@@ -50,6 +51,7 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
         title="NIMO: predictions and decisions, compared with outcomes",
         lead=title_of(report) + ("." if some else ""),
         selection=list(report.selection.items()),
+        head=headline(report) if some else None,
         figures=figures(report),
         charts=charts(report, reasons),
         sections=report_sections(report, reasons),
@@ -59,20 +61,22 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
     )
 
 
-def sections(report: OutcomeReport, reasons: Mapping[str, str]) -> list[tuple[str, list[Table]]]:
-    """Headings with the tables below them."""
+def sections(
+    report: OutcomeReport, reasons: Mapping[str, str], *, most: int = _MOST_ROWS
+) -> list[tuple[str, list[Table]]]:
+    """Headings with the tables below them, of so many rows at most."""
     sheets = sheets_of(report, reasons)
     return [
-        (heading, [find(sheets, name).table(_MOST_ROWS) for name in names])
+        (heading, [find(sheets, name).table(most) for name in names])
         for heading, names in _SECTIONS
     ]
 
 
 def report_sections(
-    report: OutcomeReport, reasons: Mapping[str, str]
+    report: OutcomeReport, reasons: Mapping[str, str], *, most: int = _MOST_ROWS
 ) -> list[tuple[str, list[Table]]]:
     """All sections; where nothing was decided those that runs alone fill."""
-    every = sections(report, reasons)
+    every = sections(report, reasons, most=most)
     if report.decisions:
         return every
     return [one for one in every if one[0] in _OF_RUNS and any(table.rows for table in one[1])]

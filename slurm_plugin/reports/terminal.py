@@ -18,6 +18,7 @@ from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
+from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.sheets import applications, decision_of
 from slurm_plugin.reports.usage_sheets import arrays
 from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
@@ -55,7 +56,8 @@ def render(
 def _of_decisions(
     report: OutcomeReport, reasons: Mapping[str, str], width: int
 ) -> list[RenderableType]:
-    parts: list[RenderableType] = [*_stopped(report), _summary(report)]
+    first = [Text(printable(line)) for line in headline(report).lines()]
+    parts: list[RenderableType] = [*first, *_stopped(report), _summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
     parts += [_head("Applications"), _applications(report, width)]

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config.settings import Config
-from slurm_plugin.web import page_layout, views
+from slurm_plugin.web import page_layout, start_pages, views
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.query import BadQuery
@@ -43,7 +43,8 @@ _PRIVATE = "private, no-cache"
 _FOR_EVER = "private, max-age=31536000, immutable"
 #: Path -> page.
 PAGES: Mapping[str, Callable[[View], str]] = {
-    "/": views.overview,
+    "/": start_pages.home,
+    "/mine": start_pages.mine,
     "/applications": views.applications,
     "/application": views.one_application,
     "/decisions": views.decisions,

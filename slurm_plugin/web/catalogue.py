@@ -168,9 +168,17 @@ class Catalogue:
         """Say how an application differs from others of its name; empty if the name is unique."""
         return self._apart.get(entry.table_key, "")
 
+    def named(self, label: str) -> CatalogueEntry | None:
+        """Find an application by its label, the one of most runs."""
+        return self._by_label.get(label)
+
     def all(self) -> tuple[CatalogueEntry, ...]:
         """Give every application."""
         return self._entries
+
+    @cached_property
+    def _by_label(self) -> dict[str, CatalogueEntry]:
+        return {one.label: one for one in sorted(self._entries, key=lambda entry: entry.runs)}
 
     def select(
         self, query: CatalogueQuery, may_see: Callable[[CatalogueEntry], bool]

@@ -3,9 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,7 @@ from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.cache import RefreshingCache
 from slurm_plugin.web.catalogue import Catalogue, CatalogueEntry, entry_of, may_see
@@ -26,6 +28,35 @@ _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
 _VISIBILITY_S = 120.0
+_CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
+
+
+class Check(Protocol):
+    """One finding about nimod or the store."""
+
+    @property
+    def state(self) -> str: ...  # noqa: D102
+    @property
+    def message(self) -> str: ...  # noqa: D102
+    @property
+    def fix(self) -> str: ...  # noqa: D102
+
+
+def _no_waits(user: str) -> Waits:
+    del user
+    return Waits(error="nimod was not asked")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is asked outside of the store.
+
+    checks: looks at nimod, the last ingest and the last fit.
+    waits: asks nimod when the jobs of a user start; an answer with an error where it has none.
+    """
+
+    checks: Callable[[], Sequence[Check]] = tuple
+    waits: Callable[[str], Waits] = _no_waits
 
 
 class PageData:
@@ -34,6 +65,7 @@ class PageData:
     config: the settings.
     open_store: opens the store; raises StoreError.
     visibility: returns whose jobs a user (uid, name) may see; runs Slurm commands.
+    service: what nimod and checks say.
     """
 
     def __init__(
@@ -41,6 +73,7 @@ class PageData:
         config: Config,
         open_store: Callable[[], Store],
         visibility: Callable[[User], PrivateDataRules],
+        service: Service | None = None,
     ) -> None:
         self.config = config
         self._open = open_store
@@ -54,6 +87,12 @@ class PageData:
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
         self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
+        self.service = service or Service()
+        self._checks: RefreshingCache[None, tuple[float, Sequence[Check]]] = RefreshingCache(
+            lambda _: (time.time(), self.service.checks()),
+            keep_s=_CHECKS_S,
+            serve_s=_OLDEST_CHECKS_S,
+        )
 
     @property
     def store(self) -> Store:
@@ -79,6 +118,7 @@ class PageData:
     def warm_up(self) -> None:
         """Make what the first page would wait for."""
         self.catalogue()
+        self.checks()
         self.report(Viewer("", PrivateDataRules()))
 
     def viewer(self, user: User) -> Viewer:
@@ -107,16 +147,21 @@ class PageData:
             _visible(selection, viewer.visibility), most=most, before=before
         )
 
+    def checks(self) -> tuple[float, Sequence[Check]]:
+        """Look at nimod, the last ingest and the last fit; the time is when that was done."""
+        return self._checks.get(None)
+
     def decided_before(self, at_s: float) -> bool:
         """Whether there are decisions, of anybody, from before then."""
         return bool(self.store.decisions.newest(DecisionSelection(until_s=at_s), most=1))
 
-    def report(self, viewer: Viewer) -> OutcomeReport:
-        """Sum up the last days, for what a user sees."""
-        return self._reports.get(viewer.visibility)
+    def report(self, viewer: Viewer, days: int = 0) -> OutcomeReport:
+        """Sum up the last days, for what a user sees; 0: as many as the site says."""
+        return self._reports.get((viewer.visibility, days or self.config.web.days))
 
-    def _report(self, visibility: PrivateDataRules) -> OutcomeReport:
-        chosen = DecisionSelection(since_s=time.time() - self.config.web.days * _DAY_S)
+    def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
+        visibility, days = asked
+        chosen = DecisionSelection(since_s=time.time() - days * _DAY_S)
         confidence = self.config.fit.confidence
         return collect(self.store, _visible(chosen, visibility), confidence=confidence)
 

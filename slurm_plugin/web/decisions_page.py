@@ -5,42 +5,55 @@ from collections.abc import Sequence
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.evaluation.outcomes import application_of
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports.html import TableColumn
-from slurm_plugin.text.formatting import clock, duration, percent
+from slurm_plugin.text.formatting import clock, duration, limit_text, percent
 
 COLUMNS = (
+    TableColumn(key="job", title="job", left=True),
     TableColumn(key="at_s", title="submitted", left=True),
     TableColumn(key="application", title="application", left=True),
     TableColumn(key="user", title="user", left=True),
-    TableColumn(key="partition", title="partition", left=True),
-    TableColumn(key="mode", title="mode", left=True),
-    TableColumn(key="requested_nodes", title="without NIMO"),
-    TableColumn(key="nodes", title="chosen"),
-    TableColumn(key="applied", title="applied", left=True),
-    TableColumn(key="reason", title="why", left=True),
-    TableColumn(key="predicted_s", title="predicted"),
-    TableColumn(key="elapsed_s", title="took"),
+    TableColumn(key="nodes", title="size"),
+    TableColumn(key="limit", title="limit"),
+    TableColumn(key="elapsed_s", title="took, of predicted"),
+    TableColumn(key="why", title="why", left=True),
 )
 Groups = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
-def cells(decision: DecisionRow, run: RunRow | None) -> tuple[str, ...]:
-    """Cells of a row, for `COLUMNS`."""
-    return (
-        clock(decision.at_s),
-        application_of(decision),
-        decision.user,
-        decision.partition,
-        decision.mode,
-        _or_dash(decision.requested_nodes),
-        _or_dash(decision.nodes),
-        "yes" if decision.applied else "no",
-        _why(decision),
-        duration(decision.predicted_s),
-        _took(run),
-    )
+def size_change(one: DecisionRow) -> str:
+    """Write the count without NIMO and the chosen one, such as ``2 → 6``."""
+    asked, chosen = one.requested_nodes, one.nodes
+    if one.action != "set" or asked == chosen:
+        return _or_dash(asked if asked is not None else chosen)
+    return f"{_or_dash(asked)} → {_or_dash(chosen)}"
+
+
+def limit_change(one: DecisionRow) -> str:
+    """Write the limit that was asked for and the one given, such as ``24 h → 2 h``."""
+    asked = limit_text(one.limit_s) if one.limit_s else "-"
+    given = one.given_limit_s
+    return f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked
+
+
+def tag(one: DecisionRow) -> str:
+    """Name the reason in a word or two, with the mode where that kept the job as it was."""
+    why = one.reason.replace("_", " ")
+    kept = one.action != "keep" and not one.applied
+    return f"{one.mode} only: {why}" if kept else why
+
+
+def took(decision: DecisionRow, run: RunRow | None) -> str:
+    """Write how long the run took and the prediction for the count that it had."""
+    if run is None or run.end_s is None:
+        return "-" if run is None else run.state.value.lower()
+    text = time_span(run.elapsed_s)
+    predicted = predicted_for(decision, run.nodes)
+    return f"{text} of {time_span(predicted[0])}" if predicted else text
 
 
 def facts(decision: DecisionRow, run: RunRow | None) -> Groups:

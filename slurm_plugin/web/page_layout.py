@@ -16,13 +16,14 @@ from slurm_plugin.web.viewer import Viewer
 _PACKAGE = "slurm_plugin.web"
 _PATHS = {
     "Overview": "/",
+    "My jobs": "/mine",
     "Applications": "/applications",
     "Decisions": "/decisions",
     "Queue": "/queue",
     "Report": "/report",
     "Replay": "/replay",
 }
-_FOR_ADMINS = ("Replay",)
+_FOR_ADMINS = ("Overview", "Replay")
 
 
 def render(

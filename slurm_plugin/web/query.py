@@ -1,6 +1,7 @@
 """Parameters of a URL: few names, short values, one error that says how to fix it."""
 
 from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 _LONGEST = 600  #: characters of a value; a key has 560
@@ -32,6 +33,17 @@ def number(query: Mapping[str, str], name: str, default: int) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
         raise BadQuery(f"{name}: a whole number from 1")
     return int(value)
+
+
+def day_end_s(query: Mapping[str, str], name: str) -> float | None:
+    """Give the end of a day in local time, seconds since the epoch; None where there is none."""
+    value = text(query, name)
+    if not value:
+        return None
+    try:
+        return (datetime.strptime(value, "%Y-%m-%d").astimezone() + timedelta(days=1)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise BadQuery(f"{name}: a date as 2026-11-25") from error
 
 
 def link(path: str, **values: object) -> str:

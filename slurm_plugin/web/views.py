@@ -9,16 +9,17 @@ from typing import Any
 
 from predictor.table import decode
 from predictor.types import PredictionTable
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.store.prediction_records import OUTLOOK
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.evaluation.outcomes import Pair
+from slurm_plugin.evaluation.outcomes import Pair, application_of
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
+from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.report_title import title_of
-from slurm_plugin.text.formatting import RECOGNISED, count
+from slurm_plugin.text.formatting import RECOGNISED, count, short_clock
 from slurm_plugin.web import application_page, page_layout, query
 from slurm_plugin.web.catalogue import (
     GROUPS,
@@ -28,13 +29,22 @@ from slurm_plugin.web.catalogue import (
     CatalogueQuery,
 )
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.decisions_page import COLUMNS, cells, facts
+from slurm_plugin.web.decisions_page import (
+    COLUMNS,
+    facts,
+    limit_change,
+    size_change,
+    tag,
+    took,
+)
 from slurm_plugin.web.queue_page import outlooks
 from slurm_plugin.web.replay_page import replayed
 from slurm_plugin.web.viewer import Viewer
 
 _ROWS = 50
-_SOME = 10
+SOME = 10
+_DAYS = (7, 30, 90)
+_REPORT_ROWS = 20  #: of one table; CSV has all
 _SPAN_DAYS = 90
 _SPAN_S = 86_400.0 * _SPAN_DAYS
 
@@ -60,41 +70,36 @@ class View:
         return page_layout.render(self.site.config, self.viewer, template, title, at=at, **context)
 
 
-def overview(view: View) -> str:
-    """Show the last days at a glance, and what needs attention."""
-    report = view.site.report(view.viewer)
-    tables = [
-        one
-        for heading, group in page.sections(report, WORDS)
-        if heading == "Applications"
-        for one in group
-        if one.name != "applications" and one.rows
-    ]
-    return view.render(
-        "overview.html.j2",
-        "Overview",
-        at="Overview",
-        lead=title_of(report),
-        days=view.site.config.web.days,
-        by_verdict=_by_verdict(view),
-        figures=page.figures(report),
-        charts=page.charts(report, WORDS),
-        tables=[replace(one, rows=one.rows[:_SOME]) for one in tables],
-        report=view.link("/report"),
-    )
-
-
 def report(view: View) -> str:
     """Give all tables of the last days."""
-    outcomes = view.site.report(view.viewer)
+    days = chosen_days(view)
+    outcomes = view.site.report(view.viewer, days)
     return view.render(
         "report.web.html.j2",
         "Report",
         at="Report",
         lead=title_of(outcomes),
-        days=view.site.config.web.days,
-        sections=page.report_sections(outcomes, WORDS),
+        head=headline(outcomes) if outcomes.decisions else None,
+        days=days,
+        periods=periods(view, "/report", days),
+        sections=[
+            (heading, [linked(view, one) for one in tables])
+            for heading, tables in page.report_sections(outcomes, WORDS, most=_REPORT_ROWS)
+        ],
     )
+
+
+def chosen_days(view: View) -> int:
+    """Give the days that overview and report are about."""
+    own = view.site.config.web.days
+    return int(query.choice(view.query, "days", [str(n) for n in {own, *_DAYS}], str(own)))
+
+
+def periods(view: View, path: str, days: int) -> list[tuple[str, str, bool]]:
+    """Link to other periods: words, URL, whether it is the present one."""
+    own = view.site.config.web.days
+    choices = sorted({own, *_DAYS})
+    return [(f"{n} days", view.link(path, days="" if n == own else n), n == days) for n in choices]
 
 
 def applications(view: View) -> str:
@@ -131,7 +136,7 @@ def one_application(view: View) -> str:
         raise PageMissing("the store has this application no more; look for it in the list")
     prediction: PredictionTable = decode(rows[0].payload)
     same = DecisionSelection(key_level=entry.level, key=entry.key)
-    pairs = view.site.decisions(view.viewer, same, most=_SOME)
+    pairs = view.site.decisions(view.viewer, same, most=SOME)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
     every = query.choice(view.query, "counts", ("some", "all"), "some") == "all"
     return view.render(
@@ -145,7 +150,7 @@ def one_application(view: View) -> str:
         other=view.link(
             "/application", level=entry.level, key=entry.key, counts="" if every else "all"
         ),
-        decisions=_decisions(view, pairs, "Its newest decisions"),
+        decisions=decisions_table(view, pairs, "Its newest decisions"),
         more=view.link("/decisions", level=entry.level, key=entry.key),
     )
 
@@ -154,10 +159,14 @@ def decisions(view: View) -> str:
     """Give decisions, the newest first, a page at a time."""
     parameters = view.query
     selection = DecisionSelection(
+        job_id=query.number(parameters, "job", 0) if query.text(parameters, "job") else 0,
         user=query.text(parameters, "user"),
         partition=query.text(parameters, "partition"),
         mode=query.choice(parameters, "mode", ("", *(mode.value for mode in Mode)), ""),
         reason=query.text(parameters, "reason"),
+        state=query.choice(parameters, "state", ("", *(one.value for one in JobState)), ""),
+        changed=query.choice(parameters, "changed", ("", "yes"), "") == "yes",
+        until_s=query.day_end_s(parameters, "day"),
         key_level=query.text(parameters, "level"),
         key=query.text(parameters, "key"),
     )
@@ -166,6 +175,10 @@ def decisions(view: View) -> str:
     chosen = replace(selection, since_s=since_s)
     pairs = view.site.decisions(view.viewer, chosen, most=_ROWS + 1, before=before)
     named = {
+        "job": selection.job_id or "",
+        "state": selection.state,
+        "changed": "yes" if selection.changed else "",
+        "day": query.text(parameters, "day"),
         "user": selection.user,
         "partition": selection.partition,
         "mode": selection.mode,
@@ -185,8 +198,10 @@ def decisions(view: View) -> str:
         filters=selection,
         application=_label(view, selection),
         modes={"": "any", **{mode.value: mode.value for mode in Mode}},
+        states={"": "any", **{one.value: one.value.lower() for one in JobState}},
+        day=query.text(parameters, "day"),
         reasons={"": "any", **WORDS},
-        table=_decisions(view, pairs[:_ROWS], "Decisions, newest first"),
+        table=decisions_table(view, pairs[:_ROWS], "Decisions, newest first"),
         newest=view.link("/decisions", **named) if "before" in parameters else "",
         since_s=since_s,
         older=view.link("/decisions", **named, **older) if older else "",
@@ -207,7 +222,7 @@ def one_decision(view: View) -> str:
         f"Decision {decision.decision_id}",
         at="Decisions",
         groups=facts(decision, run),
-        application=_application_link(view, visible) if visible else None,
+        application=application_link(view, visible) if visible else None,
     )
 
 
@@ -224,16 +239,6 @@ def replay(view: View) -> str:
         raise PageMissing("replays show all users' jobs: only admins may see them")
     path = view.site.config.web.replay
     return view.render("replay.html.j2", "Replay", at="Replay", path=path, replayed=replayed(path))
-
-
-def _by_verdict(view: View) -> list[tuple[str, int, str]]:
-    """Count the applications by verdict, each with the list of them."""
-    entries = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
-    return [
-        (words, number, view.link("/applications", verdict=name))
-        for name, (words, holds) in VERDICTS.items()
-        if name != "any" and (number := sum(map(holds, entries)))
-    ]
 
 
 def _catalogue_query(view: View) -> CatalogueQuery:
@@ -277,7 +282,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
         ),
         rows=[
             (
-                PageLink(entry.listed.name, _application_href(view, entry)),
+                PageLink(entry.listed.name, application_href(view, entry)),
                 details(entry),
                 RECOGNISED[entry.level],
                 str(entry.runs),
@@ -303,11 +308,13 @@ def _sorted(view: View, column: TableColumn, filters: CatalogueQuery) -> TableCo
     return replace(column, href=_list_link(view, turned), order=order)
 
 
-def _application_link(view: View, entry: CatalogueEntry) -> PageLink:
-    return PageLink(entry.label, _application_href(view, entry))
+def application_link(view: View, entry: CatalogueEntry) -> PageLink:
+    """Link to an application by its name."""
+    return PageLink(entry.label, application_href(view, entry))
 
 
-def _application_href(view: View, entry: CatalogueEntry) -> str:
+def application_href(view: View, entry: CatalogueEntry) -> str:
+    """URL of an application's page."""
     return view.link("/application", level=entry.level, key=entry.key)
 
 
@@ -326,16 +333,24 @@ def _label(view: View, selection: DecisionSelection) -> str:
     return entry.label if entry and view.site.may_see(view.viewer)(entry) else selection.key
 
 
-def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
+def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
+    """List decisions, one line each; what is named leads on."""
     catalogue, may_see = view.site.catalogue(), view.site.may_see(view.viewer)
 
     def rows() -> Iterator[Sequence[str | PageLink]]:
-        for decision, run in pairs:
-            at, what, *rest = cells(decision, run)
-            here = view.link("/decision", id=decision.decision_id)
-            entry = catalogue.find((decision.key_level, decision.key)) if decision.key else None
-            named = _application_link(view, entry) if entry and may_see(entry) else what
-            yield (PageLink(at, here), named, *rest)
+        for one, run in pairs:
+            here = view.link("/decision", id=one.decision_id)
+            entry = catalogue.find((one.key_level, one.key)) if one.key else None
+            yield (
+                PageLink(str(run.job_id) if run else "not yet read", here),
+                short_clock(one.at_s),
+                application_link(view, entry) if entry and may_see(entry) else application_of(one),
+                PageLink(one.user, view.link("/decisions", user=one.user)),
+                size_change(one),
+                limit_change(one),
+                took(one, run),
+                PageLink(tag(one), view.link("/decisions", reason=one.reason)),
+            )
 
     return Table(
         name="decisions",
@@ -346,16 +361,43 @@ def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
     )
 
 
+def linked(view: View, table: Table) -> Table:
+    """Make links of the applications and users that a table of the report names."""
+    leads = {"application": application_by_label, "user": _user_link}
+    columns = [leads.get(column.key) for column in table.columns]
+
+    def cells(row: Sequence[str | PageLink]) -> list[str | PageLink]:
+        return [
+            lead(view, cell) if lead and isinstance(cell, str) else cell
+            for lead, cell in zip(columns, row, strict=True)
+        ]
+
+    return replace(table, rows=[cells(row) for row in table.rows])
+
+
+def application_by_label(view: View, label: str) -> str | PageLink:
+    """Link to the application of this name; only its name where there is none to see."""
+    entry = view.site.catalogue().named(label)
+    return (
+        application_link(view, entry) if entry and view.site.may_see(view.viewer)(entry) else label
+    )
+
+
+def _user_link(view: View, name: str) -> str | PageLink:
+    return PageLink(name, view.link("/decisions", user=name)) if name else name
+
+
 def _since(
     view: View, selection: DecisionSelection, before: tuple[float, str] | None
 ) -> float | None:
     """Return the oldest time that a page searches; None: all, where an index helps."""
     slow = (
-        selection.partition or selection.mode or selection.reason or view.viewer.visibility.accounts
+        *(selection.partition, selection.mode, selection.reason, selection.state),
+        *(selection.changed, view.viewer.visibility.accounts),
     )
-    if not slow:
+    if selection.job_id or not any(slow):
         return None
-    return (before[0] if before else time.time()) - _SPAN_S
+    return (before[0] if before else selection.until_s or time.time()) - _SPAN_S
 
 
 def _before(parameters: Mapping[str, str]) -> tuple[float, str] | None:

@@ -6,6 +6,7 @@ identifies the user.  Users see their own jobs, admins all.  Needs the extra 'we
 
 import argparse
 import threading
+import time
 from functools import partial
 
 from msgspec.structs import replace
@@ -13,12 +14,18 @@ from msgspec.structs import replace
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.config.settings import Config
+from slurm_plugin.doctor import Finding, Installation, nimo_checks
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol.status_messages import Waits
+from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store, visibility_for
 
 EXAMPLE = """\
   nimo web                          # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
   nimo web --listen 127.0.0.1:8737  # http://127.0.0.1:8737/
   curl --unix-socket /run/nimo-web/web.sock http://localhost/applications"""
+
+_ASK_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(config: Config) -> None:
     from slurm_plugin.web import server  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
-    from slurm_plugin.web.data import PageData, own_only  # noqa: PLC0415
+    from slurm_plugin.web.data import PageData, Service, own_only  # noqa: PLC0415
     from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
 
     proxies = proxies_of(config.web)
@@ -60,9 +67,23 @@ def _serve(config: Config) -> None:
         config,
         partial(open_store, config),
         lambda user: visibility_for(config, user.uid, user.name, own_only=own_only(config)),
+        Service(partial(_checks, config), partial(_waits, config)),
     )
     with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)
         threading.Thread(target=site.warm_up, name="warm-up", daemon=True).start()
         server.server(application(site, proxies), proxies).run(sockets=[channel])
     site.close()
+
+
+def _checks(config: Config) -> list[Finding]:
+    """Look at nimod, the last ingest and the last fit, as ``nimo doctor`` does."""
+    looked_at = Installation(config, None, partial(commands.run, timeout_s=_ASK_S), time.time())
+    return [*nimo_checks.nimod(looked_at), *nimo_checks.learned(looked_at)]
+
+
+def _waits(config: Config, user: str) -> Waits:
+    try:
+        return client.waits(config.socket, (), user=user, timeout_s=_ASK_S)
+    except client.Unreachable as error:
+        return Waits(error=str(error))

@@ -22,7 +22,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config, Web
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.app import application
-from slurm_plugin.web.data import PageData
+from slurm_plugin.web.data import PageData, Service
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import Proxies
 from tests.slurm_plugin.cli.test_replay_command import fill
@@ -137,11 +137,15 @@ def ask(config: Config) -> Any:
         peer: Peer = PROXY,
         method: str = "GET",
         headers: dict[str, str] | None = None,
+        service: Service | None = None,
         **web: Any,
     ) -> Response:
         chosen = replace(config, web=Web(**web))
         site = PageData(
-            chosen, lambda: Store.open(config.store_url, create=False), lambda _: visibility
+            chosen,
+            lambda: Store.open(config.store_url, create=False),
+            lambda _: visibility,
+            service,
         )
         sites.append(site)
         app = application(site, Proxies(chosen.web.user_header, frozenset({33})))

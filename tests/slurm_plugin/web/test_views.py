@@ -2,17 +2,22 @@
 
 import re
 import shutil
+import time
 from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
 from predictor.refit import row_of
-from predictor.types import ResourceUse, Verdict
+from predictor.types import Memory, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import Store
+from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.doctor import Finding, FindingState
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
+from slurm_plugin.web.data import Service
+from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_html as html
 from tests.slurm_plugin.web.conftest import EVIL, own
@@ -20,7 +25,8 @@ from tests.slurm_plugin.web.conftest import EVIL, own
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
 ADDRESSES = [
-    "/", "/applications", "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
+    "/", "/mine", "/report?days=30", "/applications",
+    "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
     f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/application?level=tag&key=bob/ocean/d01",
     "/decisions", "/decisions?user=bob&partition=long&mode=observe&reason=array&level=line&key=b1",
     "/decision?id=bbbbbbbbbbbb", "/queue", "/report", "/replay",
@@ -223,9 +229,61 @@ def test_the_overview_sums_up_what_is_visible(ask):
     text = Tags(ask("/").text).text
     assert "3 decisions from" in text
     assert "Not all jobs are counted" not in text
-    assert "others' jobs are not shown" in Tags(ask("/", "ada", own("ada")).text).text
-    assert "1 decision from" in Tags(ask("/", "ada", own("ada")).text).text
-    assert "No decision is recorded" in Tags(ask("/", "eve", own("eve")).text).text
+    assert "others' jobs are not shown" in Tags(ask("/report", "ada", own("ada")).text).text
+    assert "1 decision from" in Tags(ask("/report", "ada", own("ada")).text).text
+    assert "No decision is recorded" in Tags(ask("/report", "eve", own("eve")).text).text
+
+
+def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
+    fine = Finding(state=FindingState.OK, message="nimod read the cluster's state 3 s ago")
+    old = Finding(state=FindingState.WARNING, message="the last nimo fit was old", fix="nimo <fit>")
+    text = ask("/", service=Service(lambda: [fine, old])).text
+    assert [text.count(one) for one in ("Does it run?", "Does it help?", "What is to do?")] == [
+        1
+    ] * 3
+    shown = Tags(text).text
+    for words in (
+        "observe is the mode",
+        "ok: nimod read",
+        "warning: the last nimo fit",
+        "nimo <fit>",
+    ):
+        assert words in shown
+
+
+def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
+    with Store.open(str(store_path)) as store:
+        many = table(level="line", key="m", label="ada/many", runs=30, owner="ada", last_s=9e9)
+        store.fits.replace([row_of(replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30))))])
+    starts = WaitRow(job_id=77, user="ada", name="wrf", partition="batch", nodes=4, start_s=2e9)
+    others = WaitRow(job_id=78, user="bob", name="melt")
+    waits = Waits(made_s=time.time() - 720, rows=[starts, others])
+    service = Service(waits=lambda user: waits if user == "ada" else Waits())
+    text = Tags(ask("/", "ada", own("ada"), service=service).text).text
+    assert re.search(r"#SBATCH --nodes=\d+ --time=\d\d:\d\d:00 --mem=\d+M", text)
+    for words in ("My jobs", "The queue was run forward 12 min ago", "77", "nimo-advise job.sh"):
+        assert words in text
+    assert "78" not in text
+    assert "bob" not in text
+    trouble = Service(waits=lambda _: Waits(error="nimod does not answer"))
+    assert "nimod does not answer" in ask("/mine", service=trouble).text
+
+
+def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
+    with Store.open(str(store_path)) as store:
+        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
+        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4)])
+        store.decisions.join_outcomes()
+    found = ask("/decisions?job=900008").text
+    assert re.findall(r"/decision\?id=(\w)", found) == ["a"]
+    assert ">900008<" in found
+    assert "2 → 4" in found
+    asked = {"changed=yes": "ab", "state=COMPLETED": "a", "day=2001-01-01": "", "job=5": ""}
+    for query, ids in asked.items():
+        got = ask(f"/decisions?{query}").text
+        assert set(re.findall(r"/decision\?id=(\w)", got)) == set(ids), query
+    assert 'href="/decisions?user=ada"' in found
+    assert ask("/decisions?job=900008", "bob", own("bob")).text.count("/decision?id=") == 0
 
 
 def test_a_refit_is_noticed(ask, store_path, config):
@@ -248,6 +306,9 @@ def test_a_refit_is_noticed(ask, store_path, config):
         ("/decisions?before=yesterday", "before: seconds since the epoch"),
         ("/decisions?before=nan", "before: seconds since the epoch"),
         ("/decisions?mode=loud", "mode: one of off, observe"),
+        ("/decisions?job=x", "job: a whole number from 1"),
+        ("/decisions?day=soon", "day: a date as"),
+        ("/report?days=8", "days: one of"),
         (f"/applications?order={quote(EVIL)}", "order: one of"),
     ],
 )

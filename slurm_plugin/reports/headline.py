@@ -1,0 +1,191 @@
+"""What a report says first: whether NIMO helps, how far to trust it, what to do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import hypot
+
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.evaluation.effects import Effect, EffectEstimate
+from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+from slurm_plugin.text.formatting import count, hours, percent, printable
+
+_TASKS = 5
+_Hours = tuple[float, float, float]  #: value and ends
+_FEWEST = 5  #: runs of an application whose share inside intervals says something
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to do; it leads to an application, or to a table of the report."""
+
+    text: str
+    application: str = ""
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The first sentences of a report."""
+
+    benefit: str
+    verdict: str  #: one word on the benefit
+    trust: str
+    worst: str  #: application that the trust names
+    tasks: tuple[Task, ...]
+
+    def lines(self) -> list[str]:
+        """Benefit, trust and the first thing to do, a sentence each."""
+        to_do = f"To do: {self.tasks[0].text}." if self.tasks else "There is nothing to do."
+        return [self.benefit, self.trust, to_do]
+
+
+def headline(report: OutcomeReport) -> Headline:
+    """Sum up a report."""
+    benefits = [_applied(report, one) for one in report.applied]
+    benefits = benefits or [_observed(report, one) for one in report.observed]
+    nothing = "no job finished on a count of NIMO's choice, nor would have had another one"
+    trust, worst = _trust(report)
+    return Headline(
+        benefit=" ".join(text for text, _ in benefits) or f"Benefit: {nothing}.",
+        verdict=benefits[0][1] if benefits else "none yet",
+        trust=trust,
+        worst=worst,
+        tasks=tuple(_tasks(report))[:_TASKS],
+    )
+
+
+def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
+    waited = one.wait_jobs == one.jobs
+    saved = _saved(one.other_run_hours, one.run_hours)
+    if waited:
+        saved = _sum(saved, _saved(one.other_wait_hours, one.wait_hours))
+    better, worse = ("sooner", "later") if waited else ("shorter", "longer")
+    text, verdict = _signed(saved, better, worse, jobs=one.jobs)
+    other = one.other_node_hours.value
+    more = _percent_more(one.node_hours / other - 1) if other else hours(one.node_hours)
+    stopped = str(len(report.stopped) or "none")
+    missing = "" if waited else "; not counted is what they waited, which is not predicted well"
+    return (
+        f"The {count(one.jobs, 'job')} whose {one.unit.word} count NIMO changed "
+        f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, at {more} "
+        f"{one.unit.word}-hours{missing}; {_later(one)} ended a minute or more later than as "
+        f"asked, {stopped} stopped by a limit."
+    ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
+
+
+def _observed(report: OutcomeReport, one: Effect) -> tuple[str, str]:
+    cost = _saved(one.other_node_hours, one.node_hours, other_way=True)
+    time = _saved(one.other_run_hours, one.run_hours, other_way=True)
+    if one.wait_jobs:
+        time = _sum(time, _saved(one.other_wait_hours, one.wait_hours, other_way=True))
+    what = "of waiting and running" if one.wait_jobs else "of running"
+    spent, _ = _signed(cost, "less", "more", unit=f"{one.unit.word}-hours")
+    took, verdict = _signed(time, "less", "more", unit=f"hours {what}")
+    return (
+        f"NIMO would have changed {one.jobs} of {count(report.finished, 'job')} that ended: "
+        f"{spent}, {took}; {_later(one)} would have ended later than as asked by a minute or more."
+    ), verdict
+
+
+def _percent_more(share: float) -> str:
+    return f"{'−' if share < 0 else '+'}{percent(abs(share))}"
+
+
+def _later(one: Effect) -> str:
+    return str(one.later) if one.later else "none"
+
+
+def _saved(other: EffectEstimate, had: float, *, other_way: bool = False) -> _Hours:
+    """Hours that NIMO's choice saves: value and ends."""
+    sign = -1.0 if other_way else 1.0
+    low, high = sorted((sign * (other.low - had), sign * (other.high - had)))
+    return sign * (other.value - had), low, high
+
+
+def _sum(one: _Hours, two: _Hours) -> _Hours:
+    """Sum of two estimates whose errors are independent."""
+    value = one[0] + two[0]
+    below, above = (hypot(one[0] - one[i], two[0] - two[i]) for i in (1, 2))
+    return value, value - below, value + above
+
+
+def _signed(
+    saved: _Hours, better: str, worse: str, *, unit: str = "", jobs: int = 1
+) -> tuple[str, str]:
+    """Put a saving with its interval into words, each job's share; and give the verdict on it."""
+    value, low, high = (one / jobs for one in saved)
+
+    def amount(one: float) -> str:
+        return f"{hours(abs(one))}" if unit else time_span(3600 * abs(one))
+
+    word = better if value >= 0 else worse
+    tail = f" {unit} {word}" if unit else f" {word}"
+    if low < 0 < high:
+        ends = f"{amount(low)} {worse} to {amount(high)} {better}"
+        return f"{amount(value)}{tail} (not sure: {ends})", "not sure yet"
+    near, far = sorted((abs(low), abs(high)))
+    return (
+        f"{amount(value)}{tail} ({amount(near)} to {amount(far)})",
+        "it helps" if value >= 0 else "it costs time",
+    )
+
+
+def _trust(report: OutcomeReport) -> tuple[str, str]:
+    accuracy = report.accuracy or report.guesses
+    if accuracy is None or accuracy.inside is None:
+        return "Trust: no completed run to compare with a prediction yet.", ""
+    level = percent(report.confidence)
+    text = f"{percent(accuracy.inside)} of {count(accuracy.intervals, 'run')} ended inside the "
+    text += f"{level} interval"
+    judged = [(one, share) for one in report.applications if (share := _inside(one)) is not None]
+    if len(judged) < 2:
+        return f"{text}.", ""
+    worst, share = min(judged, key=lambda pair: (pair[1], pair[0].application))
+    if share >= report.confidence:
+        return f"{text}, and no application is below that.", ""
+    return f"{text}; the worst is {printable(worst.application)} with {percent(share)}.", (
+        worst.application
+    )
+
+
+def _inside(one: ApplicationOutcome) -> float | None:
+    enough = one.accuracy is not None and one.accuracy.intervals >= _FEWEST
+    return one.accuracy.inside if one.accuracy and enough else None
+
+
+def _tasks(report: OutcomeReport) -> Iterator[Task]:
+    """List what there is to do, the most urgent first, one of each kind."""
+    if report.stopped:
+        jobs = count(len(report.stopped), "job")
+        yield Task(f"see why {jobs} that NIMO changed met a limit", table="stopped")
+    for off in report.switched_off[:1]:
+        yield Task(
+            f"{printable(off.label)} is switched off: its runs take {off.ratio:.2f} times as long "
+            "as predicted",
+            application=off.label,
+        )
+    for one in report.drift[:1]:
+        yield Task(f"{printable(one.application)}: {one.text}", application=one.application)
+    for waste in report.waste[:1]:
+        yield Task(
+            f"{printable(waste.user)} can ask for {count(waste.knee, waste.unit.word)} with "
+            f"{printable(waste.application)}: {hours(waste.wasted_node_hours)} "
+            f"{waste.unit.word}-hours were beyond the knee",
+            table="waste",
+        )
+    for unused in (one for one in report.unused[:1] if one.cpu_hours):
+        yield Task(
+            f"{printable(unused.application)} left {hours(unused.unused_cpu_hours)} of "
+            f"{hours(unused.cpu_hours)} CPU-hours unused",
+            table="unused",
+        )
+    drifting = {one.application for one in report.drift}
+    rows = (one for one in report.problems if one.observe and one.application not in drifting)
+    for one in rows:
+        size = count(one.observe or 0, one.unit.word)
+        text = f"run {printable(one.application)} once on {size}: that would help most"
+        yield Task(text, application=one.application)
+        break
+    if report.observed and not report.applied:
+        text = "set policy.mode: enforce where what NIMO would have done convinces you"
+        yield Task(text, table="effects")
