@@ -251,6 +251,7 @@ class Change:
     paths: tuple[tuple[int, ...], ...]
     references: tuple[float, ...]
     ranges: tuple[AskedRange, ...] = ()
+    proven: tuple[int, ...] = ()  #: counts that users asked for and completed on, but for studies
     moved: int = 0  #: runs on another count than was asked for
     tries: int = 0  #: those of them that were to learn
 

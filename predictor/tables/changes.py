@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from math import exp, log
+from math import exp, inf, log
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 #: Reason of a decision that changed a count to learn.
 LEARNED = "learning"
 _Range = tuple[int, int]
+_DAY_S = 86_400
 #: Units of decisions that are about no node count.
 _SIZES = (Unit.CPUS.value, Unit.GPUS.value)
 
@@ -55,9 +57,34 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
     return replace(
         made,
         ranges=ranges,
+        proven=_proven(finished) if unit is Unit.NODES else (),
         moved=sum(run.nodes != run.asked for run in runs),
         tries=sum(row.try_of == LEARNED for row in finished),
     )
+
+
+def _proven(rows: Sequence[RunRow]) -> tuple[int, ...]:
+    """Find the counts that users asked for and completed on.
+
+    Several counts that had one run each, with no day between them, are a study: it says nothing of
+    what its user wants for other jobs.
+    """
+    asked = [row for row in rows if asked_of(row, Unit.NODES) == (row.nodes, (row.nodes,) * 2)]
+    counts: set[int] = set()
+    series: Counter[int] = Counter()
+    last_s = inf
+    for row in sorted(asked, key=attrgetter("submit_s")):
+        if row.submit_s - last_s > _DAY_S:
+            counts.update(_no_study(series))
+            series.clear()
+        series[row.nodes] += 1
+        last_s = row.submit_s
+    return tuple(sorted({*counts, *_no_study(series)}))
+
+
+def _no_study(series: Counter[int]) -> list[int]:
+    once = sum(runs == 1 for runs in series.values())
+    return [nodes for nodes, runs in series.items() if runs > 1 or once < 2]
 
 
 def as_asked(rows: Sequence[RunRow], change: Change, unit: Unit) -> list[RunRow]:

@@ -21,7 +21,10 @@ _PATTERNS = {
         ("", r"\bCUDA_VISIBLE_DEVICES=[\"']?\d+(?:,\d+)*"),
         (r"\b(?:torchrun|torch\.distributed\.\w+)\s", r"--nproc[-_]per[-_]node[ =]\d+"),
     ),
-    "nodes": ((r"\btorchrun\s", r"--nnodes[ =]\d+"),),
+    "nodes": (
+        (r"\btorchrun\s", r"--nnodes[ =]\d+"),
+        (r"\bsrun\s", r"(?<!\S)(?:-N[ =]?|--nodes[ =])\d+"),
+    ),
 }
 
 

@@ -41,6 +41,14 @@ class Explore(StrEnum):
     ON = "on"  #: unless its comment says ``nimo:learn=off``
 
 
+class Proven(StrEnum):
+    """What becomes of a job of one count whose script its user ran on two other counts or more."""
+
+    OFF = "off"
+    ADVISE = "advise"  #: a message names a better one of these counts
+    ON = "on"  #: the job may get any of these counts
+
+
 class OnMissed(StrEnum):
     """What becomes of a job that cannot make its deadline."""
 

@@ -27,6 +27,7 @@ from slurm_plugin.config.setting_types import (
     Part,
     Patterns,
     Positive,
+    Proven,
     Ratio,
     Section,
     Share,
@@ -61,7 +62,7 @@ class Match(Section, frozen=True, kw_only=True):
 
 
 class ModeRule(Match, frozen=True, kw_only=True):
-    """What holds for the jobs that match, as far as it says; at least one of the five."""
+    """What holds for the jobs that match, as far as it says; at least one of its settings."""
 
     mode: Mode | None = None
     time_limit: TimeUse | None = None
@@ -69,6 +70,7 @@ class ModeRule(Match, frozen=True, kw_only=True):
     memory: MemoryUse | None = None
     trust: Trust | None = None
     explore: Explore | None = None
+    proven: Proven | None = None
 
 
 class SizesRule(Match, frozen=True, kw_only=True):
@@ -96,6 +98,7 @@ class OptIn(Section, frozen=True, kw_only=True):
 
     node_range: bool = True  #: by asking for a range, ``-N 2-16``
     tag: bool = True  #: by ``nimo:app=NAME,nodes=2-16`` in its comment
+    proven: Proven = Proven.ADVISE  #: by completed runs on other counts
     rules: tuple[SizesRule, ...] = ()
 
 
@@ -349,6 +352,7 @@ class Config(Section, frozen=True, kw_only=True):
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
             explore=next((r.explore for r in rules if r.explore), self.policy.explore),
+            proven=next((r.proven for r in rules if r.proven), self.opt_in.proven),
             tell_changes=self.tell_changes,
         )
 
@@ -372,6 +376,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     soft: SoftUse = SoftUse.OFF
     memory: MemoryUse = MemoryUse.TAG
     explore: Explore = Explore.ON
+    proven: Proven = Proven.OFF
     tell_changes: bool = True
 
 

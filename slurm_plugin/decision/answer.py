@@ -49,6 +49,9 @@ def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = N
         beyond = messages.beyond_deadline(decided, case.request, now_s=case.now_s)
         lines = [*(f"nimo: {line}" for line in beyond), answer.message]
         answer.message = "\n".join(filter(None, lines))
+    if better := decided.better:
+        line = messages.better_count(better, case.request.unit)
+        answer.message = "\n".join(filter(None, (answer.message, line)))
     chosen = decided.chosen if decided.action is Action.SET else decided.request
     ended = messages.limit_reached(case, chosen.nodes if chosen else None, answer.set)
     answer.message = "\n".join(filter(None, (answer.message, ended)))

@@ -7,17 +7,22 @@ from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.job_script import parse_script
+from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import Explore, MemoryUse, Mode, SoftUse, TimeUse
+from slurm_plugin.config.setting_types import Explore, MemoryUse, Mode, Proven, SoftUse, TimeUse
 from slurm_plugin.config.settings import JobSettings, OptIn
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import CountRange, size_span_of, span_of
 from slurm_plugin.decision.sizes import multiple_of, segment_of, size_option_of, sizes_of
+from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
+
+#: Other counts that a user completed a script on, from which on its count may be another.
+_PROOFS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,17 @@ class Asked:
             soft=soft,
             given=(job.min_nodes or 0, job.max_nodes or 0),
             explore=not sized and _explores(span, tag, self.settings),
+            proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
         )
+
+    def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
+        """Find counts that a job of one count may get: its user completed the script on them."""
+        job, proven = self.job, table.change.proven if table and table.change else ()
+        others = {*proven} - {job.min_nodes}
+        if self.settings.proven is Proven.OFF or len(others) < _PROOFS:
+            return ()
+        tied = not job.script or not job.min_nodes or fixed_layout(job)
+        return () if tied or {"nodes", "tasks"} & {*fixed_sizes(job.script)} else proven
 
     def learns(self) -> bool:
         """Whether the job may run on a node count that was not tried: it has a range of counts."""

@@ -13,6 +13,7 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol.decision_messages import Answer, Change
+from slurm_plugin.protocol.reasons import Reason
 
 
 def row_of(
@@ -25,6 +26,9 @@ def row_of(
     via: str,
 ) -> DecisionRow:
     """Row of the store: the request, the prediction, the decision and the change."""
+    changed = answer.action == "refuse" or _is_changed(answer.set)
+    if decided.better and not changed:
+        decided = replace(decided.better, reason=Reason.PROVEN)
     request, asked = case.request, decided.request
     limited = request.limit_s is not None and request.limit_s < inf
     return DecisionRow(
@@ -42,7 +46,7 @@ def row_of(
         deadline_s=request.deadline_s,
         unit=request.unit.value,
         # A limit to plan with changes nothing that a prediction is about.
-        applied=answer.action == "refuse" or _is_changed(answer.set),
+        applied=changed,
         message=answer.message,
         given_limit_s=seconds_of(answer.set.time_limit if answer.set else None),
         given_min_s=seconds_of(answer.set.time_min if answer.set else None),

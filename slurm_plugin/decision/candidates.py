@@ -54,6 +54,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     advised: bool = False  #: before a deadline it gets the limit of the line to paste
     given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none
     explore: bool = False  #: it may run on a count that was not tried
+    proven: tuple[int, ...] = ()  #: counts that its user completed the same script on, too
+    counts: tuple[int, ...] = ()  #: that it may get, its own apart; none: all of the range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,6 +214,8 @@ def _candidates(
     high = min(request.high, room.most, table.nodes[-1])
     counts = {n for n in table.nodes if low < n < high}
     counts |= {n for n in (low, high) if low <= high and covers(table, n)}
+    if request.counts:
+        counts = {n for n in request.counts if low <= n <= high and covers(table, n)}
     whole = sorted(n for n in counts if n % request.segment == 0)
     useful = [at(table, n) for n in whole if scales(table, n)]
     best = min((p.time_s for p in useful), default=0.0)

@@ -35,7 +35,7 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     if lines or not advise or decision.chosen is None:
         return "\n".join(f"nimo: {line}" for line in lines)
     limit = unit.words(_shorter_limit(decision.chosen))
-    return "\n".join(filter(None, (_better_count(decision, unit), limit)))
+    return "\n".join(filter(None, (better_count(decision, unit), limit)))
 
 
 def changed(
@@ -177,7 +177,8 @@ def _shorter_limit(chosen: Option) -> str:
     return options and f"nimo: {options} is enough for this job on {which} and may start it earlier"
 
 
-def _better_count(decision: Decision, unit: Unit) -> str:
+def better_count(decision: Decision, unit: Unit) -> str:
+    """Line for the user about a better count; empty where the decision has none."""
     better, asked = decision.chosen, decision.request
     if decision.action is not Action.SET or better is None or asked is None:
         return ""

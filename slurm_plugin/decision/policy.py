@@ -63,6 +63,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
+    better: "Decision | None" = None  #: on a count that its runs proved, where none is changed
     soft: SoftLimit | None = None  #: what Slurm is to plan with; None: its time limit
     memory: LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
 
@@ -98,6 +99,13 @@ def decide(
     if len(candidates) == 1:
         return _checked(scene, why_alone(request, table, candidates[0], rules))
     return _choose(scene, scene.options(candidates))
+
+
+def opened_by_runs(request: Request) -> Request:
+    """Give a request of one count as one for the counts that its runs proved."""
+    own = request.low
+    counts = tuple(sorted({*request.proven, own}))
+    return replace(request, low=counts[0], high=counts[-1], counts=counts, asked=own, fixed=None)
 
 
 def _why_distrusted(table: PredictionTable) -> Reason:

@@ -12,7 +12,7 @@ import msgspec
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
@@ -28,7 +28,7 @@ from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.lower_memory import lower_memory
 from slurm_plugin.decision.other_layouts import layout_rows
-from slurm_plugin.decision.policy import Action, Decision, decide
+from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.soft_limits import SoftPlans, soft_limit
 from slurm_plugin.decision.tickets import (
@@ -39,7 +39,7 @@ from slurm_plugin.decision.tickets import (
     given_of,
     without_texts,
 )
-from slurm_plugin.decision.tries import PendingTries
+from slurm_plugin.decision.tries import PendingTries, RecentCounts
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
@@ -82,7 +82,7 @@ class DecisionService:
         self._contexts = ContextBuilder(config, self._bookings, later, self._budget)
         self.config = config
         self._tickets = TicketCache(publish)
-        self._tries = PendingTries()
+        self._tries, self._recent = PendingTries(), RecentCounts()
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
         self.plans = SoftPlans()
@@ -246,6 +246,8 @@ class DecisionService:
             )
         else:
             self._bookings.add(case, decided if answer.action == "set" else None, decision_id)
+        if case.request.proven and case.table:
+            self._recent.add(case.table.key, case.request.low, case.now_s)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 
@@ -337,7 +339,16 @@ class DecisionService:
         request = case.request
         if request.explore and self._tries.pending(case.table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
-        return decide(request, case.table, case.place, self._rules, now_s=case.now_s)
+        made = partial(decide, table=case.table, partition=case.place, rules=self._rules)
+        decided = made(request, now_s=case.now_s)
+        if not request.proven or self._recent.is_study(case.table.key, request.low, case.now_s):
+            return decided
+        opened = made(opened_by_runs(request), now_s=case.now_s)
+        if case.site.proven is Proven.ON:
+            return opened
+        changes = opened.chosen and opened.request and opened.chosen.nodes != opened.request.nodes
+        better = opened.action is Action.SET and changes
+        return msgspec.structs.replace(decided, better=opened if better else None)
 
     def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:
         """Add what would make the deadline, where it may be missed and a user can read it."""

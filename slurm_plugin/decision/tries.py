@@ -1,4 +1,4 @@
-"""Tries that wait, run or are not in the tables yet: there is one of an application at a time."""
+"""What jobs of an application had lately and the tables do not know yet: tries, and studies."""
 
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ _UNLISTED_S = 5.0
 #: A try of which nothing came does not count any more, seconds.
 _FORGOTTEN_S = 7 * 86_400.0
 _MOST = 4096
+_DAY_S, _MOST_COUNTS = 86_400.0, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class _Try:
 
 
 class PendingTries:
-    """The last try of each application."""
+    """The last try of each application: there is one at a time."""
 
     def __init__(self) -> None:
         self._tries: dict[str, _Try] = {}
@@ -44,6 +45,25 @@ class PendingTries:
             return not _moved(table) > last.moved
         # It is gone: the tables have it, or it failed and they are newer than the view.
         return not (_moved(table) > last.moved or table.fitted_s > last.at_s)
+
+
+class RecentCounts:
+    """Counts that jobs of each application asked for within a day."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, list[tuple[float, int]]] = {}
+
+    def add(self, key: str, nodes: int, at_s: float) -> None:
+        """Note what a job asks for."""
+        within = [one for one in self._asked.pop(key, ()) if at_s - one[0] <= _DAY_S]
+        self._asked[key] = [*within[-_MOST_COUNTS:], (at_s, nodes)]
+        while len(self._asked) > _MOST:
+            del self._asked[next(iter(self._asked))]
+
+    def is_study(self, key: str, nodes: int, now_s: float) -> bool:
+        """Whether a job would be one of a series with one run on each of several counts."""
+        counts = [one for at_s, one in self._asked.get(key, ()) if now_s - at_s <= _DAY_S]
+        return bool(counts) and len({*counts, nodes}) == len(counts) + 1
 
 
 def _moved(table: PredictionTable) -> int:

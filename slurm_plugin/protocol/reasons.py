@@ -22,6 +22,7 @@ class Reason(StrEnum):
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     LEARNING = "learning", "this count was not tried yet, to learn how the application scales"
+    PROVEN = "proven", "it has run on a count that would be better (opt_in.proven)"
     MEMORY = "memory", "runs on the count that it would get had too little memory"
     # The request stands.
     BEST_ALREADY = "best_already", "no other count is better"
