@@ -4,251 +4,86 @@ For data_parser 0.0.38 to 0.0.45.  A value is left as it stands, in any of its s
 record where one should be counts as missing.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, structs
 
 
-class CpuTime(Struct, frozen=True, gc=False):
-    """A CPU time."""
-
-    seconds: Any = None
-    microseconds: Any = None
-
-
-class JobTime(Struct, frozen=True, gc=False):
-    """Times of a job."""
-
-    submission: Any = None
-    eligible: Any = None
-    start: Any = None
-    end: Any = None
-    elapsed: Any = None
-    limit: Any = None
-    total: CpuTime = CpuTime()
-
-
-class StepTime(Struct, frozen=True, gc=False):
-    """Times of a step."""
-
-    start: Any = None
-    end: Any = None
-    elapsed: Any = None
-    total: CpuTime = CpuTime()
-    user: CpuTime = CpuTime()
-    system: CpuTime = CpuTime()
-
-
-class Array(Struct, frozen=True, gc=False):
-    """The array that a job is a task of."""
-
-    job_id: Any = None
-    task_id: Any = None
-    task: Any = None  #: indexes of all that have not started
-
-
-class Het(Struct, frozen=True, gc=False):
-    """The heterogeneous job that a job is a component of."""
-
-    job_id: Any = None
-    job_offset: Any = None
-
-
-class Named(Struct, frozen=True, gc=False):
-    """Something with a name."""
-
-    name: Any = None
-
-
-class Association(Struct, frozen=True, gc=False):
-    """Who a job is charged to."""
-
-    user: Any = None
-
-
-class State(Struct, frozen=True, gc=False):
-    """State of a job."""
-
-    current: Any = None
-
-
-class ExitCode(Struct, frozen=True, gc=False):
-    """How a job ended."""
-
-    return_code: Any = None
-    signal: Any = None
-
-
-class Required(Struct, frozen=True, gc=False):
-    """What a job needs."""
-
-    cpus: Any = msgspec.field(default=None, name="CPUs")
-
-
-class Comments(Struct, frozen=True, gc=False):
-    """Comments on a job."""
-
-    job: Any = None
-    administrator: Any = None
-
-
-class JobTres(Struct, frozen=True, gc=False):
-    """Trackable resources of a job: lists."""
-
-    allocated: Any = None
-    requested: Any = None
-
-
-class Usage(Struct, frozen=True, gc=False):
-    """Use of resources by a step: lists."""
-
-    max: Any = None
-    total: Any = None
-
-
-class StepTres(Struct, frozen=True, gc=False):
-    """Trackable resources of a step."""
-
-    allocated: Any = None
-    requested: Usage = Usage()
-    consumed: Usage = Usage()
-
-
-class StepName(Struct, frozen=True, gc=False):
-    """Which step it is."""
-
-    id: Any = None
-    name: Any = None
-
-
-class Count(Struct, frozen=True, gc=False):
-    """How many."""
-
-    count: Any = None
-
-
-class Energy(Struct, frozen=True, gc=False):
-    """Energy that a step took."""
-
-    consumed: Any = None
-
-
-class Statistics(Struct, frozen=True, gc=False):
-    """What was measured of a step."""
-
-    energy: Energy = Energy()
-
-
-class DbStep(Struct, frozen=True, gc=False):
-    """A step of a job of slurmdbd."""
-
-    step: StepName = StepName()
-    state: Any = None
-    time: StepTime = StepTime()
-    nodes: Count = Count()
-    tasks: Count = Count()
-    tres: StepTres = StepTres()
-    statistics: Statistics = Statistics()
-
-
-class DbJob(Struct, frozen=True, gc=False):
-    """A job of ``sacct --json`` and of slurmrestd's /slurmdb/.../jobs."""
-
-    job_id: Any = None
-    array: Array = Array()
-    het: Het = Het()
-    cluster: Any = None
-    user: Any = None
-    association: Association = Association()
-    account: Any = None
-    partition: Any = None
-    qos: Any = None
-    state: State = State()
-    kill_request_user: Any = None
-    exit_code: ExitCode = ExitCode()
-    time: JobTime = JobTime()
-    allocation_nodes: Any = None
-    tres: JobTres = JobTres()
-    required: Required = Required()
-    nodes: Any = None
-    constraints: Any = None
-    reservation: Named = Named()
-    submit_line: Any = None
-    working_directory: Any = None
-    comment: Comments = Comments()
-    name: Any = None
-    steps: list[DbStep] = []
-    job_state: Any = UNSET  #: slurmctld's own jobs have it, and none of these
-
-
-class LiveJob(Struct, frozen=True, gc=False):
-    """A job of slurmrestd's /slurm/.../jobs and of ``squeue --json``: slurmctld's own."""
-
-    job_state: Any = UNSET
-    job_id: Any = None
-    array_job_id: Any = None
-    array_task_id: Any = None
-    array_task_string: Any = None
-    het_job_id: Any = None
-    het_job_offset: Any = None
-    cluster: Any = None
-    user_name: Any = None
-    user_id: Any = None
-    account: Any = None
-    partition: Any = None
-    qos: Any = None
-    exit_code: Any = None
-    submit_time: Any = None
-    eligible_time: Any = None
-    start_time: Any = None
-    end_time: Any = None
-    time_limit: Any = None
-    node_count: Any = None
-    cpus: Any = None
-    tasks: Any = None
-    tres_req_str: Any = None
-    tres_alloc_str: Any = None
-    nodes: Any = None
-    memory_per_cpu: Any = None
-    memory_per_node: Any = None
-    features: Any = None
-    resv_name: Any = None
-    submit_line: Any = None
-    current_working_directory: Any = None
-    comment: Any = None
-    admin_comment: Any = None
-    name: Any = None
-
-
-Job = DbJob | LiveJob
-_DECODE: Final[dict[type[Job], Callable[[str], Job]]] = {
-    DbJob: msgspec.json.Decoder(DbJob).decode,
-    LiveJob: msgspec.json.Decoder(LiveJob).decode,
-}
-
-
-def decode_like(kind: type[Job], text: str) -> Job:
+def _record(name: str, places: str, *more: tuple[str, Any, Any]) -> type[Struct]:
+    """Make a kind of record with these places, such as ``time.end``; None stands where nothing is.
+
+    more: name, type and default of further fields.
+    """
+    parts: dict[str, list[str]] = {}
+    for place in places.split():
+        field, _, rest = place.partition(".")
+        parts.setdefault(field, []).append(rest)
+    fields: list[tuple[str, Any, Any]] = []
+    for field, rests in parts.items():
+        kind = Any if rests == [""] else _record(field, " ".join(rests))
+        fields.append((field, kind, None if kind is Any else kind()))
+    rename = {"cpus": "CPUs"} if name == "required" else None
+    return msgspec.defstruct(name, [*fields, *more], frozen=True, gc=False, rename=rename)
+
+
+#: A step of a job of slurmdbd.
+DbStep: Final = _record(
+    "DbStep",
+    """step.id step.name state nodes.count tasks.count
+    time.start time.end time.elapsed
+    time.total.seconds time.total.microseconds time.user.seconds time.user.microseconds
+    time.system.seconds time.system.microseconds
+    tres.allocated tres.requested.max tres.requested.total tres.consumed.total
+    statistics.energy.consumed""",
+)
+#: A job of ``sacct --json`` and of slurmrestd's /slurmdb/.../jobs.
+DbJob: Final = _record(
+    "DbJob",
+    """job_id array.job_id array.task_id array.task het.job_id het.job_offset
+    cluster user association.user account partition qos state.current kill_request_user
+    exit_code.return_code exit_code.signal
+    time.submission time.eligible time.start time.end time.elapsed time.limit
+    time.total.seconds time.total.microseconds
+    allocation_nodes tres.allocated tres.requested required.cpus nodes constraints
+    reservation.name submit_line working_directory comment.job comment.administrator name""",
+    ("steps", list[DbStep], []),  # type: ignore[valid-type]
+    ("job_state", Any, UNSET),  # slurmctld's own jobs have it, and none of these
+)
+#: A job of slurmrestd's /slurm/.../jobs and of ``squeue --json``: slurmctld's own.
+LiveJob: Final = _record(
+    "LiveJob",
+    """job_id array_job_id array_task_id array_task_string het_job_id het_job_offset
+    cluster user_name user_id account partition qos exit_code
+    submit_time eligible_time start_time end_time time_limit node_count cpus tasks
+    tres_req_str tres_alloc_str nodes memory_per_cpu memory_per_node features resv_name
+    submit_line current_working_directory comment admin_comment name""",
+    ("job_state", Any, UNSET),
+)
+
+_DECODE: Final = {kind: msgspec.json.Decoder(kind).decode for kind in (DbJob, LiveJob)}
+
+
+def decode_like(kind: type[Struct], text: str) -> Any:
     """Decode one whole job of a kind.
 
     Raises ValueError: it is not JSON, or a job of the other kind, or has no record where one should
         be.
     """
-    job = _DECODE[kind](text)
+    job: Any = _DECODE[kind](text)
     if (job.job_state is UNSET) is (kind is LiveJob):
         raise ValueError("a job of another kind")
     return job
 
 
-def job_of(value: Any) -> Job:
+def job_of(value: Any) -> Any:
     """Make a job of what Python's own decoder gives.
 
     Raises TypeError: it is no object.
     """
     if type(value) is not dict:
         raise TypeError("not a job")
-    kind: type[Job] = LiveJob if "job_state" in value else DbJob
+    kind = LiveJob if "job_state" in value else DbJob
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from sacct_ingest.sources.json_records import CpuTime
-
 _NO_VALUES: Final = frozenset({0xFFFFFFFE, 2**64 - 2})
 SPECIAL: Final = 0xFFFFFFFE  #: numbers below stand for themselves
 _INFINITE: Final = frozenset({0xFFFFFFFF, 2**64 - 1})
@@ -36,7 +34,10 @@ def plain(value: Any) -> str:  # noqa: PLR0911 - a table of types
     if value is None or kind is bool:
         return ""
     if kind is int or kind is float:
-        return _number(value)
+        if value in _INFINITE:
+            return "UNLIMITED"
+        # Below zero: "not set" of a signed counter, such as the energy's -2.
+        return "" if value in _NO_VALUES or value < 0 else str(value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     raise ValueError(f"not one value: {str(value)[:60]}")
@@ -51,13 +52,6 @@ def well_formed(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _number(value: float) -> str:
-    if value in _INFINITE:
-        return "UNLIMITED"
-    # Below zero: "not set" of a signed counter, such as the energy's -2.
-    return "" if value in _NO_VALUES or value < 0 else str(value)
 
 
 def reach(record: Any, *keys: str) -> Any:
@@ -86,16 +80,6 @@ class ColumnAt:
         return "" if self.moment and value == "0" else value
 
 
-def column_at(place: str) -> ColumnAt:
-    """Read what stands at a place."""
-    return ColumnAt(place)
-
-
-def moment_at(place: str) -> ColumnAt:
-    """Point in time; 0 means none."""
-    return ColumnAt(place, moment=True)
-
-
 def tres(listed: Any, kind: str, name: str = "") -> str:
     """Count of one trackable resource out of a list of them.
 
@@ -112,19 +96,15 @@ def tres_text(listed: Any) -> str:
     """Resources as in sacct's TRESUsageInTot."""
     if not listed or type(listed) is not list:
         return ""
-    return ",".join([pair for one in listed if (pair := _tres_pair(one))])
+    pairs = []
+    for one in listed:
+        if type(one) is dict and (count := plain(one.get("count"))):
+            words = (plain(one.get("type")), plain(one.get("name")))
+            pairs.append(f"{'/'.join(filter(None, words))}={count}")
+    return ",".join(pairs)
 
 
-def _tres_pair(one: Any) -> str:
-    """``fs/disk=51184``; empty for a resource without a count."""
-    count = plain(one.get("count")) if type(one) is dict else ""
-    if not count:
-        return ""
-    kind, name = plain(one.get("type")), plain(one.get("name"))
-    return f"{kind}/{name}={count}" if kind and name else f"{kind or name}={count}"
-
-
-def cpu_microseconds(time: CpuTime) -> int | None:
+def cpu_microseconds(time: Any) -> int | None:
     """Microseconds of a CPU time; None where it is not known."""
     whole, rest = time.seconds, time.microseconds
     if type(whole) is int and type(rest) is int and 0 <= whole < SPECIAL and 0 <= rest < SPECIAL:

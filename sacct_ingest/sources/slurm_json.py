@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, Final, TextIO
 
+from msgspec import Struct
+
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import names
-from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
-from sacct_ingest.sources.json_records import DbJob, Job, LiveJob, decode_like, job_of
-from sacct_ingest.sources.json_rows import RowPlan
+from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, RowPlan
+from sacct_ingest.sources.json_records import DbJob, LiveJob, decode_like, job_of
 from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
@@ -79,7 +80,7 @@ def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row
         yield from zip(repeat(number), records, strict=False)
 
 
-def _records(job: Job, cluster: str) -> Iterator[list[str]]:
+def _records(job: Any, cluster: str) -> Iterator[list[str]]:
     """Give the rows that sacct would have printed of a job and its steps."""
     first = (_LIVE_JOB if isinstance(job, LiveJob) else _DB_JOB).row(job)
     first[_CLUSTER] = first[_CLUSTER] or cluster
@@ -167,7 +168,7 @@ class _Scanner:
             kind = LiveJob if type(job) is dict and "job_state" in job else DbJob
             yield from self._alike(kind, self._between[0], self._between.start(1) - self._at + 1)
 
-    def _alike(self, kind: type[Job], between: str, next_at: int) -> Iterator[_Found]:
+    def _alike(self, kind: type[Struct], between: str, next_at: int) -> Iterator[_Found]:
         """Give jobs up to the last that ends so in what was read, or one that is no whole object.
 
         kind: of the job before them.

@@ -23,7 +23,6 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Engine,
-    Select,
     Table,
     Text,
     bindparam,
@@ -181,26 +180,20 @@ def _existing(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[in
         submitted.setdefault(cluster, set()).add(submit_s)
     stored: dict[Key, tuple[int, str]] = {}
     for cluster, times in submitted.items():
-        for query in _look_ups(cluster, times, _newest(connection, cluster)):
+        of_cluster = runs.c.cluster == cluster
+        # What is newer than the last stored run is new, and need not be looked up.
+        newest = connection.execute(select(func.max(runs.c.submit_s)).where(of_cluster)).scalar()
+        ordered = sorted(time for time in times if time <= (newest or 0))
+        for first in range(0, len(ordered), LISTED):
+            # Whole numbers as text: of parameters SQLAlchemy handles each by itself.
+            listed = ",".join(map(str, ordered[first : first + LISTED]))
+            query = _EXISTING.where(of_cluster, text(f"submit_s IN ({listed})"))
             for run_id, digest, submit_s, job_id in connection.execute(query):
                 stored[cluster, submit_s, job_id] = (run_id, digest)
     return stored
 
 
-def _newest(connection: Connection, cluster: str) -> int:
-    """Give the last stored submit time: what is newer is new, and need not be looked up."""
-    query = select(func.max(runs.c.submit_s)).where(runs.c.cluster == cluster)
-    return int(connection.execute(query).scalar() or 0)
-
-
-def _look_ups(cluster: str, times: set[int], newest: int) -> Iterator[Select[Any]]:
-    ordered = sorted(time for time in times if time <= newest)
-    for first in range(0, len(ordered), LISTED):
-        # Whole numbers as text: of parameters SQLAlchemy handles each by itself.
-        listed = ",".join(map(str, ordered[first : first + LISTED]))
-        yield select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id).where(
-            runs.c.cluster == cluster, text(f"submit_s IN ({listed})")
-        )
+_EXISTING = select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
 
 
 def _insert(
@@ -222,7 +215,9 @@ def _insert(
 
 def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> None:
     run_columns, step_columns = changed.with_ids(ids)
-    connection.execute(_UPDATE, _parameters(run_columns))
+    names = [f"{name}_" for name in run_columns]
+    rows = zip(*run_columns.values(), strict=True)
+    connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
     connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
     _insert_columns(connection, steps, step_columns)
 
@@ -232,25 +227,17 @@ def _mark(connection: Connection, resized: Sequence[Key]) -> None:
         connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
 
 
-def _parameters(columns: Columns) -> list[dict[str, Any]]:
-    names = [f"{name}_" for name in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def _update() -> Any:
     values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS}
     # The keys of a run stay as first read, or as its decision recorded them: a comment that is
     # changed after submission does not move the run to another application.
     for name in KEYS:
         del values[name]
-    values["state"] = case((_RESIZED | _lacked_memory(), runs.c.state), else_=values["state"])
-    return update(runs).where(runs.c.id == bindparam("id_")).values(values)
-
-
-def _lacked_memory() -> Any:
-    """Whether a run that lacked memory was requeued since: its stored state stays."""
+    # A run that lacked memory keeps its state where it was requeued since.
     requeued = bindparam("state_") == JobState.REQUEUED.value
-    return (runs.c.state == JobState.OUT_OF_MEMORY.value) & requeued
+    lacked_memory = (runs.c.state == JobState.OUT_OF_MEMORY.value) & requeued
+    values["state"] = case((_RESIZED | lacked_memory, runs.c.state), else_=values["state"])
+    return update(runs).where(runs.c.id == bindparam("id_")).values(values)
 
 
 _MARK_KEY = ("cluster_", "submit_s_", "job_id_")
@@ -308,7 +295,9 @@ def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     """Give the columns of some runs, which have these digests."""
     columns = _by_field(JobRun, given)
     owned = columns.pop("steps")
-    folders = map(_named_folder, columns["work_dir"], columns["submit_line"])
+    # The working directory where the line names it, else nothing: it is part of the cache's key.
+    lines_of = zip(columns["work_dir"], columns["submit_line"], strict=True)
+    folders = (folder if folder and folder in line else "" for folder, line in lines_of)
     identities = map(identity_of_line, *(columns[name] for name in _IDENTITY), folders)
     tags, scripts, lines = zip(*map(_keys, identities), strict=True)
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
@@ -319,11 +308,6 @@ def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     counts = list(map(len, owned))
     of_steps["position"] = list(chain.from_iterable(map(range, counts)))
     return RunColumns(columns, of_steps, counts)
-
-
-def _named_folder(work_dir: str, submit_line: str) -> str:
-    """Working directory where the line names it, else nothing: it is part of the cache's key."""
-    return work_dir if work_dir and work_dir in submit_line else ""
 
 
 def _per_step(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:

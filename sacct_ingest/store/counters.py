@@ -1,35 +1,41 @@
 """Named counters: ids given in blocks, and versions that are cheap to poll."""
 
-from sqlalchemy import Connection, insert, select, update
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Select, insert, select, update
 
 from sacct_ingest.store.schema import counters
 
 
 def lock(connection: Connection, name: str) -> None:
     """Let no other writer of this counter in until the transaction ends."""
-    _add(connection, name, 0)
+    increase(connection, name, 0)
 
 
 def increase(connection: Connection, name: str, by: int) -> int:
     """Add ``by`` and give the value from before."""
-    _add(connection, name, by)
-    return read(connection, name) - by
-
-
-def _add(connection: Connection, name: str, by: int) -> None:
     statement = update(counters).where(counters.c.name == name)
     connection.execute(statement.values(value=counters.c.value + by))
+    return read(connection, name) - by
 
 
 def read(connection: Connection, name: str) -> int:
     """Give the current value."""
-    return int(
-        connection.execute(select(counters.c.value).where(counters.c.name == name)).scalar_one()
-    )
+    return int(connection.execute(_value_of(name)).scalar_one())
 
 
-def start(connection: Connection) -> None:
-    """Make the counters of a new store."""
-    first = {"runs": 1, "fits": 0, "standings": 0, "sums": 0}
-    rows = [{"name": name, "value": value} for name, value in first.items()]
+def find(connection: Connection, name: str) -> int | None:
+    """Give the current value; None where there is no such counter."""
+    value = connection.execute(_value_of(name)).scalar()
+    return None if value is None else int(value)
+
+
+def start(connection: Connection, values: Mapping[str, int]) -> None:
+    """Make counters with their first values."""
+    rows = [{"name": name, "value": value} for name, value in values.items()]
     connection.execute(insert(counters), rows)
+
+
+def _value_of(name: str) -> Select[Any]:
+    return select(counters.c.value).where(counters.c.name == name)

@@ -52,7 +52,10 @@ def join(connection: Connection) -> int:
     linked = sum(
         _link(connection, pairs) for pairs in (_by_id(connection), _by_submission(connection))
     )
-    _copy_to_noted(connection)
+    # All runs whose admin_comment names a recorded decision get the keys of that decision.
+    noted = _differing().join(decisions, decisions.c.decision_id == runs.c.decision_id)
+    # The condition spares reading the many runs without a note.
+    _copy(connection, noted.where(runs.c.decision_id > ""))
     return linked
 
 
@@ -73,7 +76,8 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
         batch = links[start : start + LISTED]
         ids = [one["decision_"] for one in batch]
         _correct_applied(connection, ids)
-        _copy_to_linked(connection, ids)
+        # Runs of jobs without a note, and of their arrays, get the keys of these decisions.
+        _copy(connection, _of_arrays().where(decisions.c.decision_id.in_(ids)))
     return len(links)
 
 
@@ -118,7 +122,14 @@ def _by_id(connection: Connection) -> Iterator[_Pair]:
 
 def _by_submission(connection: Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    waiting = list(connection.execute(_waiting(connection)))
+    newest = connection.execute(select(func.max(decisions.c.at_s))).scalar() or 0.0
+    query = select(decisions).where(
+        decisions.c.run_id.is_(None),
+        decisions.c.action != "refuse",
+        decisions.c.at_s > newest - GIVE_UP_S,
+    )
+    ordered = query.order_by(decisions.c.at_s, decisions.c.decision_id)
+    waiting = list(connection.execute(ordered))
     taken: set[int] = set()
     for start in range(0, len(waiting), _BATCH):
         batch = waiting[start : start + _BATCH]
@@ -133,19 +144,6 @@ def _by_submission(connection: Connection) -> Iterator[_Pair]:
             if nearest is not None:
                 taken.add(nearest.id)
                 yield decision.decision_id, nearest.id
-
-
-def _waiting(connection: Connection) -> Select[Any]:
-    newest = connection.execute(select(func.max(decisions.c.at_s))).scalar() or 0.0
-    return (
-        select(decisions)
-        .where(
-            decisions.c.run_id.is_(None),
-            decisions.c.action != "refuse",
-            decisions.c.at_s > newest - GIVE_UP_S,
-        )
-        .order_by(decisions.c.at_s, decisions.c.decision_id)
-    )
 
 
 def _candidates(
@@ -188,18 +186,6 @@ def _same_job(decision: Row[Any], run: Row[Any]) -> bool:
     return bool(same_user and same_name and decision.work_dir == run.work_dir)
 
 
-def _copy_to_noted(connection: Connection) -> None:
-    """Give all runs whose admin_comment names a recorded decision the keys of that decision."""
-    query = _differing().join(decisions, decisions.c.decision_id == runs.c.decision_id)
-    # The first condition spares reading the many runs without a note.
-    _copy(connection, query.where(runs.c.decision_id > ""))
-
-
-def _copy_to_linked(connection: Connection, decision_ids: Sequence[str]) -> None:
-    """Give the runs of jobs without a note, and of their arrays, the keys of these decisions."""
-    _copy(connection, _of_arrays().where(decisions.c.decision_id.in_(decision_ids)))
-
-
 def copy_to_tasks(connection: Connection, run_ids: range) -> None:
     """Give runs that are new the keys of their array's decision, where another task has one."""
     if not _any(connection):
@@ -231,7 +217,6 @@ def _of_arrays() -> Select[Any]:
 
 
 def _copy(connection: Connection, query: Select[Any]) -> None:
-    rows: Iterable[Any] = connection.execute(query)
     values = [
         {
             "run_": row.id,
@@ -239,7 +224,7 @@ def _copy(connection: Connection, query: Select[Any]) -> None:
             "script_": row.script or row.own_script,
             "line_": row.line or row.own_line,
         }
-        for row in rows
+        for row in connection.execute(query)
     ]
     if values:
         connection.execute(_SET, values)

@@ -5,18 +5,7 @@ from dataclasses import fields, replace
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Row,
-    String,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Row, String, delete, func, insert, or_, select
 
 from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, KeyLevel
@@ -24,12 +13,11 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import AFTER_S, BEFORE_S, GIVE_UP_S, join
-from sacct_ingest.store.engine import LISTED, reading, writing
+from sacct_ingest.store.engine import LISTED, StoreTable, reading, writing
 from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.rows import DecisionSelection, RunRow
-from sacct_ingest.store.runs import ROW_COLUMNS, run_row
+from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
 from sacct_ingest.store.schema import decisions, runs
-from sacct_ingest.store.selection import conditions
 
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
 _AT_ONCE_S = 60
@@ -49,13 +37,11 @@ _FIELDS = (
 _RUN_NAMES = [column.name for column in ROW_COLUMNS]
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
+_OUTCOMES = select(*_PAIR).select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
 
 
-class Decisions:
+class Decisions(StoreTable):
     """The table ``decisions``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def add(self, rows: Sequence[DecisionRow]) -> None:
         """Keep decisions; those that are there already stay as they are, but for notes of them.
@@ -88,12 +74,8 @@ class Decisions:
 
         They are streamed: a few of them are in memory at a time.
         """
-        query = (
-            select(*_PAIR)
-            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*conditions(chosen or DecisionSelection(), decisions, _FIELDS, "at_s"))
-            .order_by(decisions.c.at_s, decisions.c.decision_id)
-        )
+        selected = conditions(chosen or DecisionSelection(), decisions, _FIELDS, "at_s")
+        query = _OUTCOMES.where(*selected).order_by(decisions.c.at_s, decisions.c.decision_id)
         with reading(self._engine) as connection:
             for row in connection.execute(query):
                 yield _pair(row)
@@ -107,19 +89,13 @@ class Decisions:
         before: ``at_s`` and ``decision_id`` of one of them: those that come after it.
         """
         at_s, decision_id = decisions.c.at_s, decisions.c.decision_id
-        query = (
-            select(*_PAIR)
-            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*conditions(chosen, decisions, _FIELDS, "at_s"), *_of_runs(chosen))
-            .order_by(at_s.desc(), decision_id.desc())
-            .limit(most)
-        )
+        selected = (*conditions(chosen, decisions, _FIELDS, "at_s"), *_of_runs(chosen))
+        query = _OUTCOMES.where(*selected).order_by(at_s.desc(), decision_id.desc()).limit(most)
         if before is not None:
             # The first condition is what an index can be read by.
             older = or_(at_s < before[0], decision_id < before[1])
             query = query.where(at_s <= before[0], older)
-        with reading(self._engine) as connection:
-            return [_pair(row) for row in connection.execute(query)]
+        return [_pair(row) for row in self._rows(query)]
 
     def of_job(
         self,
@@ -136,37 +112,23 @@ class Decisions:
         submitted: user, name and working directory of a job without a note, and when it was
             submitted: its run is not there before the next ingest.
         """
-        query = select(*_PAIR).select_from(
-            decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
-        )
         about = decisions.c.decision_id == decision_id if decision_id else runs.c.job_id == job_id
-        query = query.where(about, *([decisions.c.user == user] if user else []))
-        with reading(self._engine) as connection:
-            row = connection.execute(query.order_by(decisions.c.at_s.desc()).limit(1)).first()
-        if row is None and submitted is not None and user in ("", submitted[0]):
-            return self._submitted(*submitted)
-        return None if row is None else _pair(row)
-
-    def _submitted(
-        self, user: str, name: str, work_dir: str, submit_s: float
-    ) -> tuple[DecisionRow, RunRow | None] | None:
-        """Find the newest decision about such a submission that has no run yet."""
-        query = (
-            select(*_PAIR)
-            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(
+        chosen = [about, *([decisions.c.user == user] if user else [])]
+        pair = self._last(*chosen)
+        if pair is None and submitted is not None and user in ("", submitted[0]):
+            submitter, name, work_dir, submit_s = submitted
+            pair = self._last(
                 decisions.c.run_id.is_(None),
-                decisions.c.user == user,
+                decisions.c.user == submitter,
                 decisions.c.name == name,
                 decisions.c.work_dir == work_dir,
                 decisions.c.at_s.between(submit_s - AFTER_S, submit_s + 1 + BEFORE_S),
             )
-            .order_by(decisions.c.at_s.desc())
-            .limit(1)
-        )
-        with reading(self._engine) as connection:
-            row = connection.execute(query).first()
-        return None if row is None else _pair(row)
+        return pair
+
+    def _last(self, *chosen: ColumnElement[bool]) -> tuple[DecisionRow, RunRow | None] | None:
+        query = _OUTCOMES.where(*chosen).order_by(decisions.c.at_s.desc()).limit(1)
+        return next(map(_pair, self._rows(query)), None)
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.
@@ -188,8 +150,7 @@ class Decisions:
             .order_by(decisions.c.at_s.desc())
             .limit(most)
         )
-        with reading(self._engine) as connection:
-            return [(float(said), float(was)) for said, was in connection.execute(query)]
+        return [(float(said), float(was)) for said, was in self._rows(query)]
 
     def outlasted(self, since_s: float, most: int) -> list[tuple[str, bool]]:
         """Partitions of jobs with a limit to plan with, and whether they outlasted it.
@@ -207,9 +168,7 @@ class Decisions:
             .order_by(decisions.c.at_s.desc())
             .limit(most)
         )
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [(partition, bool(beyond)) for partition, beyond in reversed(rows)]
+        return [(partition, bool(beyond)) for partition, beyond in reversed(self._rows(query))]
 
     def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
         """Identities that were predicted by, of decisions whose runs ended since then.
@@ -227,22 +186,19 @@ class Decisions:
             .distinct()
             .order_by(decisions.c.key_level, decisions.c.key)
         )
-        with reading(self._engine) as connection:
-            return [(KeyLevel(row.key_level), row.key) for row in connection.execute(query)]
+        return [(KeyLevel(row.key_level), row.key) for row in self._rows(query)]
 
     def last_outcomes(
         self, level: KeyLevel, key: str, most: int
     ) -> list[tuple[DecisionRow, RunRow]]:
         """Give the newest decisions that were predicted by one identity and have a run."""
         query = (
-            select(*_PAIR)
-            .select_from(decisions.join(runs, runs.c.id == decisions.c.run_id))
-            .where(decisions.c.key == key, decisions.c.key_level == level.value)
+            _OUTCOMES.where(decisions.c.key == key, decisions.c.key_level == level.value)
+            .where(runs.c.id.is_not(None))
             .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
             .limit(most)
         )
-        with reading(self._engine) as connection:
-            pairs = [_pair(row) for row in connection.execute(query)]
+        pairs = (_pair(row) for row in self._rows(query))
         return [(decision, run) for decision, run in pairs if run is not None]
 
 

@@ -5,14 +5,25 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Select,
+    Table,
+    and_,
+    create_engine,
+    delete,
+    event,
+    insert,
+    or_,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -29,6 +40,8 @@ from sacct_ingest.errors import RowRefused, StoreError
 LISTED = 900
 #: Seconds that a writer waits for another to finish.
 BUSY_S = 30
+#: Rows whose predecessors one statement deletes; SQLite allows a thousand terms.
+_PUT_AT_ONCE = 200
 _WRITES = "nimo_writes"
 _PRIVATE = 0o640
 #: How much of an SQLite file a connection keeps: the ends of indexes that a load writes into.
@@ -80,6 +93,35 @@ def writing(engine: Engine) -> Iterator[Connection]:
         writer = connection.execution_options(**{_WRITES: True})
         with writer.begin():
             yield writer
+
+
+class StoreTable:
+    """A table of a store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+        """Give all rows of a query; StoreError where it cannot be read."""
+        with reading(self._engine) as connection:
+            return connection.execute(query).all()
+
+    def _value(self, query: Select[Any]) -> Any:
+        """Give the first value of a query; None where it has no row."""
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar()
+
+
+def put(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *same: str
+) -> None:
+    """Insert rows, in place of those that are the same in these columns (none: beside all)."""
+    for start in range(0, len(rows), _PUT_AT_ONCE):
+        batch = rows[start : start + _PUT_AT_ONCE]
+        if same:
+            old = (and_(*(table.c[name] == row[name] for name in same)) for row in batch)
+            connection.execute(delete(table).where(or_(*old)))
+        connection.execute(insert(table), batch)
 
 
 @contextmanager

@@ -1,25 +1,23 @@
-"""Prediction tables: written by refits, read by nimod."""
+"""Prediction tables, and whether they still hold: written by refits and ingests, read by nimod."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, true
 
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import counters
-from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.engine import StoreTable, put, reading, writing
 from sacct_ingest.store.rows import FitRow
-from sacct_ingest.store.schema import fits
+from sacct_ingest.store.schema import fits, standings
 
-_COLUMNS = [column.name for column in fits.columns]
-_BATCH = 500
+_BATCH = 500  #: rows in memory at a time
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
 
-class Fits:
+class Fits(StoreTable):
     """The table ``fits``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def replace(
         self,
@@ -34,7 +32,7 @@ class Fits:
         begins: levels, and what keys begin with that are deleted all the same.
         """
         latest = {(row.level, row.key): row for row in rows}
-        values = [{name: getattr(row, name) for name in _COLUMNS} for row in latest.values()]
+        values = [asdict(row) for row in latest.values()]
         with writing(self._engine) as connection:
             counters.increase(connection, "fits", 1)
             if not keep_others:
@@ -42,25 +40,18 @@ class Fits:
             for level, begin in begins:
                 part = func.substr(fits.c.key, 1, len(begin)) == begin
                 connection.execute(delete(fits).where(fits.c.level == level, part))
-            for start in range(0, len(values), _BATCH):
-                batch = values[start : start + _BATCH]
-                if keep_others:
-                    same = (and_(fits.c.level == v["level"], fits.c.key == v["key"]) for v in batch)
-                    connection.execute(delete(fits).where(or_(*same)))
-                connection.execute(insert(fits), batch)
+            put(connection, fits, values, *(("level", "key") if keep_others else ()))
 
     def all(self) -> list[FitRow]:
         """All rows, ordered by level and key."""
-        with reading(self._engine) as connection:
-            rows = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
-            return [_row(row._mapping) for row in rows]
+        return self._select(true())
 
     def each(self) -> Iterator[FitRow]:
         """Rows one after the other, a few of them in memory at a time."""
         with reading(self._engine) as connection:
             streaming = connection.execution_options(yield_per=_BATCH)
             for row in streaming.execute(select(fits)):
-                yield _row(row._mapping)
+                yield _fit(row)
 
     def payloads(self) -> Iterator[tuple[str, str, str]]:
         """Level, key and payload of one row after the other, a few in memory at a time."""
@@ -72,18 +63,15 @@ class Fits:
     def verdicts(self) -> dict[str, tuple[int, float]]:
         """Give the number of rows of each verdict, and when the newest was made."""
         query = select(fits.c.verdict, func.count(), func.max(fits.c.fitted_s))
-        with reading(self._engine) as connection:
-            rows = connection.execute(query.group_by(fits.c.verdict))
-            return {str(name): (int(count), float(newest)) for name, count, newest in rows}
+        rows = self._rows(query.group_by(fits.c.verdict))
+        return {str(name): (int(count), float(newest)) for name, count, newest in rows}
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""
         if not keys:
             return []
         any_key = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
-        with reading(self._engine) as connection:
-            rows = connection.execute(select(fits).where(any_key))
-            return [_row(row._mapping) for row in rows]
+        return [_fit(row) for row in self._rows(select(fits).where(any_key))]
 
     def named(self, name: str) -> list[FitRow]:
         """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
@@ -109,13 +97,11 @@ class Fits:
 
     def _select(self, condition: ColumnElement[bool]) -> list[FitRow]:
         query = select(fits).where(condition).order_by(fits.c.level, fits.c.key)
-        with reading(self._engine) as connection:
-            return [_row(row._mapping) for row in connection.execute(query)]
+        return [_fit(row) for row in self._rows(query)]
 
     def newest_s(self) -> float | None:
         """When the newest row was fitted; None: there are none."""
-        with reading(self._engine) as connection:
-            newest = connection.execute(select(func.max(fits.c.fitted_s))).scalar()
+        newest = self._value(select(func.max(fits.c.fitted_s)))
         return None if newest is None else float(newest)
 
     def version(self) -> int:
@@ -124,6 +110,31 @@ class Fits:
             return counters.read(connection, "fits")
 
 
-def _row(values: object) -> FitRow:
-    given = dict(values)  # type: ignore[call-overload]
-    return FitRow(**given | {"level": KeyLevel(given["level"])})
+class Standings(StoreTable):
+    """The table ``standings``: written when outcomes arrive."""
+
+    def put(self, rows: Sequence[StandingRow]) -> None:
+        """Write rows in place of those of the same identities, and raise the version."""
+        values = [asdict(row) for row in rows]
+        with writing(self._engine) as connection:
+            counters.increase(connection, "standings", 1)
+            put(connection, standings, values, "level", "key")
+
+    def all(self) -> list[StandingRow]:
+        """All rows, ordered by level and key."""
+        rows = self._rows(select(standings).order_by(standings.c.level, standings.c.key))
+        return [StandingRow(**{**row._mapping, "level": KeyLevel(row.level)}) for row in rows]
+
+    def off(self) -> list[tuple[str, str]]:
+        """Level and key of the identities that are switched off."""
+        query = select(standings.c.level, standings.c.key).where(standings.c.off)
+        return [(str(row.level), str(row.key)) for row in self._rows(query)]
+
+    def version(self) -> int:
+        """Give the number that every :meth:`put` raises."""
+        with reading(self._engine) as connection:
+            return counters.read(connection, "standings")
+
+
+def _fit(row: Row[Any]) -> FitRow:
+    return FitRow(**{**row._mapping, "level": KeyLevel(row.level)})

@@ -5,7 +5,6 @@ job's admin_comment still has the short copy.  Only the hooks can write that fie
 """
 
 import logging
-from collections.abc import Iterator
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
@@ -30,19 +29,14 @@ def rebuild(connection: Connection) -> list[DecisionRow]:
     What the note does not say stays unknown: the count that the job would have had, the waits, the
     identity that predicted.
     """
-    rebuilt = list(_rebuilt(connection))
-    if rebuilt:
-        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(rebuilt))
-    return rebuilt
-
-
-def _rebuilt(connection: Connection) -> Iterator[DecisionRow]:
-    ids: set[str] = set()
+    rebuilt: dict[str, DecisionRow] = {}
     for run in connection.execute(_unrecorded(connection)):
         note = parse(run.admin_comment)
-        if note is not None and note.decision_id == run.decision_id not in ids:
-            ids.add(note.decision_id)
-            yield _decision(note, run)
+        if note is not None and note.decision_id == run.decision_id not in rebuilt:
+            rebuilt[note.decision_id] = _decision(note, run)
+    if rebuilt:
+        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(rebuilt))
+    return list(rebuilt.values())
 
 
 def _unrecorded(connection: Connection) -> Any:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Engine, bindparam, delete, insert, select
+from sqlalchemy import delete, select
 
-from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.engine import StoreTable, put, writing
 from sacct_ingest.store.rows import RecordRow
 from sacct_ingest.store.schema import records
 
-_BATCH = 500
 #: Level and key of what is pooled over all identities.
 SITE = ("site", "")
 #: Levels of what no refit replaces, by cluster: errors of estimated waits, how jobs came to the
@@ -17,11 +16,8 @@ WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
 _LASTING = (WAITS, QUEUE, OUTLOOK, "fitted")
 
 
-class Records:
+class Records(StoreTable):
     """The table ``records``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def replace(self, rows: Iterable[RecordRow], *, keep_others: bool = False) -> None:
         """Write ``rows`` in place of all that refits made, in one transaction.
@@ -30,32 +26,21 @@ class Records:
         """
         values = [{"level": r.level, "key": r.key, "payload": r.payload} for r in rows]
         with writing(self._engine) as connection:
-            if keep_others:
-                same = (records.c.level == bindparam("of")) & (records.c.key == bindparam("its"))
-                places = [{"of": one["level"], "its": one["key"]} for one in values]
-                connection.execute(delete(records).where(same), places)
-            else:
+            if not keep_others:
                 connection.execute(delete(records).where(records.c.level.not_in(_LASTING)))
-            for start in range(0, len(values), _BATCH):
-                connection.execute(insert(records), values[start : start + _BATCH])
+            put(connection, records, values, *(("level", "key") if keep_others else ()))
 
     def put(self, row: RecordRow) -> None:
         """Write one row, in place of that with its level and key."""
-        place = (records.c.level == row.level) & (records.c.key == row.key)
-        values = {"level": row.level, "key": row.key, "payload": row.payload}
-        with writing(self._engine) as connection:
-            connection.execute(delete(records).where(place))
-            connection.execute(insert(records), [values])
+        self.replace([row], keep_others=True)
 
     def of_level(self, level: str) -> dict[str, str]:
         """Give the payloads of a level by key."""
         query = select(records.c.key, records.c.payload).where(records.c.level == level)
-        with reading(self._engine) as connection:
-            return {str(row.key): str(row.payload) for row in connection.execute(query)}
+        return {str(row.key): str(row.payload) for row in self._rows(query)}
 
     def find(self, level: str, key: str) -> str | None:
         """Give the payload of one identity; None where there is none."""
         query = select(records.c.payload).where(records.c.level == level, records.c.key == key)
-        with reading(self._engine) as connection:
-            payload = connection.execute(query).scalar()
+        payload = self._value(query)
         return None if payload is None else str(payload)

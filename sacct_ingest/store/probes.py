@@ -1,28 +1,26 @@
-"""Series of probes: appended once, read by series."""
+"""Series of probes, appended once and read by series, and profiles of nodes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, func, insert, or_, select
+from sqlalchemy import Row, Select, and_, func, insert, or_, select
 
-from sacct_ingest.records import Probe, Resource
+from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store.column_types import indexed, prose
-from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.schema import probes
+from sacct_ingest.store.engine import StoreTable, put, reading, writing
+from sacct_ingest.store.schema import probes, profiles
 
-_NAMES = [field.name for field in fields(Probe)]
-_COLUMNS = [probes.c[name] for name in _NAMES]
+_COLUMNS = [probes.c[field.name] for field in fields(Probe)]
 _KEY = (probes.c.resource, probes.c.source, probes.c.target, probes.c.at_s)
 #: Keys in one query; SQLite allows a thousand terms.
 _CHUNK = 200
+_PROFILE_KEY = ("cluster", "node", "at_s")
+_PROFILE_COLUMNS = [profiles.c[field.name] for field in fields(NodeProfile)]
 
 
-class Probes:
+class Probes(StoreTable):
     """The table ``probes``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def add(self, given: Sequence[Probe]) -> int:
         """Keep measurements; those that are there already are left alone.
@@ -60,8 +58,7 @@ class Probes:
         )
         if until_s is not None:
             query = query.where(probes.c.at_s < until_s)
-        with reading(self._engine) as connection:
-            return [_probe(row) for row in connection.execute(query.order_by(probes.c.at_s))]
+        return [_probe(row) for row in self._rows(query.order_by(probes.c.at_s))]
 
     def latest(self) -> list[Probe]:
         """Give the newest measurement of each series, in the order of the series' names."""
@@ -69,14 +66,33 @@ class Probes:
         newest = select(*key, func.max(probes.c.at_s).label("at_s")).group_by(*key).subquery()
         same = and_(*(newest.c[column.name] == column for column in _KEY))
         query = select(*_COLUMNS).join(newest, same).order_by(*key)
-        with reading(self._engine) as connection:
-            return [_probe(row) for row in connection.execute(query)]
+        return [_probe(row) for row in self._rows(query)]
 
     def since(self, since_s: float) -> Iterator[Probe]:
         """Give all measurements from this time on, in the order of time."""
         query = select(*_COLUMNS).where(probes.c.at_s >= since_s).order_by(*_KEY[::-1])
         with reading(self._engine) as connection:
             yield from map(_probe, connection.execute(query))
+
+
+class Profiles(StoreTable):
+    """The table ``profiles``: all of them, and the newest of each node."""
+
+    def add(self, given: Sequence[NodeProfile]) -> None:
+        """Keep profiles; one of the same node and time is replaced."""
+        rows = {(p.cluster, p.node, p.at_s): _values_of(p) for p in given}
+        with writing(self._engine) as connection:
+            put(connection, profiles, list(rows.values()), *_PROFILE_KEY)
+
+    def latest(self, cluster: str | None = None) -> list[NodeProfile]:
+        """Give the newest profile of each node, in the order of the nodes' names."""
+        node = (profiles.c.cluster, profiles.c.node)
+        newest = select(*node, func.max(profiles.c.at_s).label("at_s")).group_by(*node).subquery()
+        same = and_(*(newest.c[name] == profiles.c[name] for name in _PROFILE_KEY))
+        query = select(*_PROFILE_COLUMNS).join(newest, same).order_by(*node)
+        if cluster is not None:
+            query = query.where(profiles.c.cluster == indexed(cluster, 64))
+        return [NodeProfile(**row._mapping) for row in self._rows(query)]
 
 
 def _with_keys(keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
@@ -88,8 +104,7 @@ def _with_keys(keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
 
 
 def _values(probe: Probe) -> dict[str, Any]:
-    values = {name: getattr(probe, name) for name in _NAMES}
-    return values | {
+    return asdict(probe) | {
         "resource": probe.resource.value,
         "source": indexed(probe.source),
         "target": indexed(probe.target),
@@ -97,6 +112,14 @@ def _values(probe: Probe) -> dict[str, Any]:
     }
 
 
-def _probe(row: Any) -> Probe:
-    values = dict(zip(_NAMES, row, strict=True))
-    return Probe(**values | {"resource": Resource(values["resource"])})
+def _probe(row: Row[Any]) -> Probe:
+    return Probe(**{**row._mapping, "resource": Resource(row.resource)})
+
+
+def _values_of(profile: NodeProfile) -> dict[str, Any]:
+    return asdict(profile) | {
+        "cluster": indexed(profile.cluster, 64),
+        "node": indexed(profile.node),
+        "node_type": indexed(profile.node_type),
+        "error": prose(profile.error),
+    }

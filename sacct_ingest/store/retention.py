@@ -14,10 +14,10 @@ from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, 
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.ingests import Watermarks
 from sacct_ingest.store.noted_decisions import PRUNED
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
-from sacct_ingest.store.watermarks import Watermarks
 
 BATCH = 1000  #: rows of one transaction
 #: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.

@@ -1,18 +1,18 @@
-"""Runs and their steps: written idempotently, read by identity."""
+"""Runs and their steps: written idempotently, read by identity, summed up by job array."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Column, ColumnElement, Engine, and_, case, func, or_, select
+from sqlalchemy import Column, ColumnElement, Table, and_, case, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
-from sacct_ingest.store.engine import LISTED, reading
-from sacct_ingest.store.rows import RunRow, Stored
+from sacct_ingest.store.engine import LISTED, StoreTable, reading
+from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
 #: What a run's attributes are made of; decisions are not joined with it.
@@ -40,21 +40,21 @@ _BY_KEY = [
     case((_changed, decisions.c.reason), else_="").label("try_of"),
 ]
 _SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
-_DECIDED_RUNS = runs.outerjoin(contributions, _SAME_RUN).outerjoin(
-    decisions, decisions.c.run_id == runs.c.id
+_WITH_DECISION = select(*_BY_KEY).select_from(
+    runs.outerjoin(contributions, _SAME_RUN).outerjoin(decisions, decisions.c.run_id == runs.c.id)
 )
 _STEP_NAMES = [column.name for column in steps.columns][2:]
 _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
 
 #: Order of runs within an identity: by their end, and always the same.
 _CHRONOLOGICAL = (func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
+#: Fields of a selection of decisions that runs have, too.
+_SELECTED = ("cluster", "partition", "account", "user")
+_WHOSE_ARRAY = [runs.c[name] for name in ("cluster", "array_job_id", "user", "account", "name")]
 
 
-class Runs:
+class Runs(StoreTable):
     """The tables ``runs`` and ``steps``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def add(self, given: Iterable[JobRun]) -> Stored:
         """Store runs with their steps and identity keys; stored ones are updated where they differ.
@@ -68,19 +68,14 @@ class Runs:
 
     def count(self) -> int:
         """Count the runs."""
-        with reading(self._engine) as connection:
-            return int(connection.execute(select(func.count()).select_from(runs)).scalar_one())
+        return int(self._value(select(func.count()).select_from(runs)))
 
     def by_key(self, level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = _key_columns(level)
-        query = (
-            select(*_BY_KEY)
-            .select_from(_DECIDED_RUNS)
-            # Not "!=": of an index only a range can be read.
-            .where(*(column > "" for column in columns))
-            .order_by(*columns, *_CHRONOLOGICAL)
-        )
+        # Not "!=": of an index only a range can be read.
+        query = _WITH_DECISION.where(*(column > "" for column in columns))
+        query = query.order_by(*columns, *_CHRONOLOGICAL)
         with reading(self._engine) as connection:
             rows = map(run_row, connection.execute(query).mappings())
             for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
@@ -93,35 +88,23 @@ class Runs:
         keys: identities; None: all there are.
         """
         found: dict[str, int] = {}
-        with reading(self._engine) as connection:
-            for level, key in keys if keys is not None else ((one, "") for one in KeyLevel):
-                columns = _key_columns(level)
-                query = select(func.max(runs.c.id), *columns).group_by(*columns)
-                having = _has_key(level, key) if key else and_(*(one > "" for one in columns))
-                for newest, *words in connection.execute(query.where(having)):
-                    found[f"{level.value} {'/'.join(words)}"] = int(newest)
+        for level, key in keys if keys is not None else ((one, "") for one in KeyLevel):
+            columns = _key_columns(level)
+            query = select(func.max(runs.c.id), *columns).group_by(*columns)
+            having = _has_key(level, key) if key else and_(*(one > "" for one in columns))
+            for newest, *words in self._rows(query.where(having)):
+                found[f"{level.value} {'/'.join(words)}"] = int(newest)
         return found
 
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
         """Give the runs with a key, the newest last."""
-        query = (
-            select(*_BY_KEY)
-            .select_from(_DECIDED_RUNS)
-            .where(_has_key(level, key))
-            .order_by(*_CHRONOLOGICAL)
-        )
-        with reading(self._engine) as connection:
-            return [run_row(row) for row in connection.execute(query).mappings()]
+        query = _WITH_DECISION.where(_has_key(level, key)).order_by(*_CHRONOLOGICAL)
+        return [run_row(row._mapping) for row in self._rows(query)]
 
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
-        query = (
-            select(*_BY_KEY)
-            .select_from(_DECIDED_RUNS)
-            .where(runs.c.tag > "", takes_part)
-            .order_by(*_CHRONOLOGICAL)
-        )
+        query = _WITH_DECISION.where(runs.c.tag > "", takes_part).order_by(*_CHRONOLOGICAL)
         groups: dict[str, list[RunRow]] = {}
         with reading(self._engine) as connection:
             for row in map(run_row, connection.execute(query).mappings()):
@@ -165,21 +148,54 @@ class Runs:
             .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
             .limit(most)
         )
-        with reading(self._engine) as connection:
-            return [run_row(row) for row in connection.execute(query).mappings()]
+        return [run_row(row._mapping) for row in self._rows(query)]
+
+    def newest_arrays(self, chosen: DecisionSelection, most: int) -> list[ArrayRow]:
+        """Give the job arrays that were submitted last, the newest first.
+
+        A task that was requeued counts once, as it ended.  What says something of decisions alone
+        is not looked at.
+
+        chosen: whose arrays, where and when they were submitted.
+        most: how many.
+        """
+        completed = case((runs.c.state == JobState.COMPLETED.value, 1), else_=0)
+        measured = case((runs.c.cpu_s.is_not(None), runs.c.cpus * runs.c.elapsed_s), else_=0.0)
+        query = (
+            select(
+                *_WHOSE_ARRAY,
+                func.min(runs.c.submit_s).label("submit_s"),
+                func.count().label("tasks"),
+                func.sum(completed).label("completed"),
+                func.min(runs.c.elapsed_s).label("shortest_s"),
+                func.avg(runs.c.elapsed_s).label("mean_s"),
+                func.max(runs.c.elapsed_s).label("longest_s"),
+                func.sum(measured).label("cpu_had_s"),
+                func.sum(func.coalesce(runs.c.cpu_s, 0.0)).label("cpu_used_s"),
+                func.max(runs.c.mem_bytes).label("mem_bytes"),
+            )
+            .where(
+                runs.c.array_job_id.is_not(None),
+                runs.c.start_s.is_not(None),
+                runs.c.state != JobState.REQUEUED.value,
+                *conditions(chosen, runs, _SELECTED, "submit_s"),
+            )
+            .group_by(*_WHOSE_ARRAY)
+            .order_by(func.min(runs.c.submit_s).desc(), runs.c.array_job_id.desc())
+            .limit(most)
+        )
+        return [_array_row(row._mapping) for row in self._rows(query)]
 
     def steps_of(self, run_ids: Iterable[int]) -> dict[int, list[StepRun]]:
         """Give the steps of these runs, by run id; runs without any have an empty list."""
         ids = sorted(set(run_ids))
         steps_by_run: dict[int, list[StepRun]] = {run_id: [] for run_id in ids}
-        with reading(self._engine) as connection:
-            for first in range(0, len(ids), LISTED):
-                chunk = ids[first : first + LISTED]
-                query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
-                ordered = query.order_by(steps.c.run_id, steps.c.position)
-                for run_id, *values in connection.execute(ordered):
-                    step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
-                    steps_by_run[run_id].append(replace(step, state=JobState(step.state)))
+        for first in range(0, len(ids), LISTED):
+            chunk = ids[first : first + LISTED]
+            query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
+            for run_id, *values in self._rows(query.order_by(steps.c.run_id, steps.c.position)):
+                step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
+                steps_by_run[run_id].append(replace(step, state=JobState(step.state)))
         return steps_by_run
 
 
@@ -197,3 +213,31 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
 def _has_key(level: KeyLevel, key: str) -> ColumnElement[bool]:
     words = key.split("/", 1) if level is KeyLevel.NAME else [key]
     return and_(*(column == word for column, word in zip(_key_columns(level), words, strict=True)))
+
+
+def _array_row(values: Mapping[Any, Any]) -> ArrayRow:
+    counts = {name: int(values[name]) for name in ("tasks", "completed", "submit_s")}
+    times = ("shortest_s", "mean_s", "longest_s", "cpu_had_s", "cpu_used_s")
+    return ArrayRow(**{**values, **counts, **{name: float(values[name]) for name in times}})
+
+
+def conditions(
+    chosen: DecisionSelection, table: Table, fields: Sequence[str], moment: str
+) -> Iterator[ColumnElement[bool]]:
+    """Make of a selection what has to hold of each row.
+
+    table: has the columns ``user`` and ``account``.
+    fields: of the selection, that are columns and have to be equal.
+    moment: column with the time that the selection is about, seconds since the epoch.
+    """
+    columns = table.c
+    for name in fields:
+        if value := getattr(chosen, name):
+            yield columns[name] == value
+    if chosen.since_s is not None:
+        yield columns[moment] >= chosen.since_s
+    if chosen.until_s is not None:
+        yield columns[moment] < chosen.until_s
+    if chosen.only_user is not None:
+        among = columns.account.in_(chosen.only_accounts)
+        yield or_(columns.user == chosen.only_user, among)

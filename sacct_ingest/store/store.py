@@ -3,30 +3,33 @@
 What only an ingest or `nimo prune` does is imported there: users' commands open the store, too.
 """
 
+import secrets
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sqlalchemy import Engine
 
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store import counters
 from sacct_ingest.store.decisions import Decisions
-from sacct_ingest.store.engine import make_engine, opened_read_only
-from sacct_ingest.store.fits import Fits
-from sacct_ingest.store.identity import change_since, identify
+from sacct_ingest.store.engine import make_engine, opened_read_only, path_of, reading, writing
+from sacct_ingest.store.fits import Fits, Standings
+from sacct_ingest.store.ingests import Rejects, Watermarks
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.prediction_records import Records
-from sacct_ingest.store.probes import Probes
-from sacct_ingest.store.profiles import Profiles
-from sacct_ingest.store.rejects import Rejects
-from sacct_ingest.store.rows import ArrayRow, DecisionSelection, Pruned, RetentionTimes
+from sacct_ingest.store.probes import Probes, Profiles
+from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.runs import Runs
-from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.sums import NodeSums
-from sacct_ingest.store.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from sacct_ingest.store.writer import RunWriter
+
+#: The counter with a store's random number, by which another in its place is noticed.
+_NUMBER: Final = "store"
+_BITS: Final = 62
 
 
 class Store:
@@ -40,7 +43,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._opened = identify(engine)
+        self._file, self._number = _file_of(engine), _number_of(engine)
         self.runs = Runs(engine)
         self.fits = Fits(engine)
         self.records = Records(engine)
@@ -77,17 +80,18 @@ class Store:
     def change(self) -> str:
         """Say what became of the database since it was opened: deleted, replaced; or nothing.
 
-        Who finds that has to open the store anew: what is written to this one is lost.
+        An SQLite file that was deleted or replaced lives on for who has it open: what is written
+        there is lost.  On a server a database may be dropped and made anew.  Who finds that has to
+        open the store anew.
 
         Raises StoreError: it cannot be read.
         """
-        return change_since(self._engine, self._opened)
-
-    def arrays(self, chosen: DecisionSelection, most: int) -> list[ArrayRow]:
-        """Give the job arrays that were submitted last; see `sacct_ingest.store.arrays`."""
-        from sacct_ingest.store.arrays import newest_arrays  # noqa: PLC0415
-
-        return newest_arrays(self._engine, chosen, most)
+        file = _file_of(self._engine)
+        if self._file is not None and file != self._file:
+            return "was deleted" if file is None else "was replaced by another file"
+        with reading(self._engine) as connection:
+            same = counters.find(connection, _NUMBER) == self._number
+        return "" if same else "was replaced by another database"
 
     def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
         """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.
@@ -124,3 +128,26 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _number_of(engine: Engine) -> int | None:
+    """Give a store's number; one without gets it, where this process may write."""
+    with reading(engine) as connection:
+        number = counters.find(connection, _NUMBER)
+    if number is not None:
+        return number
+    # A user may read the site's store, not write to it; another process may be first.
+    with suppress(StoreError), writing(engine) as connection:
+        counters.start(connection, {_NUMBER: secrets.randbits(_BITS)})
+    with reading(engine) as connection:
+        return counters.find(connection, _NUMBER)
+
+
+def _file_of(engine: Engine) -> tuple[int, int] | None:
+    """Device and inode of an SQLite file."""
+    path = path_of(engine)
+    try:
+        status = path.stat() if path else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status else None

@@ -11,17 +11,17 @@ from dataclasses import asdict, astuple, fields
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, bindparam, delete, insert, or_, select
+from sqlalchemy import Column, Connection, Table, and_, delete, insert, or_, select
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState, KeyLevel
 from sacct_ingest.store import counters
-from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.engine import StoreTable, put, reading, writing
 from sacct_ingest.store.rows import Contribution, EndedRun, SumsRow
 from sacct_ingest.store.schema import contributions, runs, sums
 
 #: Runs in one transaction.
 BATCH = 2000
-_NAMES = [field.name for field in fields(Contribution)]
+_COLUMNS = [contributions.c[field.name] for field in fields(Contribution)]
 _KEY = ("cluster", "submit_s", "job_id")
 _SAME = and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
 _WATCHED = ("digest", *(level.value for level in CURVE_LEVELS))
@@ -39,11 +39,8 @@ _ENDED_COLUMNS = [
 ]
 
 
-class NodeSums:
+class NodeSums(StoreTable):
     """The tables ``sums`` and ``contributions``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def unknown(self, bases: Iterable[str]) -> Iterator[list[EndedRun]]:
         """Give the runs whose contribution is missing or was made of something else, in batches.
@@ -59,15 +56,10 @@ class NodeSums:
         new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(RUN_TIME_STATES))
         query = select(*_ENDED_COLUMNS).select_from(runs.outerjoin(contributions, _SAME))
         query = query.where(or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
-        last = 0
-        while True:
-            with reading(self._engine) as connection:
-                page = query.where(runs.c.id > last).order_by(runs.c.id).limit(BATCH)
-                page_rows = [EndedRun(**row._mapping) for row in connection.execute(page)]
-            if not page_rows:
-                return
-            yield page_rows
-            last = page_rows[-1].run_id
+        query, last = query.order_by(runs.c.id).limit(BATCH), 0
+        while rows := self._rows(query.where(runs.c.id > last)):
+            yield [EndedRun(**row._mapping) for row in rows]
+            last = rows[-1].run_id
 
     def take(
         self, given: Sequence[Contribution], forms: Sequence[str], fold: Fold, *, fresh: bool = True
@@ -87,7 +79,9 @@ class NodeSums:
             if not fresh:
                 changed = _later(connection, changed, stored)
             _fold(connection, changed, stored, forms, fold)
-            _write(connection, changed, stored)
+            for known in (True, False):
+                rows = [asdict(one) for one in changed if (_key(one) in stored) is known]
+                put(connection, contributions, rows, *(_KEY if known else ()))
         return len(changed)
 
     def partition_types(self) -> list[tuple[str, str, str]]:
@@ -95,25 +89,22 @@ class NodeSums:
         columns = [runs.c.cluster, runs.c.partition, contributions.c.node_type]
         query = select(*columns).select_from(runs.join(contributions, _SAME))
         query = query.where(contributions.c.node_type != "").distinct()
-        with reading(self._engine) as connection:
-            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+        return [(row[0], row[1], row[2]) for row in self._rows(query)]
 
     def contributions(self) -> Iterator[list[Contribution]]:
         """Give all contributions, in batches."""
-        columns = [contributions.c[name] for name in _NAMES]
-        query = select(*columns).order_by(*(contributions.c[name] for name in _KEY))
+        query = select(*_COLUMNS).order_by(*(contributions.c[name] for name in _KEY))
         with reading(self._engine) as connection:
             for part in connection.execute(query).partitions(BATCH):
-                yield [_contribution(row) for row in part]
+                yield [Contribution(**row._mapping) for row in part]
 
     def of_level(self, level: KeyLevel) -> dict[str, list[SumsRow]]:
         """Give the sums of all applications recognised at this level, by their key."""
         by_key: dict[str, list[SumsRow]] = defaultdict(list)
-        query = select(sums).where(sums.c.level == level.value)
-        query = query.order_by(sums.c.key, sums.c.node_type, sums.c.form)
-        with reading(self._engine) as connection:
-            for row in connection.execute(query):
-                by_key[row.key].append(_row(row))
+        columns = (sums.c[field.name] for field in fields(SumsRow))
+        query = select(*columns).where(sums.c.level == level.value)
+        for row in self._rows(query.order_by(sums.c.key, sums.c.node_type, sums.c.form)):
+            by_key[row.key].append(SumsRow(**{**row._mapping, "level": level}))
         return dict(by_key)
 
 
@@ -126,17 +117,8 @@ def _key(one: Contribution) -> _RunKey:
 
 
 def _existing(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
-    columns = [contributions.c[name] for name in _NAMES]
-    stored = {}
-    for cluster, submitted in _times(given).items():
-        for part in _parts(sorted(submitted)):
-            query = select(*columns).where(
-                contributions.c.cluster == cluster, contributions.c.submit_s.in_(part)
-            )
-            for row in connection.execute(query):
-                one = _contribution(row)
-                stored[_key(one)] = one
-    return stored
+    rows = _submitted_with(connection, given, contributions, _COLUMNS)
+    return {_key(one): one for one in (Contribution(**row._mapping) for row in rows)}
 
 
 def _later(
@@ -149,26 +131,28 @@ def _later(
         if _key(one) not in stored or astuple(one) > astuple(stored[_key(one)])
     }
     doubtful = [one for key, one in chosen.items() if key in stored]
-    for key in _own(connection, doubtful):
-        chosen.pop(key, None)
+    # The keys of the runs that this store has itself, among others of the same times.
+    for row in _submitted_with(connection, doubtful, runs, [runs.c[name] for name in _KEY]):
+        chosen.pop(tuple(row), None)
     return list(chosen.values())
 
 
-def _own(connection: Connection, given: Iterable[Contribution]) -> Iterator[_RunKey]:
-    """Give the keys of the runs that this store has itself, among others of the same times."""
-    for cluster, submitted in _times(given).items():
-        for part in _parts(sorted(submitted)):
-            columns = [runs.c[name] for name in _KEY]
-            query = select(*columns).where(runs.c.cluster == cluster, runs.c.submit_s.in_(part))
-            yield from ((row[0], row[1], row[2]) for row in connection.execute(query))
-
-
-def _times(given: Iterable[Contribution]) -> dict[str, set[int]]:
-    """Submit times of runs, by cluster."""
+def _submitted_with(
+    connection: Connection,
+    given: Iterable[Contribution],
+    table: Table,
+    columns: Sequence[Column[Any]],
+) -> Iterator[Any]:
+    """Give the rows of a table whose cluster and submit time are those of given runs."""
     times: dict[str, set[int]] = defaultdict(set)
     for one in given:
         times[one.cluster].add(one.submit_s)
-    return times
+    for cluster, submitted in times.items():
+        for part in _parts(sorted(submitted)):
+            at_once = table.c.submit_s.in_(part)
+            yield from connection.execute(
+                select(*columns).where(table.c.cluster == cluster, at_once)
+            )
 
 
 def _fold(
@@ -178,10 +162,8 @@ def _fold(
     forms: Sequence[str],
     fold: Fold,
 ) -> None:
-    added, removed = (
-        _by_sums(changed),
-        _by_sums(stored[_key(c)] for c in changed if _key(c) in stored),
-    )
+    added = _by_sums(changed)
+    removed = _by_sums(stored[_key(c)] for c in changed if _key(c) in stored)
     owners = {
         _digest((*owner, form)): (*owner, form)
         for owner in sorted({*added, *removed})
@@ -216,38 +198,9 @@ def _by_sums(
     return dict(by_sums)
 
 
-def _write(
-    connection: Connection, changed: Sequence[Contribution], stored: Mapping[_RunKey, Contribution]
-) -> None:
-    old = [
-        {f"{name}_": value for name, value in zip(_KEY, _key(one), strict=True)}
-        for one in changed
-        if _key(one) in stored
-    ]
-    if old:
-        same = (contributions.c[name] == bindparam(f"{name}_") for name in _KEY)
-        connection.execute(delete(contributions).where(*same), old)
-    if changed:
-        connection.execute(insert(contributions), [asdict(one) for one in changed])
-
-
 def _digest(key: _SumsKey) -> str:
     return blake2b("\0".join(key).encode(), digest_size=16).hexdigest()
 
 
 def _parts(given: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (given[first : first + _MANY] for first in range(0, len(given), _MANY))
-
-
-def _contribution(row: Any) -> Contribution:
-    return Contribution(**dict(zip(_NAMES, row, strict=True)))
-
-
-def _row(row: Any) -> SumsRow:
-    return SumsRow(
-        level=KeyLevel(row.level),
-        key=row.key,
-        node_type=row.node_type,
-        form=row.form,
-        payload=row.payload,
-    )

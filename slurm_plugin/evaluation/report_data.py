@@ -78,7 +78,9 @@ def collect(
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
         queue_waits=() if application else queue_estimates(store, chosen),
         unused=tally.unused.result(least_cpu_hours=least_node_hours),
-        arrays=() if application or _of_decisions(chosen) else tuple(store.arrays(chosen, _ARRAYS)),
+        arrays=()
+        if application or _of_decisions(chosen)
+        else tuple(store.runs.newest_arrays(chosen, _ARRAYS)),
     )
 
 

@@ -31,7 +31,7 @@ def filled(store: Store) -> Store:
 
 
 def test_tasks_are_summed_up(filled):
-    newer, older = filled.arrays(DecisionSelection(), 9)
+    newer, older = filled.runs.newest_arrays(DecisionSelection(), 9)
     assert (newer.array_job_id, newer.user, newer.tasks) == (80, "bob", 1)
     assert (older.array_job_id, older.name, older.tasks, older.completed) == (40, "wrf", 3, 2)
     assert (older.shortest_s, older.mean_s, older.longest_s) == (100.0, 200.0, 300.0)
@@ -52,9 +52,9 @@ def test_tasks_are_summed_up(filled):
     ],
 )
 def test_only_what_is_chosen_or_is_visible(filled, chosen, arrays):
-    result = filled.arrays(DecisionSelection(**chosen), 9)
+    result = filled.runs.newest_arrays(DecisionSelection(**chosen), 9)
     assert [one.array_job_id for one in result] == arrays
 
 
 def test_the_newest_come_first_and_are_limited(filled):
-    assert [one.array_job_id for one in filled.arrays(DecisionSelection(), 1)] == [80]
+    assert [one.array_job_id for one in filled.runs.newest_arrays(DecisionSelection(), 1)] == [80]

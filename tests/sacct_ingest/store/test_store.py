@@ -17,7 +17,7 @@ import sacct_ingest.store
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import FitRow, RejectRow, Store, counters
-from sacct_ingest.store.rejects import MOST
+from sacct_ingest.store.ingests import MOST
 from sacct_ingest.store.schema import HEAD, metadata
 from tests.conftest import scratch_directory
 from tests.sacct_ingest.records import run
@@ -76,7 +76,7 @@ def test_opening_again_finds_what_was_there(new_url):
 def test_a_migration_that_was_killed_is_done_once_more(new_url, monkeypatch):
     """MariaDB keeps the tables that were changed before; the others roll back."""
     with monkeypatch.context() as patch:
-        patch.setattr(counters, "start", lambda _: sys.exit("killed"))
+        patch.setattr(counters, "start", lambda *_: sys.exit("killed"))
         with pytest.raises(SystemExit):
             Store.open(new_url)
     with Store.open(new_url) as store:
