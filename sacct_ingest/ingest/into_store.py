@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -177,7 +178,8 @@ class _Loader:
     def _take_turn(self, span: Span, begin_s: int, pace: Pace) -> int:
         """Read a window that begins there; gives where the next one does."""
         end_s = min(begin_s + pace.width_s, span.end_s)
-        with self._store.ingest_lock(self._say_waiting):
+        say = partial(_log.warning, "another ingest is asking the accounting; waiting for it")
+        with self._store.ingest_lock(say):
             waited_s = self._tally.waited_s
             pace.ask()
             if self._load_window(begin_s, end_s, pace):
@@ -250,9 +252,6 @@ class _Loader:
             self._progress(self._tally.rows - self._reported, self._source.name, share)
             self._reported = self._tally.rows
 
-    def _say_waiting(self) -> None:
-        _log.warning("another ingest is asking the accounting; waiting for it")
-
 
 def to_store(run: JobRun) -> JobRun | None:
     """Give what to store of a row: a run that ended, or the key of the rest of a resized job.
@@ -268,18 +267,6 @@ def to_store(run: JobRun) -> JobRun | None:
     (170, None)
     """
     if run.state is JobState.RESIZING and run.end_s is not None:
-        return _rest_of(run, run.end_s)
+        began = {"submit_s": run.end_s, "eligible_s": run.end_s, "start_s": None, "end_s": None}
+        return replace(run, **began, elapsed_s=0.0, cpu_s=None, steps=())
     return run if run.state.ended else None
-
-
-def _rest_of(run: JobRun, resized_s: int) -> JobRun:
-    return replace(
-        run,
-        submit_s=resized_s,
-        eligible_s=resized_s,
-        start_s=None,
-        end_s=None,
-        elapsed_s=0.0,
-        cpu_s=None,
-        steps=(),
-    )

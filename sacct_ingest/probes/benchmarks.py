@@ -17,6 +17,7 @@ from sacct_ingest.records import NodeProfile
 PARTS: Final = ("cpu", "memory", "disk", "network")
 _MARK: Final = "@@nimo"
 _MIB: Final = 1 << 20
+_EVENTS: Final = r"events per second:\s*([\d.]+)"
 #: How to get a tool that a node lacks.
 _INSTALL: Final = "install it there (apt-get install {0}, dnf install {0})"
 
@@ -181,31 +182,15 @@ def _sections(output: str) -> tuple[dict[str, str], list[tuple[str, str]], list[
         elif kind == "end":
             errors.append(f"{name}: {_gist(chr(10).join(lines))}")
         lines = []
-    if lines and facts and _began(output):
+    # Where the last benchmark that began did not end.
+    marks = [line.split()[1] for line in output.splitlines() if line.startswith(f"{_MARK} ")]
+    if lines and facts and marks[-1:] == ["begin"]:
         errors.append(f"broke off: {_gist(chr(10).join(lines))}")
     return facts, texts, errors
 
 
-def _began(output: str) -> bool:
-    """Whether the last benchmark that began did not end."""
-    marks = [line.split()[1] for line in output.splitlines() if line.startswith(f"{_MARK} ")]
-    return marks[-1:] == ["begin"]
-
-
-def _events(field: str) -> Callable[[str], dict[str, float]]:
-    def read_events(text: str) -> dict[str, float]:
-        return {field: _figure(r"events per second:\s*([\d.]+)", text)}
-
-    return read_events
-
-
-def _memory(text: str) -> dict[str, float]:
-    return {"mem_bandwidth_bytes_per_s": _figure(r"\(([\d.]+) MiB/sec\)", text) * _MIB}
-
-
-def _memory_random(text: str) -> dict[str, float]:
-    # Each access is of one word of eight bytes.
-    return {"mem_latency_s": 8 / (_figure(r"\(([\d.]+) MiB/sec\)", text) * _MIB)}
+def _mib_per_s(text: str) -> float:
+    return _figure(r"\(([\d.]+) MiB/sec\)", text)
 
 
 def _disk(text: str) -> dict[str, float]:
@@ -217,23 +202,19 @@ def _disk(text: str) -> dict[str, float]:
     }
 
 
-def _network(text: str) -> dict[str, float]:
-    received = _json(text)["end"]["sum_received"]
-    return {"net_bandwidth_bytes_per_s": received["bits_per_second"] / 8}
-
-
-def _network_latency(text: str) -> dict[str, float]:
-    return {"net_latency_s": _json(text)["end"]["streams"][0]["sender"]["min_rtt"] / 1e6}
-
-
 _READERS: Final[Mapping[str, Callable[[str], dict[str, float]]]] = {
-    "cpu": _events("cpu_events_per_s"),
-    "cpu_all": _events("cpu_all_events_per_s"),
-    "memory": _memory,
-    "memory_random": _memory_random,
+    "cpu": lambda text: {"cpu_events_per_s": _figure(_EVENTS, text)},
+    "cpu_all": lambda text: {"cpu_all_events_per_s": _figure(_EVENTS, text)},
+    "memory": lambda text: {"mem_bandwidth_bytes_per_s": _mib_per_s(text) * _MIB},
+    # Each access is of one word of eight bytes.
+    "memory_random": lambda text: {"mem_latency_s": 8 / (_mib_per_s(text) * _MIB)},
     "disk": _disk,
-    "network": _network,
-    "network_latency": _network_latency,
+    "network": lambda text: {
+        "net_bandwidth_bytes_per_s": _json(text)["end"]["sum_received"]["bits_per_second"] / 8
+    },
+    "network_latency": lambda text: {
+        "net_latency_s": _json(text)["end"]["streams"][0]["sender"]["min_rtt"] / 1e6
+    },
 }
 
 

@@ -66,12 +66,14 @@ class Collector:
         while waiting and time.monotonic() < give_up:
             for member, state in list(waiting.items()):
                 try:
-                    now = self._ask(member, {"op": "series", "after": 2**62, **_boot(state)})
+                    boot = state.get("boot", "")
+                    now = self._ask(member, {"op": "series", "after": 2**62, "boot": boot})
                 except ProbeError as error:
                     gathered.unreachable.append(str(error))
                     del waiting[member]
                     continue
-                if _has_measured(state, now):
+                again = now.get("boot") != state.get("boot")
+                if again or all(int(now[name]) > int(state[name]) for name in ("rounds", "locals")):
                     del waiting[member]
             if waiting:
                 time.sleep(0.2)
@@ -88,16 +90,6 @@ class Collector:
             self._read[member.name] = (str(answer["boot"]), int(answer["after"]))
             more = bool(answer.get("more"))
             yield from map(_probe, answer["probes"])
-
-
-def _boot(state: Message) -> Message:
-    return {"boot": state.get("boot", "")}
-
-
-def _has_measured(before: Message, now: Message) -> bool:
-    if now.get("boot") != before.get("boot"):
-        return True
-    return all(int(now[name]) > int(before[name]) for name in ("rounds", "locals"))
 
 
 def _probe(values: dict[str, Any]) -> Probe:

@@ -8,8 +8,8 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sacct_ingest.errors import ProbeError
 
@@ -17,8 +17,7 @@ _BLOCK = 1 << 20
 _SMALL = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFigures:
+class DiskFigures(NamedTuple):
     """Bytes a second, and seconds for one small read at a random place."""
 
     write_bytes_per_s: float
@@ -41,12 +40,15 @@ def measure(folder: Path, *, size_bytes: int, reads: int) -> DiskFigures:
             write_s = _write(path, block, size)
             read_s, latency_s = _read(path, block, size, reads)
     except OSError as error:
-        raise ProbeError(f"disk: {folder}: {_reason(error)}") from error
+        reason = error.strerror or str(error)
+        if error.errno == errno.EINVAL:
+            reason = (
+                "its file system has no O_DIRECT, so the cache would answer; choose another folder"
+            )
+        raise ProbeError(f"disk: {folder}: {reason}") from error
     finally:
         path.unlink(missing_ok=True)
-    return DiskFigures(
-        write_bytes_per_s=size / write_s, read_bytes_per_s=size / read_s, latency_s=latency_s
-    )
+    return DiskFigures(size / write_s, size / read_s, latency_s)
 
 
 def _write(path: Path, block: mmap.mmap, size: int) -> float:
@@ -83,9 +85,3 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
-
-
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EINVAL:
-        return "its file system has no O_DIRECT, so the cache would answer; choose another folder"
-    return error.strerror or str(error)

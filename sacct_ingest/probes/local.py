@@ -1,6 +1,9 @@
 """The probes that need no other host: CPU and disk."""
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import cpu, disk
@@ -18,56 +21,35 @@ class LocalProbes:
 
     def measure(self) -> list[Probe]:
         """Measure each once; a failure is a measurement without a value."""
-        return [self._cpu(), *self._disk()]
-
-    def _cpu(self) -> Probe:
-        began_s, began = time.time(), time.monotonic()
-        value, error = None, ""
-        try:
-            activity = cpu.observe()
-            if self._turn % self._settings.spin_every == 0:
-                self._hybrid.calibrate(activity, cpu.spin(self._settings.spin_s))
-            self._turn += 1
-            value = self._hybrid.estimate(activity)
-        except ProbeError as failed:
-            error = str(failed)
-        took_s = time.monotonic() - began
-        return Probe(
-            resource=Resource.CPU,
-            source=self._name,
-            at_s=began_s,
-            value=value,
-            took_s=took_s,
-            error=error,
-        )
-
-    def _disk(self) -> list[Probe]:
         folder, size = self._settings.disk_folder, self._settings.disk_bytes
-        if folder is None:
-            return []
-        began_s, began = time.time(), time.monotonic()
-        values: dict[Resource, float | None] = dict.fromkeys(_DISK)
-        error = ""
+        probes = self._measured([Resource.CPU], self._cpu)
+        if folder is not None:
+            reads = self._settings.disk_reads
+            figures = partial(disk.measure, folder, size_bytes=size, reads=reads)
+            probes += self._measured(_DISK, figures, target=str(folder), size_bytes=size)
+        return probes
+
+    def _measured(
+        self, resources: Sequence[Resource], measure: Callable[[], Sequence[float]], **of: Any
+    ) -> list[Probe]:
+        began_s, began, error = time.time(), time.monotonic(), ""
+        values: Sequence[float | None] = [None] * len(resources)
         try:
-            speeds = disk.measure(folder, size_bytes=size, reads=self._settings.disk_reads)
-            figures = (speeds.write_bytes_per_s, speeds.read_bytes_per_s, speeds.latency_s)
-            values = dict(zip(_DISK, figures, strict=True))
+            values = measure()
         except ProbeError as failed:
             error = str(failed)
-        took_s = time.monotonic() - began
+        of |= {"source": self._name, "at_s": began_s, "took_s": time.monotonic() - began}
         return [
-            Probe(
-                resource=resource,
-                source=self._name,
-                target=str(folder),
-                at_s=began_s,
-                value=value,
-                size_bytes=size,
-                took_s=took_s,
-                error=error,
-            )
-            for resource, value in values.items()
+            Probe(resource=resource, value=value, error=error, **of)
+            for resource, value in zip(resources, values, strict=True)
         ]
+
+    def _cpu(self) -> Sequence[float]:
+        activity = cpu.observe()
+        if self._turn % self._settings.spin_every == 0:
+            self._hybrid.calibrate(activity, cpu.spin(self._settings.spin_s))
+        self._turn += 1
+        return [self._hybrid.estimate(activity)]
 
 
 _DISK = (Resource.DISK_WRITE, Resource.DISK_READ, Resource.DISK_LATENCY)

@@ -56,25 +56,17 @@ def measure_pair(
     except Superseded:
         raise
     except ProbeError as error:
-        return failed_pair(
-            source, target, str(error), at_s=began_s, took_s=time.monotonic() - began
-        )
+        took_s = time.monotonic() - began
+        return [
+            Probe(resource=resource, source=source, target=target.name, at_s=began_s,
+                  took_s=took_s, error=str(error))
+            for resource in (Resource.LATENCY, Resource.BANDWIDTH)
+        ]  # fmt: skip
     return [
         Probe(resource=Resource.LATENCY, source=source, target=target.name, at_s=began_s,
               value=median(trips), size_bytes=len(_PING), took_s=sum(trips)),
         Probe(resource=Resource.BANDWIDTH, source=source, target=target.name, at_s=sent_s,
               value=speed, size_bytes=settings.message_bytes, took_s=sent.took_s),
-    ]  # fmt: skip
-
-
-def failed_pair(
-    source: str, target: Member, error: str, *, at_s: float, took_s: float = 0.0
-) -> list[Probe]:
-    """Measurements of a pair that have no value, and why."""
-    return [
-        Probe(resource=resource, source=source, target=target.name, at_s=at_s, took_s=took_s,
-              error=error)
-        for resource in (Resource.LATENCY, Resource.BANDWIDTH)
     ]  # fmt: skip
 
 

@@ -104,26 +104,19 @@ def cost(settings: ProbeSettings, hosts: int) -> Cost:
     rounds = 3600.0 / settings.period_s
     bytes_per_pair = settings.message_bytes + settings.echoes * _ECHO + _OVERHEAD
     through_one_link = 2 * (hosts - 1) * bytes_per_pair * rounds
+    # For checking the token and for passing it on.
+    watching = (3600.0 / settings.timeout_s + hosts * rounds) * _OVERHEAD if hosts > 1 else 0.0
     local = 1 if settings.disk_folder is None else 4
+    disk_bytes = 2 * settings.disk_bytes + 4096 * settings.disk_reads
     return Cost(
         pairs=pairs,
         probes_per_hour=rounds * (2 * pairs + local * hosts),
         bytes_per_pair=bytes_per_pair,
-        network_bytes_per_hour=rounds * pairs * bytes_per_pair + _watching(settings, hosts),
+        network_bytes_per_hour=rounds * pairs * bytes_per_pair + watching,
         link_share=through_one_link / (3600 * 125e6),
         cpu_share=settings.spin_s / (settings.period_s * settings.spin_every),
-        disk_bytes_per_hour=0.0 if settings.disk_folder is None else rounds * _disk_bytes(settings),
+        disk_bytes_per_hour=0.0 if settings.disk_folder is None else rounds * disk_bytes,
     )
-
-
-def _watching(settings: ProbeSettings, hosts: int) -> float:
-    """Bytes an hour for checking the token and for passing it on."""
-    passes = hosts * 3600.0 / settings.period_s
-    return (3600.0 / settings.timeout_s + passes) * _OVERHEAD if hosts > 1 else 0.0
-
-
-def _disk_bytes(settings: ProbeSettings) -> int:
-    return 2 * settings.disk_bytes + 4096 * settings.disk_reads
 
 
 def find(members: Sequence[Member], name: str) -> int:

@@ -161,15 +161,12 @@ class Ring:
                 _log.info("the token passes by %s", error)
                 generation = self._next_generation()
             else:
-                self._watch(place)
+                with self._changed:
+                    self._watched, self._unanswered = place, 0
+                    self._note_token()
                 return
         # No other host is there: a ring of one.
         self.offer(generation)
-
-    def _watch(self, place: int) -> None:
-        with self._changed:
-            self._watched, self._unanswered = place, 0
-            self._note_token()
 
     def _look_after_token(self) -> None:
         """Make a new token where the last one is lost."""

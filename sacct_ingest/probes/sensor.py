@@ -153,7 +153,7 @@ class Sensor:
         handlers: dict[str, Callable[[Message], Message]] = {
             "pair": self._admit,
             "transfer": _admit_transfer,
-            "token": self._take_token,
+            "token": lambda query: _admitted(self._ring.offer(_generation(query))),
             "holds": lambda query: {"holds": self._ring.holds(_generation(query))},
             "wake": self._wake,
             "series": self._series,
@@ -170,12 +170,7 @@ class Sensor:
         _pair(request)
         if request["generation"] is None:
             return {"ok": True}
-        newer = self._ring.admit(_generation(request))
-        return {"ok": True} if newer is None else {"newer": newer}
-
-    def _take_token(self, request: Message) -> Message:
-        newer = self._ring.offer(_generation(request))
-        return {"ok": True} if newer is None else {"newer": newer}
+        return _admitted(self._ring.admit(_generation(request)))
 
     def _wake(self, _: Message) -> Message:
         state = self._state()
@@ -228,7 +223,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
 def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], None]) -> _Server:
     host, port = bind
-    if not key and not _is_loopback(host):
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not key and not loopback:
         raise ProbeError(
             f"{host}: without a key any host could make it send and take data; set "
             "probes.key_file, or bind to 127.0.0.1"
@@ -247,16 +246,13 @@ def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], N
         raise ProbeError(f"{host}:{port}: {error.strerror or error}") from error
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _generation(request: Message) -> Generation:
     counter, origin = request["generation"]
     return int(counter), int(origin)
+
+
+def _admitted(newer: Generation | None) -> Message:
+    return {"ok": True} if newer is None else {"newer": newer}
 
 
 def _admit_transfer(request: Message) -> Message:

@@ -6,6 +6,7 @@ short intervals they say more about a long transfer than one does (section 5).
 
 import os
 import time
+from io import FileIO
 from pathlib import Path
 
 from sacct_ingest.errors import ProbeError
@@ -52,13 +53,15 @@ def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:
     Raises ProbeError: the file cannot be read, or is empty.
     """
     try:
-        descriptor = os.open(file, os.O_RDONLY)
+        with file.open("rb", buffering=0) as content:
+            size = os.fstat(content.fileno()).st_size
+            if not 0 < size <= LARGEST_FILE:
+                raise ProbeError(
+                    f"{file}: {size} bytes; a transfer is of 1 to {LARGEST_FILE} bytes"
+                )
+            return _send(source, target, content, size, key)
     except OSError as error:
         raise ProbeError(f"{file}: {error.strerror}") from error
-    try:
-        return _send(source, target, descriptor, _size(file, descriptor), key)
-    finally:
-        os.close(descriptor)
 
 
 def serve_transfer(channel: Channel, *, size_bytes: int) -> None:
@@ -67,14 +70,7 @@ def serve_transfer(channel: Channel, *, size_bytes: int) -> None:
     channel.send(_DONE)
 
 
-def _size(file: Path, descriptor: int) -> int:
-    size = os.fstat(descriptor).st_size
-    if not 0 < size <= LARGEST_FILE:
-        raise ProbeError(f"{file}: {size} bytes; a transfer is of 1 to {LARGEST_FILE} bytes")
-    return size
-
-
-def _send(source: str, target: Member, descriptor: int, size: int, key: bytes) -> Probe:
+def _send(source: str, target: Member, content: FileIO, size: int, key: bytes) -> Probe:
     began_s, began, value, why = time.time(), time.perf_counter(), None, ""
     request = {"op": "transfer", "bytes": size}
     took_s = 0.0
@@ -82,7 +78,7 @@ def _send(source: str, target: Member, descriptor: int, size: int, key: bytes) -
         talk = Conversation(target, request, key=key, timeout_s=LONGEST_S)
         with talk, translated(target.name):
             began_s, began = time.time(), time.perf_counter()
-            _stream(talk.channel, descriptor, size)
+            _stream(talk.channel, content, size)
             talk.channel.receive(len(_DONE))
             took_s = time.perf_counter() - began
             value = size / took_s
@@ -100,10 +96,10 @@ def _send(source: str, target: Member, descriptor: int, size: int, key: bytes) -
     )
 
 
-def _stream(channel: Channel, descriptor: int, size: int) -> None:
+def _stream(channel: Channel, content: FileIO, size: int) -> None:
     left = size
     while left > 0:
-        part = os.read(descriptor, min(_CHUNK, left))
+        part = content.read(min(_CHUNK, left))
         if not part:
             raise ProbeError(f"the file became shorter: {left} of {size} bytes are missing")
         channel.send(part)

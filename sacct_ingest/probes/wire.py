@@ -12,8 +12,8 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from sacct_ingest.errors import ProbeError
@@ -123,20 +123,15 @@ def ask(to: Member, request: Message, *, key: bytes, timeout_s: float) -> Messag
         return talk.answer
 
 
-class translated:  # noqa: N801 - a context manager, named like contextlib's
+@contextmanager
+def translated(name: str) -> Iterator[None]:
     """Turn what sockets raise into our error, with the name of the host."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        """Do nothing yet."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise ProbeError(f"{self._name}: {_reason(error)}") from error
-        if isinstance(error, Unsigned):
-            raise ProbeError(f"{self._name}: {error}") from error
+    try:
+        yield
+    except OSError as error:
+        raise ProbeError(f"{name}: {_reason(error)}") from error
+    except Unsigned as error:
+        raise ProbeError(f"{name}: {error}") from error
 
 
 class Unsigned(ProbeError):  # noqa: N818 - what a message is

@@ -99,13 +99,10 @@ def numbers_of(values: Mapping[str, str]) -> dict[str, float]:
     {'--steps': 500.0}
     """
     named = ((name, value) for name, value in values.items() if name not in _NO_SIZES)
-    given = ((name, number_of(one)) for name, one in named if not _is_count(name))
+    # An option that counts processes is a size of the request, not of the problem.
+    spelled = ((name, one, re.sub("[-_]", "", name).lower()) for name, one in named)
+    given = ((name, number_of(one)) for name, one, option in spelled if option not in _COUNTS)
     return {name: number for name, number in given if number is not None}
-
-
-def _is_count(option: str) -> bool:
-    """Whether an option counts processes: a size of the request, not of the problem."""
-    return option.lstrip("-").replace("-", "").replace("_", "").lower() in _COUNTS
 
 
 def describe(values: Mapping[str, str]) -> str:

@@ -64,7 +64,10 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     """
     # Exactly nothing means that Slurm did not look.
     cpu_s = sum(step.cpu_s for step in steps if step.cpu_s is not None) or None
-    data_bytes, relayed_bytes = _data_flow(steps)
+    data_bytes = _of_nodes(steps, lambda one: _both(one.lustre_read_bytes, one.lustre_write_bytes))
+    relayed_bytes = 0
+    if any(_disk(step) is not None for step in steps):
+        data_bytes, relayed_bytes = _disk_flow(steps)
     return Usage(
         elapsed_s=run.elapsed_s,
         utilisation=_share(cpu_s, run.cpus * run.elapsed_s),
@@ -83,13 +86,6 @@ _SERVANTS: Final = _SCRIPTS | {"extern"}
 def _share(cpu_s: float | None, available_s: float) -> float | None:
     """Utilisation; a moment more than all, as clocks that differ give, is all."""
     return min(1.0, cpu_s / available_s) if cpu_s is not None and available_s > 0 else None
-
-
-def _data_flow(steps: Sequence[StepRun]) -> tuple[int | None, int]:
-    """Bytes read and written, and how many were taken for a relay."""
-    if any(_disk(step) is not None for step in steps):
-        return _disk_flow(steps)
-    return _of_nodes(steps, lambda one: _both(one.lustre_read_bytes, one.lustre_write_bytes)), 0
 
 
 def _disk_flow(steps: Sequence[StepRun]) -> tuple[int, int]:

@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from select import select
 from typing import IO
 
@@ -37,6 +38,7 @@ def output_of(
     Raises SacctOverload: it said nothing for ``timeout_s``, or that it was asked for too much;
         SacctError: it cannot be run, failed, or broke off.
     """
+    name = Path(argv[0]).name
     with tempfile.TemporaryFile() as complaints:
         process = _start(argv, complaints, environment)
         try:
@@ -45,14 +47,14 @@ def output_of(
             process.wait(timeout_s)
         except FormatError as error:
             # What it broke off for is in its status, if that comes now.
-            if _status_soon(process):
-                raise _failure(argv, process.returncode, complaints) from error
-            raise SacctError(
-                f"{_name(argv)} broke off: {error}; {_first_line(complaints)}"
-            ) from error
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LINGER_S)
+            if process.returncode:
+                raise _failure(name, process.returncode, complaints) from error
+            raise SacctError(f"{name} broke off: {error}; {_first_line(complaints)}") from error
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise SacctOverload(
-                f"{_name(argv)} said nothing for {timeout_s:g} s and was ended: slurmdbd is too "
+                f"{name} said nothing for {timeout_s:g} s and was ended: slurmdbd is too "
                 "slow; ask for less at a time (ingest.window_days)"
             ) from error
         finally:
@@ -60,7 +62,7 @@ def output_of(
             process.kill()
             status = process.wait()
         if status != 0:
-            raise _failure(argv, status, complaints)
+            raise _failure(name, status, complaints)
 
 
 class _Output(io.RawIOBase):
@@ -112,21 +114,10 @@ def _start(
         raise SacctError(f"cannot run {argv[0]}: {error.strerror}") from error
 
 
-def _status_soon(process: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return process.wait(_LINGER_S)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _failure(argv: Sequence[str], status: int, complaints: IO[bytes]) -> SacctError:
+def _failure(name: str, status: int, complaints: IO[bytes]) -> SacctError:
     said = _first_line(complaints)
     kind = SacctOverload if _TOO_MUCH.search(said) else SacctError
-    return kind(f"{_name(argv)} exited with status {status}: {said}")
-
-
-def _name(argv: Sequence[str]) -> str:
-    return os.path.basename(argv[0])  # noqa: PTH119 - a command, not a file of ours
+    return kind(f"{name} exited with status {status}: {said}")
 
 
 def _first_line(complaints: IO[bytes]) -> str:

@@ -7,7 +7,7 @@ PySlurm is imported when it is asked for only: it exists for one release of Slur
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
@@ -136,16 +136,12 @@ class PySlurmJobs:
 
     cluster: str = ""
     module: str = "pyslurm"
+    windowed: ClassVar[bool] = True  #: slurmdbd is asked for a window at a time
 
     @property
     def name(self) -> str:
         """Name of the watermark."""
         return f"pyslurm:{self.cluster}"
-
-    @property
-    def windowed(self) -> bool:
-        """Slurmdbd is asked for a window at a time."""
-        return True
 
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give the runs of a window, all users'.

@@ -167,7 +167,9 @@ def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None
 def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) -> list[JobRun]:
     clusters = columns.get("cluster") or [""] * len(owned)
     if "" in clusters:
-        columns["cluster"] = [name or _need_cluster(cluster) for name in clusters]
+        if not cluster:
+            raise ValueError("no cluster; say it with -M")
+        columns["cluster"] = [name or cluster for name in clusters]
     if None in columns["submit_s"]:
         raise ValueError("no submit time")
     _fill_ids(columns)
@@ -180,12 +182,6 @@ def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) 
     _fill_from_steps(columns, owned)
     columns["steps"] = owned
     return _structs(JobRun, columns)
-
-
-def _need_cluster(cluster: str) -> str:
-    if not cluster:
-        raise ValueError("no cluster; say it with -M")
-    return cluster
 
 
 def _structs(kind: type[Any], columns: _Columns) -> list[Any]:

@@ -7,6 +7,7 @@ import string
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import ENDED_CODES, JobRun
@@ -49,16 +50,12 @@ class LiveSacct:
     user: str = ""
     steps_since_s: int = 0
     _columns: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    windowed: ClassVar[bool] = True  #: slurmdbd is asked for a window at a time
 
     @property
     def name(self) -> str:
         """Name of the watermark."""
         return f"sacct:{self.cluster}"
-
-    @property
-    def windowed(self) -> bool:
-        """Slurmdbd is asked for a window at a time."""
-        return True
 
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give the runs that ended in the window, with all their steps where those are asked for.
@@ -118,9 +115,13 @@ class LiveSacct:
         # while sacct runs, but not the environment: there is the word that begins a record.
         delimiter = f"\x1f{secrets.token_hex(6)}\x1f"
         word = "".join(secrets.choice(string.ascii_lowercase) for _ in range(_WORD_LETTERS))
-        form = ["--json"] if self.as_json else _text(fields, delimiter)
-        whose = f"--user={self.user}" if self.user else "--allusers"
-        argv = [*self.command, *form, whose, *_arguments(begin_s, end_s), *also]
+        text = ("--parsable2", "--noconvert", f"--delimiter={delimiter}")
+        form = ["--json"] if self.as_json else [*text, f"--format={','.join(fields)}"]
+        argv = [*self.command, *form, f"--user={self.user}" if self.user else "--allusers"]
+        # With states given it lists what entered one of them in the window.  "uts" is the epoch,
+        # the same in all time zones (Slurm's parse_time).
+        argv += ["--duplicates", f"--state={','.join(ENDED_CODES)}"]
+        argv += [f"--starttime=uts{max(begin_s, _FIRST_S)}", f"--endtime=uts{end_s}", *also]
         argv += ["-M", self.cluster] if self.cluster else []
         refused = len(tally.rejects)
         try:
@@ -181,24 +182,6 @@ def _environment(time_format: str) -> dict[str, str]:
         | {"LC_ALL": "C.UTF-8"}
         | ({"SLURM_TIME_FORMAT": time_format} if time_format else {})
     )
-
-
-def _text(fields: Sequence[str], delimiter: str) -> list[str]:
-    return [
-        *("--parsable2", "--noconvert"),
-        f"--delimiter={delimiter}",
-        f"--format={','.join(fields)}",
-    ]
-
-
-def _arguments(begin_s: int, end_s: int) -> list[str]:
-    """Arguments of sacct; with states given it lists what entered one of them in the window."""
-    return [
-        "--duplicates",
-        f"--state={','.join(ENDED_CODES)}",
-        # "uts" is the epoch, the same in all time zones (Slurm's parse_time).
-        *(f"--starttime=uts{max(begin_s, _FIRST_S)}", f"--endtime=uts{end_s}"),
-    ]
 
 
 def _reason(error: Exception) -> str:

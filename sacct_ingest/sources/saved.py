@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
@@ -37,16 +37,12 @@ class SavedSacct:
     fields: Sequence[str] = ()
     delimiter: str = ""
     format: str = ""
+    windowed: ClassVar[bool] = False  #: a file is read as a whole
 
     @property
     def name(self) -> str:
         """Path of the file, as text that a database takes: names of files may be any bytes."""
         return os.fsencode(self.path).decode(errors="replace")
-
-    @property
-    def windowed(self) -> bool:
-        """A file is read as a whole."""
-        return False
 
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give all runs of the file.
@@ -56,8 +52,9 @@ class SavedSacct:
         del begin_s, end_s
         try:
             with open_file(self.path) as binary:
-                reader = FORMATS[self.format or recognise(binary)]
-                yield from reader(self, binary, tally)
+                form = self.format or recognise(binary)
+                tally.unit = "job" if form == "json" else "line"
+                yield from FORMATS[form](self, binary, tally)
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from error
         except EOFError as error:
@@ -94,7 +91,6 @@ def recognise(binary: BufferedReader) -> str:
 
 
 def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
-    tally.unit = "line"
     return read_text(
         lines_of(binary, tally),
         tally,
@@ -104,19 +100,11 @@ def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[Jo
     )
 
 
-def _json(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
-    tally.unit = "job"
-    return read_json(decoded(binary), tally, cluster=file.cluster)
-
-
-def _swf(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
-    tally.unit = "line"
-    return read_swf(lines_of(binary, tally), tally, cluster=file.cluster)
-
-
 #: What a saved file may hold.
 FORMATS: Final[dict[str, Callable[[SavedSacct, BufferedReader, Tally], Iterator[JobRun]]]] = {
     "text": _text,
-    "json": _json,
-    "swf": _swf,
+    "json": lambda file, binary, tally: read_json(decoded(binary), tally, cluster=file.cluster),
+    "swf": lambda file, binary, tally: read_swf(
+        lines_of(binary, tally), tally, cluster=file.cluster
+    ),
 }

@@ -134,7 +134,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     if len(values) < _FIELDS:
         raise ValueError(f"{len(values)} fields instead of {_FIELDS}")
     job, submit, wait, run, procs, cpu_s, memory, requested_procs, limit_s, requested_memory = (
-        _number_or_none(value) for value in values[:10]
+        _number(value) for value in values[:10]
     )
     if job is None or submit is None:
         raise ValueError("no job number or submit time")
@@ -170,7 +170,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     ]
 
 
-def _number_or_none(text: str) -> float | None:
+def _number(text: str) -> float | None:
     """Read a number; -1 means unknown."""
     number = float(text)
     if not abs(number) < 2**63:  # or not a number at all
