@@ -244,7 +244,7 @@ def _requests() -> Callable[[bytes], None]:
         assert parse(text) is None or parse(text).decision_id == decision_id_in(text)  # type: ignore[union-attr]
         identity_of_line("ada", "wrf", text, text, "/home")
         argv = text.split()
-        identity_of_request(user="ada", name="wrf", tag=parse_tag(text), script=text, argv=argv)
+        identity_of_request(user="ada", name="wrf", comment=text, script=text, argv=argv)
 
     return target
 

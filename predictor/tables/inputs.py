@@ -12,14 +12,17 @@ from predictor.problems import problem
 from predictor.table import doubtful
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.scripts.templates import folder_template
 
 #: Levels at which the command decides; a tag names the problem whatever the directory.
 _BY_COMMAND = (KeyLevel.SCRIPT, KeyLevel.LINE)
 
 
 def digest(work_dir: str) -> str:
-    """Short digest of a working directory."""
-    return blake2b(work_dir.rstrip("/").encode(errors="replace"), digest_size=6).hexdigest()
+    """Short digest of a working directory, without what is volatile in it."""
+    return blake2b(
+        folder_template(work_dir.rstrip("/")).encode(errors="replace"), digest_size=6
+    ).hexdigest()
 
 
 @lru_cache(maxsize=1024)

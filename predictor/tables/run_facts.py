@@ -11,6 +11,7 @@ from predictor.types import UNBOUNDED, Longest, Memory, Run
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.scripts.signature import command_of_line, words_of_line
+from sacct_ingest.scripts.templates import name_template, template
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -48,6 +49,7 @@ def attributes_of_run(row: RunRow) -> dict[str, str]:
         mem_node_bytes=(row.req_mem_bytes or 0) / max(row.nodes, 1),
         work_dir=row.work_dir,
         script=row.script,
+        name=row.name,
         comment=row.comment,
     )
 
@@ -63,14 +65,14 @@ def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
     if newest is None:
         return ""
     made = command_of_line(newest.submit_line, newest.work_dir, newest.name)
-    return made[:_COMMAND_LENGTH]
+    return template(made)[:_COMMAND_LENGTH]
 
 
 def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
     """Name the application for people."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
         return key
-    name, _ = Counter(row.name for row in rows).most_common(1)[0]
+    name, _ = Counter(name_template(row.name) for row in rows).most_common(1)[0]
     users = {row.user for row in rows}
     return f"{users.pop()}/{name}" if len(users) == 1 else name
 

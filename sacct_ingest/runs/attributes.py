@@ -8,11 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, prod
 
+from sacct_ingest.scripts.engines import engine_job
+from sacct_ingest.scripts.templates import folder_template, name_template
 from sacct_ingest.text.tag import parse_tag
 
 COMMAND, ARGUMENT = "command", "argument "
 TIME_LIMIT, MEMORY, ACCOUNT = "time limit", "memory", "account"
 WORK_DIR, SCRIPT, SIZE = "working directory", "script", "size"
+NAME, SAMPLE, WORKFLOW = "name", "sample", "workflow"
+_NAMED = (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE, NAME, SAMPLE, WORKFLOW)
 _MIB = 2**20
 #: Characters of a name or value that are shown.
 LONGEST = 40
@@ -20,14 +24,14 @@ _NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)([kKMGT]?)(?
 _UNITS = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 #: Attributes whose numbers are no sizes of the problem: what is asked of Slurm, and options that
 #: count processes, however they are spelled.
-_NO_SIZES = frozenset({TIME_LIMIT, MEMORY, ACCOUNT, WORK_DIR, SCRIPT, COMMAND})
+_NO_SIZES = frozenset({TIME_LIMIT, MEMORY, ACCOUNT, WORK_DIR, SCRIPT, COMMAND, NAME, WORKFLOW})
 _COUNTED = ("p", "proc", "procs", "pes", "tasks", "nodes", "processes", "threads", "cores", "cpus")
 _COUNTS = frozenset(
     f"{prefix}{what}" for prefix in ("", "n", "num") for what in (*_COUNTED, "gpus", "workers")
 )
 
 
-def attributes(
+def attributes(  # noqa: PLR0913 - each by its name
     words: Sequence[str],
     *,
     account: str = "",
@@ -35,6 +39,7 @@ def attributes(
     mem_node_bytes: float | None = None,
     work_dir: str = "",
     script: str = "",
+    name: str = "",
     comment: str = "",
 ) -> dict[str, str]:
     """Give the attributes of a job by name; what the job does not say is left out.
@@ -42,22 +47,30 @@ def attributes(
     words: command and its arguments, as `sacct_ingest.scripts.signature` spells them.
     mem_node_bytes: memory that it asks for on each node.
     script: key of its script.
-    comment: with a tag's ``size``, if any.
+    name, comment: what the engine that submitted it says in them, and a tag's ``size``.  The
+        command of an engine's job is the engine's own; a further attempt may ask for more.
 
     >>> attributes(("run.sh", "KPAR=9", "--input", "a.dat", "4x4"), limit_s=7200)
     {'command': 'run.sh', 'KPAR': '9', '--input': 'a.dat', 'argument 1': '4x4', \
 'time limit': '7200'}
     """
-    tag = parse_tag(comment)
+    tag, engine = parse_tag(comment), engine_job(name, comment, words)
     more = {
         TIME_LIMIT: f"{limit_s:.0f}" if limit_s else "",
         MEMORY: f"{mem_node_bytes / _MIB:.0f}" if mem_node_bytes else "",
         ACCOUNT: account,
-        WORK_DIR: work_dir,
+        WORK_DIR: folder_template(work_dir),
         SCRIPT: script,
         SIZE: tag.size if tag else "",
     }
-    given = {COMMAND: words[0]} | dict(_arguments(words[1:])) if words else {}
+    given = {}
+    if engine is not None:
+        more |= {SAMPLE: engine.sample, WORKFLOW: engine.workflow}
+        if engine.attempt > 1:
+            more |= {TIME_LIMIT: "", MEMORY: ""}
+    elif words:
+        given = {COMMAND: words[0]} | dict(_arguments(words[1:]))
+        more[NAME] = name if name_template(name) != name else ""
     return given | {name: value for name, value in more.items() if value}
 
 
@@ -128,8 +141,4 @@ def _word(name: str, value: str) -> str:
         return f"{value} as {name}"
     if name.startswith("-"):
         return name if value == "given" else f"{name} {value}"
-    return (
-        f"{name} {value}"
-        if name in (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE)
-        else f"{name}={value}"
-    )
+    return f"{name} {value}" if name in _NAMED else f"{name}={value}"

@@ -2,6 +2,9 @@
 
 What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
 node counts share their keys.  Its user takes part in every key: runs do not count for other users.
+What is volatile in names, words and scripts takes no part either
+(:mod:`sacct_ingest.scripts.templates`).  The process of a workflow engine stands for a tag where
+the user gave none.
 """
 
 from collections.abc import Sequence
@@ -11,13 +14,15 @@ from posixpath import normpath
 
 from sacct_ingest.records import Identity
 from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.job_script import (
     Script,
     parse_command_line,
     parse_script,
     split_submit_line,
 )
-from sacct_ingest.text.tag import Tag, parse_tag
+from sacct_ingest.scripts.templates import name_template, template
+from sacct_ingest.text.tag import parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
@@ -28,14 +33,13 @@ def identity_of_request(
     *,
     user: str,
     name: str,
-    tag: Tag | None,
+    comment: str,
     script: str,
     argv: Sequence[str],
     work_dir: str = "",
 ) -> Identity:
     """Identity of a job that is being submitted.
 
-    tag: that of its comment.
     script: text of the batch script, empty for salloc and srun.
     argv: script (or command) and its arguments.
     work_dir: folder that paths among the arguments start from; empty: unknown.
@@ -43,8 +47,9 @@ def identity_of_request(
     parsed = _parsed(script) if script else None
     words = words_of_request(script, argv, work_dir)
     arguments = [_argument(word, work_dir) for word in argv[1:]]
-    digest = _digest(parsed.body, *arguments) if parsed is not None and parsed.body else ""
-    return _identity(user, name, tag, digest, words)
+    body = parsed.body if parsed is not None else ""
+    digest = _digest(template("\0".join((body, *arguments)))) if body else ""
+    return _identity(user, name, comment, digest, words)
 
 
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
@@ -64,7 +69,7 @@ def identity_of_line(
     job's submission has it.
     """
     words = words_of_line(submit_line, work_dir, comment, name)
-    return _identity(user, name, parse_tag(comment), "", words)
+    return _identity(user, name, comment, "", words)
 
 
 def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
@@ -78,19 +83,26 @@ def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
     return " ".join(words_of_line(submit_line, work_dir, *values))
 
 
-def _identity(user: str, name: str, tag: Tag | None, script: str, words: Sequence[str]) -> Identity:
+def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
     # A user's scripts from standard input have nothing in common but that.
     specific = words or name not in _NAMELESS
     if not user:
         return Identity(user, name)
+    tag, engine = parse_tag(comment), engine_job(name, comment, words)
+    application = (tag.key if tag else "") or (engine.application if engine else "")
     return Identity(
         user,
         name,
-        tag=owned_tag(user, tag.key) if tag else "",
+        tag=owned_tag(user, application),
         script=owned_script(user, script) if script else "",
-        line=_digest(user, name, *words) if specific else "",
+        line=_line(user, name, words) if specific else "",
     )
+
+
+def _line(user: str, name: str, words: Sequence[str]) -> str:
+    stable = name_template(name)
+    return _digest(user, stable, template("\0".join(words))) if words else _digest(user, stable)
 
 
 def owned_tag(user: str, tag: str) -> str:

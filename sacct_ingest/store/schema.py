@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0015"
+HEAD: Final = "0016"
 
 metadata = MetaData()
 

@@ -11,6 +11,7 @@ the problem is, in any unit that its runs share.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
@@ -47,6 +48,8 @@ class Tag:
         return key[:_LENGTH]
 
 
+#: Several parts of one request ask for its tag.
+@lru_cache(maxsize=16)
 def parse_tag(comment: str) -> Tag | None:
     """Tag in a comment, the last where there are several; None where there is none.
 
@@ -74,6 +77,15 @@ def parse_tag(comment: str) -> Tag | None:
         size=values.get("size", ""),
         **{name: _range(values.get(name, "")) for name in _RANGES},
     )
+
+
+def without_tag(comment: str) -> str:
+    """Give a comment without the tags in it: what its user or a workflow engine says.
+
+    >>> without_tag("rule_align_wildcards_a nimo:on")
+    'rule_align_wildcards_a'
+    """
+    return _TAG.sub("", comment) if "nimo:" in comment else comment
 
 
 def _range(text: str) -> tuple[int, int] | None:

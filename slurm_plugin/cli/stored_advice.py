@@ -6,7 +6,6 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import FitRow
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.cli.own_history import refreshed
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext, shared_by
@@ -26,7 +25,7 @@ def advise(job: Job, config: Config, *, now_s: float, local: bool = False) -> Ad
     identity = identity_of_request(
         user=job.user_name,
         name=job.name,
-        tag=parse_tag(job.comment),
+        comment=job.comment,
         script=job.script,
         argv=job.argv,
         work_dir=job.work_dir,

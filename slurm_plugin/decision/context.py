@@ -121,5 +121,6 @@ def attributes_of(
         mem_node_bytes=memory_bytes(job, partition),
         work_dir=job.work_dir,
         script=script,
+        name=job.name,
         comment=job.comment,
     )

@@ -222,11 +222,11 @@ class ContextBuilder:
     def _follow(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
     ) -> _Requested:
-        tag = parse_tag(job.comment)  # here, and nowhere else on the way of a job
+        tag = parse_tag(job.comment)
         identity = identity_of_request(
             user=job.user_name,
             name=job.name,
-            tag=tag,
+            comment=job.comment,
             script=job.script,
             argv=job.argv,
             work_dir=job.work_dir,

@@ -190,7 +190,8 @@ def comments(installation: Installation) -> Iterator[Finding]:
         yield fine("the accounting stores job comments")
     else:
         yield warning(
-            "AccountingStoreFlags has no job_comment: the accounting loses tags in comments",
+            "AccountingStoreFlags has no job_comment: the accounting loses tags in comments; "
+            "Snakemake's rules are known only of jobs that nimod saw submitted",
             f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_FIX}",
         )
 

@@ -181,7 +181,6 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     """Take the runs of the script from the user's own accounting."""
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
     from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
-    from sacct_ingest.text.tag import parse_tag  # noqa: PLC0415
     from slurm_plugin.cli import own_history  # noqa: PLC0415
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
     from slurm_plugin.experiments.scale.jobs import StudyRun  # noqa: PLC0415
@@ -191,7 +190,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     identity = identity_of_request(
         user=job["user_name"],
         name=job["name"],
-        tag=parse_tag(job.get("comment", "")),
+        comment=job.get("comment", ""),
         script=job["script"],
         argv=job["argv"],
         work_dir=job["work_dir"],

@@ -5,10 +5,11 @@ from math import exp
 from statistics import fmean
 
 from predictor.change.request import log_ratios
-from predictor.table import for_type
+from predictor.table import for_type, whole_key
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
-from sacct_ingest.records import StandingRow
+from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
 from slurm_plugin.text.formatting import (
     RECOGNISED,
@@ -51,7 +52,8 @@ def render(
     every: all node counts instead of those observed and powers of two.
     width: columns of the terminal.
     options: columns, order and titles of the table that the user asks for.
-    verbose: also by which powers of which numbers run time goes.
+    verbose: also by which powers of which numbers run time goes, and by what template or workflow
+        engine its runs are one application.
     Raises NoColumn: the options name a column that there is not.
     """
     level, word = RECOGNISED[prediction.level], prediction.unit.word
@@ -60,6 +62,7 @@ def render(
         *([f"command: {printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
         *_sizes(prediction, verbose=verbose),
+        *(_template_lines(prediction) if verbose else ()),
     ]
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
@@ -95,6 +98,15 @@ def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
             f"± {one.error:.2f} (runs had {one.low:g} to {one.high:g})"
         )
     return lines
+
+
+def _template_lines(prediction: PredictionTable) -> Iterator[str]:
+    """Say what of a workflow engine the application is, and what stars stand for."""
+    engine, colon, process = whole_key(prediction.key).partition("/")[2].partition(":")
+    if prediction.level == KeyLevel.TAG and colon and engine in ENGINE_NAMES:
+        yield f"workflow engine: {engine}, process or rule: {printable(process)}"
+    if "*" in prediction.label + prediction.command:
+        yield "*: differs from run to run, and takes no part in what the application is"
 
 
 def _wrapped(lines: Iterable[str], width: int) -> str:

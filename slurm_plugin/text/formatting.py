@@ -9,7 +9,7 @@ from sacct_ingest.text.slurm_text import time_span
 
 #: How an application was recognised, in words.
 RECOGNISED = {
-    "tag": "its tag in the comment",
+    "tag": "its tag or workflow process",
     "script": "its script and arguments",
     "line": "user, job name and command line",
     "name": "user and job name only",

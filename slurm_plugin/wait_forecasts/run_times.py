@@ -11,7 +11,6 @@ from predictor.waits.workload import LimitShares
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.admin_comment import parse
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm.raw_state import RawJob
 
@@ -70,7 +69,7 @@ class QueueRunTimes:
         identity = identity_of_request(
             user=job.user,
             name=job.name,
-            tag=parse_tag(job.comment),
+            comment=job.comment,
             script="",
             argv=job.command.split(),
             work_dir=job.work_dir,

@@ -12,6 +12,7 @@ from sacct_ingest.text.hostlist import MOST_NAMES
 from tests.steps import Steps, TooManySteps, compiled, instrumented, run, steps_of
 
 SIZE = 256 * 1024
+UUID = "5f0c954e-6a1a-4d1c-9f5e-0a1b2c3d4e5f"
 #: Steps for each character of a text: lines of Python, and of expressions.
 EACH = 50
 
@@ -36,7 +37,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "sacct_ingest.text.tag",
-        lambda m: m.parse_tag,
+        lambda m: m.parse_tag.__wrapped__,
         [full("|nimo:"), full(" nimo:"), full("nimo:,", before=" "), full("a,", before="nimo:")],
     ),
     (
@@ -113,6 +114,31 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         "sacct_ingest.scripts.script_sizes",
         lambda m: m.task_multiple.__wrapped__,
         [full("KPAR "), full(" ", before="KPAR"), full("-nk "), full("-"), full("KPAR=")],
+    ),
+    *(
+        (
+            "sacct_ingest.scripts.templates",
+            lambda m, name=name: getattr(m, name),
+            [*map(full, ("a1", "0", "tmp", "/0", "1a-", "ab/", "2026-01-01 ", "0a0a0a0 ", UUID))],
+        )
+        for name in ("template", "folder_template")
+    ),
+    (
+        "sacct_ingest.scripts.engines",
+        lambda m: lambda text: [
+            m.engine_job(text, text, ("--wrap", text)),
+            m.engine_job(UUID, text, ("--wrap", text)),
+            m.engine_job(text, "", (text,)),
+        ],
+        [
+            *(full(one, before="rule_") for one in ("_wildcards", "a", " nimo:")),
+            *(full(one, before="nf-") for one in ("_(", "a")),
+            *(full(one, before="cromwell_") for one in ("/a", f"/{UUID}", "/shard-1")),
+            *(full(one, before="submission_file_") for one in ("a", ".sh")),
+            *map(full, (" --attempt ", " --snakefile 'a", ".job", "/dashboard/", "parsl.")),
+            full("1", before="g"),
+            full("1.", before="job.1"),
+        ],
     ),
     (
         "sacct_ingest.text.admin_comment",

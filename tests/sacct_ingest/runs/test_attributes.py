@@ -7,7 +7,6 @@ import pytest
 from predictor.tables.run_facts import attributes_of_run
 from sacct_ingest.runs.attributes import attributes, describe
 from sacct_ingest.scripts.signature import identity_of_request
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.protocol.request_messages import Job
 from tests.predictor.tables.test_parts import row
@@ -36,7 +35,7 @@ JOB = Job(
 
 def test_a_request_has_the_attributes_of_its_run():
     script = identity_of_request(
-        user="ann", name="solve", tag=parse_tag(""), script=JOB.script, argv=JOB.argv, work_dir=DIR
+        user="ann", name="solve", comment="", script=JOB.script, argv=JOB.argv, work_dir=DIR
     ).script
     asked = attributes_of(JOB, None, script, JOB.account)
     assert asked == attributes_of_run(replace(RUN, script=script))

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_line, identity_of_request
-from sacct_ingest.text.tag import parse_tag
 from tests.sacct_ingest.records import run
 
 SCRIPT = "#!/bin/sh\n#SBATCH -N 2\n# wrf\nsrun ./wrf.exe $1\n"
@@ -16,9 +15,7 @@ WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\nsrun ./x -a
 def request(
     *argv: str, user: str = "ada", name: str = "wrf", comment: str = "", script: str = SCRIPT
 ) -> Identity:
-    return identity_of_request(
-        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
-    )
+    return identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
 
 
 def identity_of_run(made: JobRun) -> Identity:
@@ -109,11 +106,9 @@ def test_keys_by_level():
 
 @given(st.text(), st.text(), st.text(), st.text(), st.lists(st.text()))
 def test_no_request_is_too_odd(user, name, comment, script, argv):
-    identity = identity_of_request(
-        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
-    )
+    identity = identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
     assert identity == identity_of_request(
-        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
+        user=user, name=name, comment=comment, script=script, argv=argv
     )
 
 
@@ -135,7 +130,7 @@ def test_a_path_is_the_same_however_it_is_typed(typed, option):
     asked = identity_of_request(
         user="ada",
         name="wrf",
-        tag=parse_tag(""),
+        comment="",
         script="#!/bin/sh\nsrun wrf $1\n",
         argv=["wrf.sh", f"{option}in.dat"],
         work_dir=folder,
@@ -143,7 +138,7 @@ def test_a_path_is_the_same_however_it_is_typed(typed, option):
     other = identity_of_request(
         user="ada",
         name="wrf",
-        tag=parse_tag(""),
+        comment="",
         script="#!/bin/sh\nsrun wrf $1\n",
         argv=["wrf.sh", option + typed],
         work_dir=folder,

@@ -1,5 +1,6 @@
 """Stores of released schemas, with rows in them, become today's and lose nothing."""
 
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,30 @@ def test_a_store_of_the_first_release_keeps_all_its_rows(new_url):
     for name, rows in old.items():
         # One was added above.
         assert set(rows) <= set(new[name]), name
+
+
+def test_runs_of_one_template_become_one_application_and_keep_their_other_keys(tmp_path):
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    dates = {"name": "run-2026-05-31", "submit_line": "sbatch run.sh 2026-05-31"}
+    uuid = "5f0c954e-6a1a-4d1c-9f5e-0a1b2c3d4e5f"
+    rule = {"name": uuid, "comment": "rule_align", "submit_line": "sbatch --wrap=x"}
+    given = [run(job_id=1, **dates), run(job_id=2), run(job_id=3, **rule)]
+    with Store.open(url) as store:
+        store.runs.add(given)
+        new = {row.job_id: row for row in runs_with(store, KeyLevel.USER, "ada")}
+    old = blake2b(b"ada\0run-2026-05-31\0run.sh\0002026-05-31", digest_size=12).hexdigest()
+    engine = create_engine(url)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0015'"))
+        for job_id, line in ((1, old), (2, "of a decision")):
+            connection.execute(text(f"UPDATE runs SET line = '{line}' WHERE job_id = {job_id}"))
+        connection.execute(text("UPDATE runs SET tag = ''"))
+    engine.dispose()
+    with Store.open(url) as store:
+        rows = {row.job_id: row for row in runs_with(store, KeyLevel.USER, "ada")}
+    assert rows[1].line == new[1].line != old
+    assert rows[2].line == "of a decision"
+    assert rows[3].tag == new[3].tag == "ada/snakemake:align"
 
 
 def test_a_store_from_before_the_first_release_is_left_alone(tmp_path):

@@ -11,7 +11,6 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.task_layout import layouts_of
@@ -64,7 +63,7 @@ def predicted(tables: PredictionLookup, kpar: str) -> PredictionTable:
         num_tasks=8, account="hpc",
     )  # fmt: skip
     identity = identity_of_request(
-        user="ada", name="vasp", tag=parse_tag(job.comment), script="", argv=job.argv, work_dir=DIR
+        user="ada", name="vasp", comment=job.comment, script="", argv=job.argv, work_dir=DIR
     )
     asked = partial(attributes_of, job, None, identity.script, job.account)
     table = tables.find(identity, layouts_of(job, None), attributes=asked)
