@@ -6,11 +6,11 @@ from typing import Any
 
 import _recordings
 from _changing_link import Series
+from _error_measures import mse, nmae
 from _plots import panels
 from transfer_accuracy import PAPER, START_UP, WINDOWS, by_model, windows
 
 from predictor.forecasts.adrm import AdRM, RawBandwidth
-from predictor.occupancy.error_measures import mse, nmae
 
 
 def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:

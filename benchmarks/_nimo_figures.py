@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _error_measures import mape
 from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
 from numpy.typing import NDArray
@@ -31,7 +32,6 @@ from predictor.occupancy.active.settings import (
 )
 from predictor.occupancy.active.space import Assignment
 from predictor.occupancy.application_model import Occupancies, Sample
-from predictor.occupancy.error_measures import mape
 
 GOAL, MOST_RUNS = 10.0, 40
 #: Draws of noise, test set and whatever a choice draws; hours at which errors are drawn.

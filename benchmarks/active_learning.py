@@ -23,6 +23,7 @@ from typing import Any
 
 import _bench
 import numpy as np
+from _error_measures import mape
 
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (
@@ -38,7 +39,6 @@ from predictor.occupancy.active.settings import (
 )
 from predictor.occupancy.active.space import Assignment, Space
 from predictor.occupancy.application_model import Occupancies, Sample
-from predictor.occupancy.error_measures import mape
 
 SPACE = Space.full(
     {

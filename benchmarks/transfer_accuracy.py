@@ -33,10 +33,10 @@ from typing import Any
 import _bench
 from _cdf_matching import CdfMatching
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
+from _error_measures import mse, nmae
 
 from predictor.forecasts.adrm import AdRM, RawBandwidth, together
 from predictor.forecasts.forecasters import Bank, Criterion
-from predictor.occupancy.error_measures import mse, nmae
 
 #: Pairs that no prediction is scored on: the paper's start-up window.
 START_UP = 2

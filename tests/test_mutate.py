@@ -62,10 +62,10 @@ def test_what_changes_nothing_that_matters_is_left_alone(mutate, tmp_path, text)
 
 
 def test_a_mutant_takes_the_place_of_its_module(mutate):
-    path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
+    path = mutate.ROOT / "predictor" / "occupancy" / "linear_form.py"
     mutant = next(m for m in mutate.mutants(path) if m.change == "100 -> 101")
-    assert not mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], mutant, 60)
-    assert mutate.passes(["tests/predictor/occupancy/test_error_measures.py"], None, 60)
+    assert not mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], mutant, 60)
+    assert mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], None, 60)
 
 
 def test_every_survivor_that_is_listed_is_still_a_mutant(mutate):
@@ -82,8 +82,8 @@ def test_every_survivor_that_is_listed_is_still_a_mutant(mutate):
 
 def test_only_tests_that_call_a_function_run_for_its_mutants(mutate, tmp_path):
     """What runs on import is every test's business."""
-    path = mutate.ROOT / "predictor" / "occupancy" / "error_measures.py"
-    own = "tests/predictor/occupancy/test_error_measures.py"
+    path = mutate.ROOT / "predictor" / "occupancy" / "linear_form.py"
+    own = "tests/predictor/occupancy/test_linear_form.py"
     group = mutate.Group("metrics", (path,), (own,), ())
     calls = mutate.calls_of(group, 60)
     every = mutate.mutants(path)

@@ -112,7 +112,13 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
     weights = np.concatenate([one.log_weights for one in made])
     weights = np.exp(np.round(weights - weights.max(), 6))
     chosen = _systematic(weights / weights.sum())
-    normal = _normal(len(knots))
+    # Normal numbers, spread evenly: Richtmyer's lattice (Monte Carlo 1951).
+    alpha = np.sqrt(
+        [_PRIMES[i % len(_PRIMES)] + 83.0 * (i // len(_PRIMES)) for i in range(len(knots))]
+    )
+    points = np.mod(np.outer(np.arange(1, PATHS + 1), alpha), 1.0)
+    inverse = NormalDist().inv_cdf
+    normal = np.array([[inverse(min(max(p, 0.01), 0.99)) for p in row] for row in points])
     paths = np.empty((PATHS, len(knots)))
     reference = np.empty(PATHS)
     for which, one in enumerate(made):
@@ -232,13 +238,3 @@ def _systematic(weights: Floats) -> npt.NDArray[np.intp]:
     """Choose `PATHS` places in proportion to weights, at equal steps (Kitagawa 1996)."""
     steps = (np.arange(PATHS) + 0.5) / PATHS
     return np.minimum(np.searchsorted(np.cumsum(weights), steps), len(weights) - 1)
-
-
-def _normal(columns: int) -> Floats:
-    """Give normal numbers, spread evenly: Richtmyer's lattice (Monte Carlo 1951)."""
-    alpha = np.sqrt(
-        [_PRIMES[i % len(_PRIMES)] + 83.0 * (i // len(_PRIMES)) for i in range(columns)]
-    )
-    points = np.mod(np.outer(np.arange(1, PATHS + 1), alpha), 1.0)
-    inverse = NormalDist().inv_cdf
-    return np.array([[inverse(min(max(p, 0.01), 0.99)) for p in row] for row in points])

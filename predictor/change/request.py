@@ -12,15 +12,7 @@ from statistics import NormalDist, fmean
 
 from predictor.checks import need_nodes
 from predictor.table import at, covers, longest, quantile, round_time, verdict_at
-from predictor.types import (
-    AskedRange,
-    Change,
-    Longest,
-    Memory,
-    MemoryNeed,
-    PredictionTable,
-    Tail,
-)
+from predictor.types import AskedRange, Change, Longest, Memory, MemoryNeed, PredictionTable, Tail
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.

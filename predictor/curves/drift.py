@@ -27,28 +27,17 @@ Indices = NDArray[np.intp]
 TINY = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class DriftSettings:
-    """When a shift is believed.
-
-    ``false_alarms`` is the share of unchanging histories that may be called drifting at a refit,
-    ``least`` the smallest shift of log time worth mentioning, ``side`` the fewest runs on each side
-    of it; ``window`` last runs are looked at, and shuffled ``shuffles`` times from ``seed``.
-    ``enough`` renewed node counts make a curve of their own.
-    """
-
-    false_alarms: float = 0.01
-    least: float = 0.1
-    side: int = 3
-    window: int = 120
-    shuffles: int = 999
-    seed: int = 0
-    enough: int = 3
+#: Share of unchanging histories that may be called drifting at a refit.
+_FALSE_ALARMS = 0.01
+#: Smallest shift of log time worth mentioning, and the fewest runs on each side of it.
+LEAST, _SIDE = 0.1, 3
+#: Last runs that are looked at, and how often they are shuffled.
+_WINDOW, _SHUFFLES = 120, 999
+#: Renewed node counts that make a curve of their own.
+_ENOUGH = 3
 
 
-def follow(
-    runs: Sequence[Run], settings: DriftSettings | None = None
-) -> tuple[list[Run], Drift | None]:
+def follow(runs: Sequence[Run]) -> tuple[list[Run], Drift | None]:
     """Bring ``runs`` to the level of the newest ones.
 
     After each shift found, older runs give way to newer ones at the same node count; at other
@@ -57,11 +46,10 @@ def follow(
     Returns tuple: the runs that count, and the last shift, with ``stale`` node counts where older
         runs had to be scaled.
     """
-    chosen = settings or DriftSettings()
     ordered = sorted(runs, key=lambda run: (started(run), run.nodes, run.elapsed_s, run.censored))
-    older, newest = ordered[: -chosen.window], ordered[-chosen.window :]
+    older, newest = ordered[:-_WINDOW], ordered[-_WINDOW:]
     latest: Drift | None = None
-    while (shift := _shift(newest, chosen)) is not None:
+    while (shift := _shift(newest)) is not None:
         split = next(i for i, run in enumerate(newest) if started(run) >= shift.since_s)
         older, newest, latest = [*older, *newest[:split]], newest[split:], shift
         anew = {run.nodes for run in newest if not run.censored}
@@ -69,7 +57,7 @@ def follow(
     if latest is None:
         return ordered, None
     renewed = tuple(sorted({run.nodes for run in newest if not run.censored}))
-    if len(renewed) >= chosen.enough:
+    if len(renewed) >= _ENOUGH:
         return newest, replace(latest, renewed=renewed)
     stale = tuple(sorted({run.nodes for run in older if not run.censored}))
     return [*older, *newest], replace(latest, renewed=renewed, stale=stale)
@@ -123,21 +111,21 @@ class _Ranked:
         return sums / self.deviation
 
 
-def _shift(runs: Sequence[Run], settings: DriftSettings) -> Drift | None:
+def _shift(runs: Sequence[Run]) -> Drift | None:
     """Find the moment where the level changed most, unless that may be chance."""
-    if len(runs) < 2 * settings.side or _widest(runs) < settings.least:
+    if len(runs) < 2 * _SIDE or _widest(runs) < LEAST:
         return None
     starts = np.array([started(run) for run in runs])
-    ranked = _ranked(runs, starts, settings.side)
+    ranked = _ranked(runs, starts)
     if not len(ranked.splits):
         return None
     differences = ranked.differences(ranked.scores)
     at = int(ranked.splits[differences.argmax()])
     size, noise = _size(ranked, at)
     # Cheap questions first: most histories need no shuffling.
-    if abs(size) < max(settings.least, noise):
+    if abs(size) < max(LEAST, noise):
         return None
-    if _chance(ranked, float(differences.max()), settings) > settings.false_alarms:
+    if _chance(ranked, float(differences.max())) > _FALSE_ALARMS:
         return None
     return Drift(float(starts[at]), float(np.exp(size)), len(runs) - at)
 
@@ -151,7 +139,7 @@ def _widest(runs: Sequence[Run]) -> float:
     return max(math.log(high / low) for low, high in ends.values())
 
 
-def _ranked(runs: Sequence[Run], starts: Floats, side: int) -> _Ranked:
+def _ranked(runs: Sequence[Run], starts: Floats) -> _Ranked:
     logs = np.log([run.elapsed_s for run in runs])
     cut = np.array([run.censored for run in runs])
     counts, strata = np.unique([run.nodes for run in runs], return_inverse=True)
@@ -164,7 +152,7 @@ def _ranked(runs: Sequence[Run], starts: Floats, side: int) -> _Ranked:
     before = np.cumsum(strata[:, None] == np.arange(len(counts)), axis=0)
     # Of m runs c are drawn without replacement: the variance of their sum is c (1 - c/m) s².
     variance = (before * (1 - before / before[-1])) @ spreads
-    parted = np.arange(side, len(runs) - side + 1)
+    parted = np.arange(_SIDE, len(runs) - _SIDE + 1)
     parted = parted[(starts[parted] > starts[parted - 1]) & (variance[parted - 1] > TINY)]
     return _Ranked(logs, cut, strata, scores, parted, np.sqrt(variance[parted - 1]))
 
@@ -204,16 +192,16 @@ def _steps(ranked: _Ranked, old: Indices, new: Indices) -> Floats:
     return steps[~open_ended]
 
 
-def _chance(ranked: _Ranked, observed: float, settings: DriftSettings) -> float:
+def _chance(ranked: _Ranked, observed: float) -> float:
     """Share of shuffled histories that differ somewhere as much as ``observed``."""
-    random = np.random.default_rng(settings.seed)
+    random = np.random.default_rng(0)
     # Keys sort by node count, and at random within it.
-    keys = ranked.strata + random.random((settings.shuffles, len(ranked.strata)))
+    keys = ranked.strata + random.random((_SHUFFLES, len(ranked.strata)))
     shuffled = np.empty_like(keys)
     grouped = ranked.scores[np.argsort(ranked.strata, kind="stable")]
     np.put_along_axis(shuffled, np.argsort(keys, axis=1), grouped[None, :], axis=1)
     most = ranked.differences(shuffled).max(axis=1)
-    return float((1 + np.count_nonzero(most >= observed * (1 - 1e-9))) / (1 + settings.shuffles))
+    return float((1 + np.count_nonzero(most >= observed * (1 - 1e-9))) / (1 + _SHUFFLES))
 
 
 def _scaled(run: Run, factor: float) -> Run:

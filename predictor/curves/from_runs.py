@@ -5,10 +5,10 @@ import statistics
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
-from predictor.curves.drift import DriftSettings, follow
+from predictor.curves.drift import follow
 from predictor.types import Curve, Point, Run
 
 
@@ -21,8 +21,7 @@ class CurveSettings:
     log time below which repeats count as equal, so that two runs that agree by chance do not make
     an outlier of a third.  ``recent`` is how many of the last runs of a node count are looked at,
     and ``newest`` how many of those, at the end, count twice.
-    ``resolution_s`` is the unit of the accounting's clock: sacct counts whole seconds.  ``drift``
-    says when older runs give way because the problem changed.
+    ``resolution_s`` is the unit of the accounting's clock: sacct counts whole seconds.
     """
 
     outlier_score: float = 3.5
@@ -30,7 +29,6 @@ class CurveSettings:
     recent: int = 30
     newest: int = 10
     resolution_s: float = 1.0
-    drift: DriftSettings = field(default_factory=DriftSettings)
 
 
 def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
@@ -51,7 +49,7 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
     chosen = settings or CurveSettings()
     points, censored = [], []
     usable = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
-    level, drift = follow(usable, chosen.drift)
+    level, drift = follow(usable)
     for nodes, group in sorted(_by_nodes(level).items()):
         inliers = _without_outliers(_latest(group, chosen), chosen)
         newest = inliers[-chosen.newest :] if len(inliers) > chosen.newest else []

@@ -201,11 +201,7 @@ class Adaptive:
         return self._statistic(sorted(islice(self._values, skipped, None)))
 
 
-_STATISTICS: dict[str, Statistic] = {
-    "mean": fmean,
-    "median": median,
-    "trimmed mean": trimmed_mean,
-}
+_STATISTICS: dict[str, Statistic] = {"mean": fmean, "median": median, "trimmed mean": trimmed_mean}
 
 
 def bank() -> dict[str, Forecaster]:

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from statistics import median
 
 from msgspec import structs
@@ -17,7 +18,7 @@ from msgspec import structs
 from predictor.curves.from_runs import build
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.distribution import WINDOW
-from predictor.level.experts import AROUND, MIXED, CurveAt, Experts, ExpertSettings, Guesses
+from predictor.level.experts import AROUND, MIXED, Around, CurveAt, Experts, Guesses
 from predictor.level.record import (
     LEVEL,
     OWN,
@@ -35,6 +36,7 @@ from predictor.types import Recorded, Run
 class ExpertPanel:
     """What all experts say of the next run of one identity; they are asked once for each request.
 
+    around: runs of the same user.
     curve: the curve through the runs; None: there is none.
     Raises ValueError: no run finished.
     """
@@ -42,15 +44,15 @@ class ExpertPanel:
     def __init__(
         self,
         runs: Sequence[Run],
-        settings: ExpertSettings,
+        around: Around = (),
         *,
         same: bool,
         curve: CurveAt | None = None,
     ) -> None:
         ordered = in_order(runs)
-        past = past_of(ordered)
+        past = list(_past([run for run in ordered if not run.censored][-WINDOW:]))
         self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
-        self._experts = Experts(past, curve, settings, same=same)
+        self._experts = Experts(past, curve, around, same=same)
         self._guesses: dict[tuple[int, float], Guesses] = {}
 
     def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
@@ -87,7 +89,7 @@ class NextRun:
         self._panel = (
             runs
             if isinstance(runs, ExpertPanel)
-            else ExpertPanel(runs, settings.experts, same=same, curve=curve)
+            else ExpertPanel(runs, settings.around, same=same, curve=curve)
         )
 
     def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
@@ -168,11 +170,7 @@ class _Backtest:
         """Give the curve through the runs that had ended by then."""
         if not self._same:
             return None
-        return curve_of(self._ended(at_s), nodes, self._settings)
-
-    def _ended(self, at_s: float) -> Sequence[Run]:
-        """Give the runs that had ended by then."""
-        return self._ordered[: bisect_right(self._ends, at_s)]
+        return curve_of(self._ordered[: bisect_right(self._ends, at_s)], nodes, self._settings)
 
     def add(self, run: Run, curve: CurveAt | None) -> None:
         """Judge what would have been said of a run."""
@@ -183,12 +181,8 @@ class _Backtest:
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
-        experts = Experts(
-            past,
-            curve,
-            settings.experts.at(run.submitted_s),
-            same=self._same,
-        )
+        before = bisect_right(settings.around, run.submitted_s, key=itemgetter(0))
+        experts = Experts(past, curve, settings.around[:before], same=self._same)
         guesses = experts.ask(asked)
         entries = [one for one in self.entries if one.end_s <= run.submitted_s]
         judge = Calibrator(entries, self._pooled, settings, same=self._same)
@@ -233,12 +227,7 @@ def settings_around(settings: BacktestSettings, runs: Sequence[Run]) -> Backtest
     """Give settings for an identity with fewer than `AROUND` runs: ``runs`` are its user's."""
     ended = [run for run in in_order(runs) if not run.censored][-AROUND:]
     around = tuple(zip((run.end_s for run in ended), _past(ended), strict=True))
-    return replace(settings, experts=replace(settings.experts, around=around))
-
-
-def past_of(runs: Sequence[Run]) -> list[PastRun]:
-    """Finished runs as experts look at them."""
-    return list(_past([run for run in runs if not run.censored][-WINDOW:]))
+    return replace(settings, around=around)
 
 
 def _past(runs: Iterable[Run]) -> Iterator[PastRun]:

@@ -20,7 +20,7 @@ from predictor.checks import need_finite, need_positive, need_share
 from predictor.curves.from_runs import CurveSettings
 from predictor.level import experts
 from predictor.level.distribution import Floats, Mixture, believed, calibrated, mixture
-from predictor.level.experts import ExpertSettings, Guesses
+from predictor.level.experts import Around, Guesses
 from predictor.level.record import (
     ENOUGH,
     GOOD,
@@ -70,7 +70,7 @@ class BacktestSettings:
     scale_many: float = 0.6
     learning: float = 0.3
     mixed: bool = True
-    experts: ExpertSettings = field(default_factory=ExpertSettings)
+    around: Around = ()
     model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
 
@@ -318,11 +318,9 @@ class Calibrator:
         """Choose by the accuracy that the record of identity and site shows."""
         said = tuple(log is not None for log in guesses.logs)
         if (named, said) not in self._chosen:
-            self._chosen[named, said] = self._most_accurate(named, guesses)
+            trials = self._trials(named, guesses)
+            self._chosen[named, said] = max(trials, key=lambda one: one[1] / one[2])[0]
         return self._chosen[named, said]
-
-    def _most_accurate(self, named: str, guesses: Guesses) -> int:
-        return max(self._trials(named, guesses), key=lambda one: one[1] / one[2])[0]
 
     def _mixed(self, named: str, guesses: Guesses) -> float:
         """Log run time that is most accurate where each expert is as likely right as it earned.

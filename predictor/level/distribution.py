@@ -119,10 +119,7 @@ def samples(
 
 
 def mixture(
-    given: Samples | None,
-    expected: Floats,
-    weighed: Floats,
-    between: tuple[float, float],
+    given: Samples | None, expected: Floats, weighed: Floats, between: tuple[float, float]
 ) -> Mixture:
     """Put samples and what the errors of the record let expect together.
 

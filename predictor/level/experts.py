@@ -7,10 +7,8 @@ Which of them is believed is decided by what became of their predictions
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -45,27 +43,13 @@ _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 AROUND = 60
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertSettings:
-    """How runs are alike: for those of one problem node counts matter most.
-
-    ``lately`` and ``lately_many`` are the powers with which memory fades for those who look at
-    recent runs.  ``around`` are the last runs of the same user, of whatever application, and their
-    ends in rising order: an identity with few runs leans on them.
-    """
-
-    many: SimilarSettings = field(default_factory=SimilarSettings)
-    same: SimilarSettings = field(
-        default_factory=lambda: SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
-    )
-    lately: float = 1.0
-    lately_many: float = 0.7
-    around: tuple[tuple[float, PastRun], ...] = ()
-
-    def at(self, now_s: float) -> ExpertSettings:
-        """Give what was there at a time: the runs that had ended."""
-        ended = bisect_right(self.around, now_s, key=itemgetter(0))
-        return replace(self, around=self.around[:ended]) if self.around else self
+#: Last runs of the same user, of whatever application, after their ends, which rise: an identity
+#: with few runs leans on them.
+Around = tuple[tuple[float, PastRun], ...]
+#: How runs are alike: for those of one problem node counts matter most.
+_MANY, _SAME = SimilarSettings(), SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
+#: Powers with which memory fades for those who look at recent runs, of many problems and of one.
+_LATELY_MANY, _LATELY_SAME = 0.7, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +68,7 @@ class Experts:
 
     past: runs that had ended, the newest last; at least one.
     curve: the curve through them; None: there is none.
+    around: runs of the same user.
     same: they are taken to be one application on one problem.
     """
 
@@ -91,20 +76,20 @@ class Experts:
         self,
         past: Sequence[PastRun],
         curve: CurveAt | None,
-        settings: ExpertSettings,
+        around: Around = (),
         *,
         same: bool,
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
         self._own = _arrays(past[-WINDOW:])
         # Who has many runs of this application needs no others.
-        few = settings.around and len(past) < AROUND
-        self._around = _arrays([run for _, run in settings.around]) if few else None
+        few = around and len(past) < AROUND
+        self._around = _arrays([run for _, run in around]) if few else None
         self._times: dict[int, list[float]] = {}
         for run in past:
             self._times.setdefault(run.asked.nodes, []).append(run.elapsed_s)
-        self._alike = settings.same if same else settings.many
-        fading = settings.lately if same else settings.lately_many
+        self._alike = _SAME if same else _MANY
+        fading = _LATELY_SAME if same else _LATELY_MANY
         self._lately = replace(self._alike, fading=fading)
         last = past[-_LEVEL:]
         self._level = (

@@ -233,7 +233,12 @@ def pooled_errors(entries: Sequence[RecordEntry]) -> PooledErrors:
         fell={name: points([e.fell[0] for e in group]) for name, group in informed.items()},
         scores={name: _scores(group) for name, group in groups},
         sides=frozenset(sides),
-        reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
+        reliable=_widest_good(
+            [entry for entry in entries if entry.same and entry.informed],
+            prior=SHARE_GOOD,
+            weight=FEW,
+            least=0.3 * GOOD,
+        ),
         fresh=_fresh([entry for entry in entries if entry.same]),
     )
 
@@ -301,14 +306,6 @@ def _scores(entries: Sequence[RecordEntry]) -> tuple[float, ...]:
     """Mean of what each component lost; nothing where they were not all asked often enough."""
     given = [scores for entry in entries if (scores := entry.fell[1:])]
     return tuple(map(fmean, zip(*given, strict=True))) if len(given) >= FEW else ()
-
-
-def _reliable(entries: Sequence[RecordEntry]) -> float:
-    """Widest expected error such that, of predictions no wider, enough were good, and half near.
-
-    A site without a record is believed to keep what its intervals promise.
-    """
-    return _widest_good(entries, prior=SHARE_GOOD, weight=FEW, least=0.3 * GOOD)
 
 
 def _fresh(entries: Sequence[RecordEntry]) -> float:

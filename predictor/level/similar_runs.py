@@ -91,7 +91,11 @@ def _weighed(
     for run, age in zip(reversed(past), _ages(settings.fading, settings.window), strict=False):
         asked = run.asked.nodes, run.asked.limit_s
         if asked not in factors:
-            factors[asked] = _likeness(request, run.asked, settings)
+            nodes = abs(log2(run.asked.nodes / request.nodes))
+            limit = _doublings(request.limit_s, run.asked.limit_s)
+            factors[asked] = (settings.nodes if nodes == 0 else settings.nodes_doubled**nodes) * (
+                settings.limit if limit == 0 else settings.limit_doubled**limit
+            )
         yield min(run.elapsed_s, longest), factors[asked] / age
 
 
@@ -99,14 +103,6 @@ def _weighed(
 def _ages(fading: float, window: int) -> tuple[float, ...]:
     """Divide weights by these powers of the ages of runs, the newest first."""
     return tuple(age**fading for age in range(1, window + 1))
-
-
-def _likeness(one: RunRequest, other: RunRequest, settings: SimilarSettings) -> float:
-    nodes = abs(log2(other.nodes / one.nodes))
-    limit = _doublings(one.limit_s, other.limit_s)
-    return (settings.nodes if nodes == 0 else settings.nodes_doubled**nodes) * (
-        settings.limit if limit == 0 else settings.limit_doubled**limit
-    )
 
 
 def _doublings(one: float, other: float) -> float:

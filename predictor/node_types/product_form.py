@@ -190,7 +190,11 @@ class ProductFit:
             raise ValueError(f"level is {level}, one between 0 and 1 is needed")
         place = {one: i for i, one in enumerate(terms(self.resources))}
         whole = explanatory(self.resources, amounts)
-        self._check_observed(whole)
+        scaled = whole[: len(self.sizes)] / np.array(self.sizes)
+        for direction in self.unseen:
+            if abs(float(scaled @ np.array(direction))) > _OUTSIDE * float(np.linalg.norm(scaled)):
+                names = ", ".join(self.resources)
+                raise Unobserved(f"runs with other {names} are needed to predict this")
         row = whole[[place[one] for one in self.chosen]]
         time_s = float(row @ np.array(self.theta))
         if not time_s > 0:
@@ -203,13 +207,6 @@ class ProductFit:
         nodes = int(amounts.get("nodes", 1))
         low, high = time_s * np.exp(-width), time_s * np.exp(width)
         return Prediction(nodes, time_s, float(low), float(high), level, sqrt(of_mean) / time_s)
-
-    def _check_observed(self, row: Floats) -> None:
-        scaled = row[: len(self.sizes)] / np.array(self.sizes)
-        for direction in self.unseen:
-            if abs(float(scaled @ np.array(direction))) > _OUTSIDE * float(np.linalg.norm(scaled)):
-                names = ", ".join(self.resources)
-                raise Unobserved(f"runs with other {names} are needed to predict this")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +288,14 @@ def _solved(sums: Sums, selected: list[int]) -> ProductFit:
     # Squares of relative errors are of times of one each: xx counts them.
     least = _NOISE**2 * sums.xx / sums.count
     variance = max(squares / (sums.count - len(selected)), least)
-    sizes, unseen = _unseen(sums)
+    # The size of each term, and the directions of scaled terms without an observation.  Only of
+    # terms with one resource at most: whether two work together is what the selection decides.
+    single = 1 + len(sums.resources)
+    hh = np.array(sums.hh)[:single, :single]
+    scale = np.sqrt(np.maximum(np.diag(hh), _TINY))
+    values, directions = np.linalg.eigh(hh / np.outer(scale, scale))
+    none = directions.T[values <= _INDEPENDENT * values[-1]]
+    sizes, unseen = tuple((scale / sqrt(sums.count)).tolist()), _matrix(none)
     covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(selected, selected)])
     every = terms(sums.resources)
     return ProductFit(
@@ -305,20 +309,6 @@ def _solved(sums: Sums, selected: list[int]) -> ProductFit:
         unseen=unseen,
         sizes=sizes,
     )
-
-
-def _unseen(sums: Sums) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
-    """Give the size of each term, and the directions of scaled terms without an observation.
-
-    Only of terms with one resource at most: whether two resources work together is what the
-    selection of terms decides.
-    """
-    single = 1 + len(sums.resources)
-    hh = np.array(sums.hh)[:single, :single]
-    scale = np.sqrt(np.maximum(np.diag(hh), _TINY))
-    values, directions = np.linalg.eigh(hh / np.outer(scale, scale))
-    none = directions.T[values <= _INDEPENDENT * values[-1]]
-    return tuple((scale / sqrt(sums.count)).tolist()), _matrix(none)
 
 
 def _too_few(sums: Sums, needed: int) -> TooFewObservations:

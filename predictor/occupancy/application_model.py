@@ -129,12 +129,30 @@ class OccupancyModel:
             without ``latency_hiding`` there is no bottleneck.
         """
         free = self._chosen(samples, base)
-        straight = self._linear(samples, base, faster)
+        amounts = [one.attributes for one in samples]
+        straight = Form.of(
+            lambda part: linear(
+                amounts,
+                [getattr(one.measured, part) for one in samples],
+                reference=base,
+                terms=[transformation(name, faster) for name in self._names(part, base)],
+                sizes=_sizes(samples, part),
+            )
+        )
         if not self.latency_hiding:
             return [free, straight]
         # Of its own compute function, so that one error does not speak for two of three.
         own = replace(free, compute=straight.compute)
-        return [free, self._limited(own, samples, base), straight]
+        # Let network and disk decide only where they take longest, if any run stalled.
+        explained = {*self._names("network_s", base), *self._names("disk_s", base)}
+        limited = learn_bottleneck(
+            [one.attributes for one in samples],
+            np.array([one.measured.compute_s for one in samples]),
+            np.array([one.measured.network_s + one.measured.disk_s for one in samples]),
+            reference=base,
+            attributes=[name for name in sorted(base) if name in explained],
+        )
+        return [free, replace(own, bottleneck=limited), straight]
 
     def _chosen(self, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
         """Learn each function by itself, of the terms that the samples ask for."""
@@ -167,33 +185,6 @@ class OccupancyModel:
             noise=_MATTERS * float(np.mean([one.measured.each_s for one in samples])),
             sizes=_sizes(samples, part),
         )[0]
-
-    def _limited(self, free: Form, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
-        """Let network and disk decide only where they take longest, if any run stalled."""
-        explained = {*self._names("network_s", base), *self._names("disk_s", base)}
-        limited = learn_bottleneck(
-            [one.attributes for one in samples],
-            np.array([one.measured.compute_s for one in samples]),
-            np.array([one.measured.network_s + one.measured.disk_s for one in samples]),
-            reference=base,
-            attributes=[name for name in sorted(base) if name in explained],
-        )
-        return replace(free, bottleneck=limited)
-
-    def _linear(
-        self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
-    ) -> Form:
-        """Learn linear functions: one predetermined transformation of each attribute."""
-        amounts = [one.attributes for one in samples]
-        return Form.of(
-            lambda part: linear(
-                amounts,
-                [getattr(one.measured, part) for one in samples],
-                reference=base,
-                terms=[transformation(name, faster) for name in self._names(part, base)],
-                sizes=_sizes(samples, part),
-            )
-        )
 
     def _names(self, part: str, base: Mapping[str, float]) -> tuple[str, ...]:
         """Attributes of a function."""

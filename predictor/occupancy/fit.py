@@ -184,7 +184,9 @@ class OccupancyFit:
 def joined(made: Sequence[Occupancies], weights: Sequence[float]) -> tuple[Occupancies, int]:
     """Occupancies that several forms say together, and which form counts most for them."""
     if not weights:
-        main = _middle([one.time_s for one in made])
+        # Index of the time between the others; of two the first, which is the better one's.
+        times = [one.time_s for one in made]
+        main = sorted(range(len(times)), key=times.__getitem__)[1] if len(times) == 3 else 0
         return made[main], main
     parts = (
         sum(weight * getattr(one, part) for weight, one in zip(weights, made, strict=True))
@@ -198,11 +200,6 @@ def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
     parts = made.network_s + made.disk_s
     share = made.network_s / parts if parts else 0.5
     return replace(made, network_s=share * stall_s, disk_s=(1 - share) * stall_s)
-
-
-def _middle(times: Sequence[float]) -> int:
-    """Index of the time between the others; of two the first, which is the better one's."""
-    return sorted(range(len(times)), key=times.__getitem__)[1] if len(times) == 3 else 0
 
 
 def judged_by(

@@ -316,10 +316,7 @@ def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
 
 
 def _solve(
-    ratios: Sequence[Mapping[str, float]],
-    terms: Sequence[Term],
-    target: Floats,
-    weights: Floats,
+    ratios: Sequence[Mapping[str, float]], terms: Sequence[Term], target: Floats, weights: Floats
 ) -> Floats:
     design = np.column_stack([np.ones(len(target)), _columns(ratios, terms)])
     theta = np.linalg.lstsq(design * weights[:, None], target, rcond=None)[0]

@@ -93,20 +93,16 @@ def checked(
             raise ValueError(f"attribute {min(apart)} is given for some samples only")
         for name in base:
             need_positive(f"attribute {name}", one.attributes[name])
-        _check_occupancies(one.measured)
+        parts = (one.measured.compute_s, one.measured.network_s, one.measured.disk_s)
+        if not all(0 <= part <= LARGEST for part in parts) or not one.measured.data_bytes > 0:
+            raise ValueError(
+                f"{one.measured}: occupancies below zero or not finite cannot be learned from"
+            )
+        if not SMALLEST <= one.measured.time_s <= LARGEST:
+            raise ValueError(
+                f"{one.measured}: a run time of {one.measured.time_s} s cannot be learned from"
+            )
     return base
-
-
-def _check_occupancies(occupancies: Occupancies) -> None:
-    parts = (occupancies.compute_s, occupancies.network_s, occupancies.disk_s)
-    if not all(0 <= part <= LARGEST for part in parts) or not occupancies.data_bytes > 0:
-        raise ValueError(
-            f"{occupancies}: occupancies below zero or not finite cannot be learned from"
-        )
-    if not SMALLEST <= occupancies.time_s <= LARGEST:
-        raise ValueError(
-            f"{occupancies}: a run time of {occupancies.time_s} s cannot be learned from"
-        )
 
 
 def from_the_others(

@@ -1,32 +1,29 @@
 """The prediction table of one set of runs: pure, one call for each identity or part of one.
 
 What is below: :mod:`predictor.tables.of_node_types` for runs on several types of nodes,
-:mod:`predictor.tables.of_curve` for a curve, :mod:`predictor.tables.of_history` for runs without
-one.
+:mod:`predictor.tables.of_curve` for a curve.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import exp
 from typing import TYPE_CHECKING
 
 from predictor.curves.from_runs import CurveSettings, build
 from predictor.curves.other_sizes import OtherSizes
 from predictor.level import backtest
+from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
 from predictor.models import selection
-from predictor.table import table_of
-from predictor.tables.endings import (
-    ending_problem,
-    endings_of,
-    limit_reached,
-    work_dirs_of,
-)
+from predictor.problems import problem
+from predictor.table import round_time, table_of
+from predictor.tables.endings import ending_problem, endings_of, limit_reached, work_dirs_of
 from predictor.tables.memory import memory_need
 from predictor.tables.of_curve import curve_table
-from predictor.tables.of_history import history_table
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import resource_uses
 from predictor.tables.run_facts import (
@@ -39,8 +36,18 @@ from predictor.tables.run_facts import (
     runs_of,
 )
 from predictor.tables.settings import TableSettings
-from predictor.tables.verdicts import mixed
-from predictor.types import HISTORY, UNBOUNDED, Curve, PredictionTable, Run, Verdict
+from predictor.tables.verdicts import REPEATS, mixed, to_prediction
+from predictor.types import (
+    HISTORY,
+    UNBOUNDED,
+    AtLimit,
+    Curve,
+    Point,
+    PredictionTable,
+    Problem,
+    Run,
+    Verdict,
+)
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
@@ -81,34 +88,19 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
             counted = next(iter(groups.values()))
     finished = sum(not run.censored for run in runs_of(counted))
     if table is None:
-        table = _of_runs(runs_of(rows), finished, level, settings, earned, others)
-    if table is None:
-        return None
+        runs = runs_of(rows)
+        drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
+        if others is not None and drawn.points:
+            # Few node counts make a curve together with the runs of other second sizes.
+            drawn = others.curve(drawn, settings.curve)
+        if len(selection.shown_of(drawn).points) >= selection.MIN_POINTS:
+            table = curve_table(drawn, runs, settings, earned)
+        elif finished >= (1 if curve else 2):
+            table = history_table(runs, level, settings, earned)
+        else:
+            return None
     table = _with_record(table, earned, rows, same=curve)
     return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
-
-
-def _of_runs(
-    runs: Sequence[Run],
-    finished: int,
-    level: KeyLevel,
-    settings: TableSettings,
-    record: Record,
-    others: OtherSizes | None,
-) -> PredictionTable | None:
-    """Table of runs on one type of node: a curve, or else a history of them.
-
-    Few node counts make a curve together with the runs of other second sizes.
-    """
-    curve = level in CURVE_LEVELS
-    drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
-    if others is not None and drawn.points:
-        drawn = others.curve(drawn, settings.curve)
-    if len(selection.shown_of(drawn).points) >= selection.MIN_POINTS:
-        return curve_table(drawn, runs, settings, record)
-    if finished >= (1 if curve else 2):
-        return history_table(runs, level, settings, record)
-    return None
 
 
 @lru_cache(maxsize=_DRAWN)
@@ -126,10 +118,7 @@ def _with_record(
 
 
 def record_of(
-    level: KeyLevel,
-    rows: Sequence[RunRow],
-    settings: TableSettings,
-    old: Record | None = None,
+    level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings, old: Record | None = None
 ) -> Record:
     """Record of an identity with the runs that ended since it was made.
 
@@ -218,3 +207,93 @@ def _described(
         command=command_of(level, rows),
         limit_reached=limit_reached(rows) if level in CURVE_LEVELS else None,
     )
+
+
+def history_table(
+    runs: Sequence[Run], level: KeyLevel, settings: TableSettings, record: Record
+) -> PredictionTable:
+    """Table of run times on node counts that were run; of one application on counts around, too.
+
+    record: what became of earlier predictions.
+    """
+    same = level in CURVE_LEVELS
+    recent = backtest.in_order(runs)[-settings.recent :]
+    now = backtest.NextRun(
+        recent, record, settings.pooled, settings.backtest, same=same, level=settings.confidence
+    )
+    counts = Counter(run.nodes for run in recent if not run.censored)
+    ran = sorted(counts)
+    nodes = _around(ran, settings) if same else ran
+    judged = [now.judge(n) for n in nodes]
+    by = "the user" if level is KeyLevel.USER else "user and job name"
+    problems = _no_curve(ran) if same else (problem("no_identity", by=by),)
+    rows = list(zip(judged, nodes, strict=True))
+    # Time limits, the newest first; none if there is only one.
+    asked = dict.fromkeys(
+        run.limit_s for run in reversed(recent) if run.limit_s > 0 and not run.censored
+    )
+    return replace(
+        table_of(
+            [to_prediction(one, n, settings.confidence) for one, n in rows],
+            tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
+            settings.confidence,
+        ),
+        model=HISTORY,
+        problems=problems,
+        observed=tuple(
+            Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
+        ),
+        at_limits=tuple(
+            _at_limit(limit_s, [now.judge(n, limit_s) for n in nodes])
+            for limit_s in (list(asked)[: settings.limits] if len(asked) > 1 else [])
+        ),
+    )
+
+
+def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
+    """Node counts of one application without a curve: those that were run, and doublings around."""
+    counts, low, high = set(ran), ran[0] / settings.reach, ran[-1] * settings.reach
+    counts |= {round(n * 2.0**k) for n in ran for k in range(-4, 5)}
+    return sorted(n for n in counts if n >= 1 and low <= n <= high)
+
+
+def _of_count(
+    now: backtest.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool
+) -> Verdict:
+    """Verdict on a count of a history: runs there and the record have to speak for it."""
+    if repeats < 2:
+        return Verdict.REFUSED
+    if (
+        same
+        and repeats >= REPEATS
+        and now.calibrator.evident(judged)
+        and now.calibrator.reliable(judged)
+    ):
+        return Verdict.RELIABLE
+    return Verdict.DOUBTFUL
+
+
+def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
+    return AtLimit(
+        limit_s,
+        tuple(round_time(exp(one.log_s)) for one in judged),
+        tuple(round_time(exp(one.low)) for one in judged),
+        tuple(round_time(exp(one.high)) for one in judged),
+    )
+
+
+def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
+    """One count asks for twice as many; two ask for the same step once more, or between them.
+
+    Of more than two the runs make no curve for another reason, such as several layouts.
+    """
+    if len(ran) >= selection.MIN_POINTS:
+        return ()
+    if len(ran) == 1:
+        observe = 2 * ran[0]
+    elif ran[1] >= 4 * ran[0]:
+        observe = round((ran[0] * ran[1]) ** 0.5)
+    else:
+        observe = max(2 * ran[1], 4 * ran[0])
+    counts = f"{' and '.join(map(str, ran))} {'node' if ran == [1] else 'nodes'}"
+    return (problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)

@@ -63,13 +63,15 @@ def memory_need(rows: Iterable[RunRow], *, margin: float) -> MemoryNeed | None:
     margin: ratio to what was ever needed that a job would be given: what the record judges.
     """
     uses = [use for use in map(_use, (row for row in rows if row.nodes > 0)) if use is not None]
-    since, ends = _since_short(uses), [use.end_s for use in uses if use.short]
+    last = max((i for i, use in enumerate(uses) if use.short), default=-1)
+    since, ends = uses[last + 1 :], [use.end_s for use in uses if use.short]
     if not any(use.completed and use.need for use in uses):
         return None
     recent = uses[-_LAST:]
     line = _Line.of(recent)
     quantile = _quantile(list(line.residuals(recent)))
     judged = list(_judged(recent, margin))
+    enough = sorted((u for u in since if u.completed and u.given), key=attrgetter("size", "given"))
     return MemoryNeed(
         runs=sum(use.completed for use in since),
         predictions=len(judged),
@@ -79,7 +81,9 @@ def memory_need(rows: Iterable[RunRow], *, margin: float) -> MemoryNeed | None:
             Memory(size, max(_highest(uses, size, line), line.beyond(size, quantile)))
             for size in sorted({use.size for use in uses if use.completed})
         ),
-        given=_given(since),
+        given=tuple(
+            Memory(size, next(own).given) for size, own in groupby(enough, key=attrgetter("size"))
+        ),
     )
 
 
@@ -99,20 +103,6 @@ def _use(row: RunRow) -> _MemoryUse | None:
 def _least_need(use: _MemoryUse) -> int:
     """Memory that a run needed at least."""
     return max(use.need, use.given) if use.short else use.need
-
-
-def _since_short(uses: Sequence[_MemoryUse]) -> Sequence[_MemoryUse]:
-    """Select the runs after the last one that ended for lack of memory."""
-    last = max((i for i, use in enumerate(uses) if use.short), default=-1)
-    return uses[last + 1 :]
-
-
-def _given(uses: Iterable[_MemoryUse]) -> tuple[Memory, ...]:
-    """Least memory that runs of each size completed with."""
-    enough = sorted((u for u in uses if u.completed and u.given), key=attrgetter("size", "given"))
-    return tuple(
-        Memory(size, next(own).given) for size, own in groupby(enough, key=attrgetter("size"))
-    )
 
 
 @dataclass(frozen=True, slots=True)

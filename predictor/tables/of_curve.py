@@ -74,7 +74,7 @@ def _fit(
     choice = selection.fit_curve(drawn, backtest.model)
     fitted = choice.predict(nodes, confidence)
     rows: _Rows = choice.quantiles(nodes, shares).tolist()
-    panel = panel_of(choice, fitted, runs, backtest.experts)
+    panel = panel_of(choice, fitted, runs, backtest.around)
     return choice, fitted, choice.judge(fitted, reliable), rows, panel
 
 

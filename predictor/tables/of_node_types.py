@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from math import exp, hypot, log
 from statistics import NormalDist, median
@@ -34,7 +34,7 @@ from predictor.node_types.ratios import (
 from predictor.node_types.recognition import NodeType
 from predictor.problems import problem
 from predictor.table import at, covers, doubtful, quantile, round_time, verdict_at, worse
-from predictor.tables.of_curve import curve_table
+from predictor.tables.of_curve import curve_table, knee_of, max_useful_of
 from predictor.tables.run_facts import runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import (
@@ -62,6 +62,8 @@ _NOISE = 0.03
 #: A curve of its own needs so many points to be held against the others' word, and no more are
 #: left out one by one.
 OWN_POINTS, _MOST_LEFT_OUT = 4, 8
+#: What the table of a type has as any other table.
+_COLUMNS = {one.name for one in fields(ByType)} - {"node_type", "runs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ def predict_types(
         moved = _Moved(base, name, believed, evidence, observed.get(name), settings)
         table = mine.table
         if table is not None and _predicts_better(mine.curve, moved):
-            tables.append(_as_it_is(name, table, mine.runs))
+            columns = {column: getattr(table, column) for column in _COLUMNS}
+            tables.append(ByType(node_type=name, runs=mine.runs, **columns))
         else:
             tables.append(moved.table(mine))
     return tuple(tables)
@@ -230,7 +233,15 @@ class _Moved:
         return ratio_at(self.believed, self.evidence, self.node_type, self.observed, nodes)
 
     def table(self, own: OwnCurve) -> ByType:
-        nodes = _thin(self.base, [p.nodes for p in own.curve.points])
+        # A quarter of a doubling apart, and what was seen: most applications never run on the
+        # other types, and their tables have to be small.
+        needed = {point.nodes for point in self.base.observed}
+        needed |= {point.nodes for point in own.curve.points if covers(self.base, point.nodes)}
+        chosen: list[int] = []
+        for n in self.base.nodes:
+            if n in needed or not chosen or n >= chosen[-1] * 2**0.25 or n == self.base.nodes[-1]:
+                chosen.append(n)
+        nodes = sorted({*chosen, *needed})
         ratio = self.ratio(nodes)
         rows = [
             _moved(at(self.base, n), float(mean), float(sd))
@@ -250,8 +261,8 @@ class _Moved:
             curve_sd=_short([row.curve_sd for row in rows]),
             verdicts=verdicts,
             observed=own.curve.points,
-            knee=_best(nodes, [n * t * t for n, t in zip(nodes, times, strict=True)]),
-            max_useful=_best(nodes, [max(t, min(times) * 1.01) for t in times]),
+            knee=knee_of(nodes, times),
+            max_useful=max_useful_of(nodes, times),
             runs=own.runs,
             tails=tuple(self._tail(tail.share, nodes, ratio) for tail in self.base.tails),
         )
@@ -299,19 +310,6 @@ def _moved(base: Prediction, mean: float, sd: float) -> Prediction:
     )
 
 
-def _thin(base: PredictionTable, observed: Sequence[int]) -> list[int]:
-    """Node counts enough to interpolate between: a quarter of a doubling apart, and what was seen.
-
-    Most applications never run on the other types: their tables have to be small.
-    """
-    needed = {point.nodes for point in base.observed} | {n for n in observed if covers(base, n)}
-    chosen: list[int] = []
-    for n in base.nodes:
-        if n in needed or not chosen or n >= chosen[-1] * 2**0.25 or n == base.nodes[-1]:
-            chosen.append(n)
-    return sorted({*chosen, *needed})
-
-
 def _predicts_better(curve: Curve, moved: _Moved) -> bool:
     """Whether a type's own curve predicts its points better than the moved table; each left out."""
     points = curve.points
@@ -329,33 +327,6 @@ def _left_out(points: Sequence[Point], index: int) -> float:
     rest = Curve(tuple(point for i, point in enumerate(points) if i != index))
     predicted = Averaged().fit(rest).predict([points[index].nodes])[0]
     return log(points[index].time_s / predicted.time_s)
-
-
-def _as_it_is(name: str, own: PredictionTable, runs: int) -> ByType:
-    """Table of a type that has a curve of its own."""
-    return ByType(
-        node_type=name,
-        model=own.model,
-        verdict=own.verdict,
-        problems=own.problems,
-        nodes=own.nodes,
-        median_s=own.median_s,
-        low_s=own.low_s,
-        high_s=own.high_s,
-        curve_sd=own.curve_sd,
-        verdicts=own.verdicts,
-        observed=own.observed,
-        knee=own.knee,
-        max_useful=own.max_useful,
-        runs=runs,
-        tails=own.tails,
-    )
-
-
-def _best(nodes: Sequence[int], costs: Sequence[float]) -> int | None:
-    """Fewest nodes of the lowest cost; None where that is the end of the table."""
-    cheapest = min(zip(costs, nodes, strict=True))[1]
-    return cheapest if cheapest < nodes[-1] else None
 
 
 def _short(values: Sequence[float]) -> tuple[float, ...]:

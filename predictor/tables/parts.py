@@ -127,11 +127,7 @@ class _IdentityRuns:
 
 
 def _sized(
-    level: KeyLevel,
-    axis: Axis,
-    finished: Sequence[RunRow],
-    rows: Sequence[RunRow],
-    before: Record,
+    level: KeyLevel, axis: Axis, finished: Sequence[RunRow], rows: Sequence[RunRow], before: Record
 ) -> tuple[tuple[SizeTerm, ...], Sequence[RunRow]]:
     """Give the numbers that one user's run times go by, and the runs as if all had the same.
 
@@ -221,9 +217,7 @@ def _fitted(
     noted = (*names, *(f"{_SIZED}{term.name}" for term in runs.terms))
 
     def fitted(
-        name: str,
-        own: Sequence[RunRow],
-        make: Callable[..., PredictionTable | None],
+        name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
     ) -> Fitted:
         before, own = old.get(name, Record()), on_axis(own, unit)
         asked = runs.as_asked(name, own)
@@ -234,7 +228,8 @@ def _fitted(
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:
-            table = _in_unit(table, unit)
+            problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
+            table = replace(table, unit=unit, problems=problems)
         if table is not None and runs.terms:
             table = replace(table, sizes=runs.terms)
         return Fitted(name, table, record, _new(before, record))
@@ -339,12 +334,6 @@ def _is_in(row: RunRow, group: Part) -> bool:
     values = attributes_of_run(row) if group.values else {}
     alike = all(values.get(name, "") == value for name, value in group.values)
     return alike and any(group.layout.matches(one) for one in layouts_of_run(row))
-
-
-def _in_unit(table: PredictionTable, unit: Unit) -> PredictionTable:
-    """Table of runs whose sizes are counted in another unit than nodes, in its words."""
-    problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
-    return replace(table, unit=unit, problems=problems)
 
 
 def _split(fitted: Fitted, names: tuple[str, ...]) -> Fitted:

@@ -21,7 +21,7 @@ from predictor.checks import need_finite, need_nodes, need_share
 from predictor.level import backtest
 from predictor.level.backtest import ExpertPanel, NextRun
 from predictor.level.calibration import JudgedPrediction
-from predictor.level.experts import ExpertSettings
+from predictor.level.experts import Around
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models.selection import Choice
 from predictor.problems import problem
@@ -56,10 +56,7 @@ class Columns:
 
 
 def panel_of(
-    choice: Choice,
-    fitted: Sequence[Prediction],
-    runs: Sequence[Run],
-    settings: ExpertSettings,
+    choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Run], around: Around
 ) -> ExpertPanel:
     """Experts on the runs of a curve, which is one of them.
 
@@ -70,7 +67,7 @@ def panel_of(
     runs = _at_level(choice, runs)
     others = sorted({run.nodes for run in runs} - set(curve))
     curve |= {p.nodes: _log(p) for p in choice.predict(others)} if others else {}
-    return ExpertPanel(runs, settings, same=True, curve=curve.__getitem__)
+    return ExpertPanel(runs, around, same=True, curve=curve.__getitem__)
 
 
 def earn(
@@ -104,11 +101,7 @@ def earn(
     )
     predictions = [_predicted(p, one, settings.confidence) for p, one, _ in rows]
     predictions, earned = _no_surer_than_beside(predictions, earned, repeats)
-    return Columns(
-        predictions,
-        earned,
-        recall(record) if lowered else (),
-    )
+    return Columns(predictions, earned, recall(record) if lowered else ())
 
 
 def _no_surer_than_beside(

@@ -141,17 +141,12 @@ class WaitRecord:
             self._scores[one].append(error.score)
         self._made.clear()
         if error.inside is not None:
-            self._follow(WaitClass(error.of.waits, error.of.partition), inside=error.inside)
-
-    def _follow(self, partition: WaitClass, *, inside: bool) -> None:
-        """Let the level of a partition follow one more wait.
-
-        Most of the jobs that are expected to start at once do, and are inside however narrow the
-        interval is: that says nothing for a narrower one.
-        """
-        most = _MOST_OUTSIDE if partition.waits else _OUTSIDE
-        level = self._levels.get(partition, _OUTSIDE) + _PACE * (_OUTSIDE - (not inside))
-        self._levels[partition] = min(max(level, 0.0), most)
+            # Most jobs that are expected to start at once do, and are inside however narrow the
+            # interval is: that says nothing for a narrower one.
+            partition = WaitClass(error.of.waits, error.of.partition)
+            most = _MOST_OUTSIDE if partition.waits else _OUTSIDE
+            level = self._levels.get(partition, _OUTSIDE) + _PACE * (_OUTSIDE - (not error.inside))
+            self._levels[partition] = min(max(level, 0.0), most)
 
     def estimate(self, draws_s: Sequence[float], of: WaitClass) -> WaitEstimate:
         """Correct draws by what such estimates were off by.
@@ -164,14 +159,6 @@ class WaitRecord:
         if own is None:
             own = WaitClass(of.waits)
         level = self._levels.get(WaitClass(of.waits, of.partition), _OUTSIDE)
-        scores = self._quantiles(own, level)
-        return WaitEstimate(
-            tuple(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0) for z in scores),
-            len(self._scores.get(own, ())),
-        )
-
-    def _quantiles(self, own: WaitClass, level: float) -> tuple[float, ...]:
-        """Quantiles of a class's errors, spread so that the level is outside of the interval."""
         if (made := self._made.get((own, level))) is None:
             recorded = self._scores.get(own, ())
             mixed = min(max(_MIXED, ENOUGH - len(recorded)), QUANTILES)
@@ -181,7 +168,10 @@ class WaitRecord:
             wider = (1 - level) / (1 - _OUTSIDE)
             shares = (min(max(0.5 + wider * (share - 0.5), 0.0), 1.0) for share in SHARES)
             made = self._made[own, level] = tuple(every.quantile(share) for share in shares)
-        return made
+        return WaitEstimate(
+            tuple(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0) for z in made),
+            len(self._scores.get(own, ())),
+        )
 
 
 def error_of(

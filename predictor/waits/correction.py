@@ -83,7 +83,12 @@ class _Correction:
 
     def grid(self, grid: WaitGrid) -> WaitGrid:
         """Correct the waits of new jobs, of users who have nothing in the queue."""
-        sizes = _some(grid.sizes)
+        # Choose sizes in larger steps, the largest among them.
+        chosen = [grid.sizes[0]]
+        for size, larger in pairwise(grid.sizes):
+            if larger > chosen[-1] * _STEP > 0 and size > chosen[-1]:
+                chosen.append(size)
+        sizes = (*chosen, grid.sizes[-1]) if grid.sizes[-1] > chosen[-1] else tuple(chosen)
         draws = np.array([grid.draws_s[grid.sizes.index(size)] for size in sizes])
         cells, count = draws.shape[:2], draws.shape[2]
         rows = self._rows(
@@ -171,12 +176,3 @@ class _Correction:
         share = units / self.state.units
         rows = self.load.rows(draws_s, share, limits_s, places, self.at_s, whose)
         return rows[:, columns_of(self.fit.features)]
-
-
-def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Choose sizes in larger steps, the largest among them."""
-    chosen = [sizes[0]]
-    for size, larger in pairwise(sizes):
-        if larger > chosen[-1] * _STEP > 0 and size > chosen[-1]:
-            chosen.append(size)
-    return (*chosen, sizes[-1]) if sizes[-1] > chosen[-1] else tuple(chosen)

@@ -118,7 +118,9 @@ class Engine:
         Raises ValueError: a job wants more nodes than there are, or has no limit or run time; times
             of submission do not rise.
         """
-        _need_times(submit_s)
+        times = np.asarray(submit_s, dtype=float)
+        if not np.isfinite(times).all() or (np.diff(times) < 0).any():
+            raise ValueError("times of submission must be finite numbers that do not fall")
         count, job = len(submit_s), 0
         while job < count or self._coming or self._openings:
             now = min(
@@ -126,7 +128,10 @@ class Engine:
                 self._coming[0][0] if self._coming else inf,
                 self._openings[-1] if self._openings else inf,
             )
-            freed = self._open(now) | self._finish(now)
+            before = len(self._openings)
+            while self._openings and self._openings[-1] <= now:
+                self._openings.pop()
+            freed = (len(self._openings) < before) | self._finish(now)
             queued_before = len(self._queue)
             while job < count and submit_s[job] <= now:
                 self._submit(shape_of(job, now))
@@ -181,13 +186,6 @@ class Engine:
             for limit_s in limits_s
         ]
 
-    def _open(self, now_s: float) -> bool:
-        """Forget the closings that are over; return whether there were any."""
-        before = len(self._openings)
-        while self._openings and self._openings[-1] <= now_s:
-            self._openings.pop()
-        return len(self._openings) < before
-
     def _open_nodes(self, now_s: float, limit_s: float) -> int:
         """Nodes free now that no closing needs before a job with this limit has ended."""
         if not self._openings:
@@ -235,20 +233,17 @@ class Engine:
         """
         queue = self._queue
         if queue:
-            self._extend(now_s)
+            # Plan jobs that outlast their plan with half of what is left of their limit.
+            while self._planned and self._planned[0][0] <= now_s:
+                _, job = self._planned.pop(0)
+                end_s = self._starts[job] + self._shapes[job].held_s
+                self._plans[job] = now_s + max((end_s - now_s) / 2, 1.0)
+                insort(self._planned, (self._plans[job], job))
         while queue and queue.first_nodes <= self._open_nodes(now_s, queue.first_limit_s):
             self._start(queue.pop(), now_s)
             since = 0
         if self.free and len(queue) > max(since, 1):
             self._pass_first(now_s, max(since, 1))
-
-    def _extend(self, now_s: float) -> None:
-        """Plan jobs that outlast their plan with half of what is left of their limit."""
-        while self._planned and self._planned[0][0] <= now_s:
-            _, job = self._planned.pop(0)
-            end_s = self._starts[job] + self._shapes[job].held_s
-            self._plans[job] = now_s + max((end_s - now_s) / 2, 1.0)
-            insort(self._planned, (self._plans[job], job))
 
     def _pass_first(self, now_s: float, since: int) -> None:
         """Start those that do not delay the first in the queue."""
@@ -295,9 +290,3 @@ class Engine:
         self.free -= shape.nodes
         insort(self._planned, (self._plans[job], job))
         heappush(self._coming, (end_s, job))
-
-
-def _need_times(submit_s: Sequence[float]) -> None:
-    times = np.asarray(submit_s, dtype=float)
-    if not np.isfinite(times).all() or (np.diff(times) < 0).any():
-        raise ValueError("times of submission must be finite numbers that do not fall")

@@ -41,7 +41,15 @@ class Queue:
     def append(self, job: int, nodes: int, limit_s: float) -> None:
         """Put a job at the end."""
         if self._end == len(self._jobs):
-            self._make_room()
+            # Close the gaps; twice the room where that gives less than half.
+            there = np.flatnonzero(self._nodes[self._first : self._end] != _GONE) + self._first
+            room = len(self._jobs) * (2 if 2 * len(there) > len(self._jobs) else 1)
+            for name in ("_jobs", "_nodes", "_limits"):
+                old = getattr(self, name)
+                new = np.empty(room, old.dtype)
+                new[: len(there)] = old[there]
+                setattr(self, name, new)
+            self._first, self._end = 0, len(there)
         place = self._end
         self._jobs[place], self._nodes[place], self._limits[place] = job, nodes, limit_s
         self._end += 1
@@ -78,14 +86,3 @@ class Queue:
             candidates = candidates[np.argsort(limits[candidates], kind="stable")]
         places: list[int] = (candidates + begin).tolist()
         return places
-
-    def _make_room(self) -> None:
-        """Close the gaps; twice the room where that gives less than half."""
-        there = np.flatnonzero(self._nodes[self._first : self._end] != _GONE) + self._first
-        room = len(self._jobs) * (2 if 2 * len(there) > len(self._jobs) else 1)
-        for name in ("_jobs", "_nodes", "_limits"):
-            old = getattr(self, name)
-            new = np.empty(room, old.dtype)
-            new[: len(there)] = old[there]
-            setattr(self, name, new)
-        self._first, self._end = 0, len(there)

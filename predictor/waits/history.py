@@ -40,6 +40,7 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
     partitions: dict[str, list[RunRow]] = defaultdict(list)
     for run in ordered:
         partitions[run.partition].append(run)
+    learned = learn_waits(past_waits(ordered, asks=_ASKS))
     return QueuePast(
         shares=_shares(ordered),
         arrivals={
@@ -47,18 +48,13 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
             for name, members in partitions.items()
             if len(members) >= _FEWEST
         },
-        waits=_waits(ordered),
+        waits=PastRecord(
+            errors=learned.errors,
+            correction=encode(learned.correction).decode() if learned.correction else "",
+            error=learned.error,
+            corrected_error=learned.corrected_error,
+        ),
         fair_shares=fair_shares([past_job(run) for run in ordered])[1],
-    )
-
-
-def _waits(runs: Sequence[RunRow]) -> PastRecord:
-    learned = learn_waits(past_waits(runs, asks=_ASKS))
-    return PastRecord(
-        errors=learned.errors,
-        correction=encode(learned.correction).decode() if learned.correction else "",
-        error=learned.error,
-        corrected_error=learned.corrected_error,
     )
 
 
@@ -85,23 +81,7 @@ def _arrivals(runs: Sequence[RunRow]) -> PastArrivals:
     span_s = max(runs[-1].submit_s - runs[0].submit_s, 1)
     step = max(len(runs) // _SHAPES, 1)
     submits, took = [float(run.submit_s) for run in runs], [run.elapsed_s for run in runs]
-    return PastArrivals(
-        per_s=len(runs) / span_s,
-        ahead=_ahead(runs),
-        shapes=[
-            PastShape(run.nodes, run.cpus, float(run.limit_s or run.elapsed_s), run.elapsed_s)
-            for run in runs[::-step][:_SHAPES]
-        ],
-        node_demand=arrival_demand(submits, [run.nodes for run in runs], took),
-        cpu_demand=arrival_demand(submits, [run.cpus for run in runs], took),
-    )
-
-
-def _ahead(runs: Sequence[RunRow]) -> float:
-    """Share of jobs that passed an earlier one which asked for no more nodes and no more time.
-
-    Backfilling alone lets none of them pass: their priority was higher.
-    """
+    # Share of jobs that passed an earlier one which asked for no more nodes and no more time.
     columns = [
         (run.submit_s, run.start_s or run.submit_s, run.nodes, run.limit_s or 0) for run in runs
     ]
@@ -112,4 +92,13 @@ def _ahead(runs: Sequence[RunRow]) -> float:
         waiting = (start[before] > start[job]) & (submit[before] < submit[job])
         smaller = (nodes[before] <= nodes[job]) & (limit[before] <= limit[job])
         passed += bool(np.any(waiting & smaller))
-    return passed / len(runs)
+    return PastArrivals(
+        per_s=len(runs) / span_s,
+        ahead=passed / len(runs),
+        shapes=[
+            PastShape(run.nodes, run.cpus, float(run.limit_s or run.elapsed_s), run.elapsed_s)
+            for run in runs[::-step][:_SHAPES]
+        ],
+        node_demand=arrival_demand(submits, [run.nodes for run in runs], took),
+        cpu_demand=arrival_demand(submits, [run.cpus for run in runs], took),
+    )

@@ -19,7 +19,7 @@ Fitting needs scikit-learn; a fit is evaluated without it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -217,19 +217,13 @@ class QueueWaitModel:
         return float(np.quantile(np.concatenate(scores), self.level)) if scores else _WIDEST
 
     def _grown(self, x: Floats, y: Floats, quantile: float | None) -> Ensemble:
-        regressor = self._regressor(quantile)
-        # Tables are small, and threads that wait for each other on a busy machine take minutes.
-        with threadpool_limits(limits=1):
-            return exported(regressor.fit(x, y))
-
-    def _regressor(self, quantile: float | None) -> Any:
         try:
             from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - heavy
         except ImportError as error:
             raise NimoError(
                 "waits are learned with scikit-learn; pip install 'nimo-slurm[waits]'"
             ) from error
-        return HistGradientBoostingRegressor(
+        regressor = HistGradientBoostingRegressor(
             loss="absolute_error" if quantile is None else "quantile",
             quantile=quantile,
             max_iter=self.trees,
@@ -239,6 +233,9 @@ class QueueWaitModel:
             early_stopping=False,
             random_state=0,
         )
+        # Tables are small, and threads that wait for each other on a busy machine take minutes.
+        with threadpool_limits(limits=1):
+            return exported(regressor.fit(x, y))
 
 
 def ratios(names: Sequence[str], rows: ArrayLike) -> tuple[list[str], Floats]:

@@ -281,7 +281,13 @@ def _draw(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Fl
     limits = np.array([job.limit_s for job in jobs])
     ran = np.array([job.ran_s for job in jobs])
     times, predicted = _quantiles(jobs)
-    share = _shares(jobs, draws, rng)
+    # Uniform shares, alike for jobs of one application.
+    _, which = np.unique([job.application for job in jobs], return_inverse=True)
+    common = rng.standard_normal((draws, int(which.max()) + 1))[:, which]
+    own = rng.standard_normal((draws, len(jobs)))
+    alone = np.array([job.application == 0 for job in jobs])
+    mixed = np.where(alone, own, np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own)
+    share = normal_cdf(mixed)
     # Given that it runs still: the part of the distribution that is left.
     passed = np.where(ran > 0, _share_below(times, np.log(np.maximum(ran, _LEAST_S))), 0.0)
     drawn = np.exp(_at(times, passed + share * (1 - passed)))
@@ -309,16 +315,6 @@ def _quantiles(jobs: Sequence[QueuedJob]) -> tuple[Floats, npt.NDArray[np.bool_]
     predicted = np.array([bool(row) for row in rows])
     every: Floats = (table if width else np.zeros((len(rows), QUANTILES)))[which]
     return every, predicted[which]
-
-
-def _shares(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Floats:
-    """Uniform shares, alike for jobs of one application."""
-    _, which = np.unique([job.application for job in jobs], return_inverse=True)
-    common = rng.standard_normal((draws, int(which.max()) + 1))[:, which]
-    own = rng.standard_normal((draws, len(jobs)))
-    alone = np.array([job.application == 0 for job in jobs])
-    mixed = np.where(alone, own, np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own)
-    return normal_cdf(mixed)
 
 
 def normal_cdf(z: Floats) -> Floats:

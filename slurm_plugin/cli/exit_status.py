@@ -100,47 +100,29 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     mistake in the program and keeps its traceback.
     """
     try:
-        _take_any_name()
-        _take_printable_text()
-        return _flushed(command)
+        # Have stdout take names in any script, whatever the locale.
+        out = sys.stdout
+        if isinstance(out, TextIOWrapper):
+            as_it_is = out.isatty() or "PYTHONIOENCODING" in os.environ
+            out.reconfigure(
+                encoding=out.encoding if as_it_is else "utf-8", errors="backslashreplace"
+            )
+        # Let nothing else on stdout and stderr, tracebacks included (`slurm_plugin.text.streams`).
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is not None and not isinstance(stream, SafeStream):
+                setattr(sys, name, SafeStream(stream))
+        # What was printed is written out before the interpreter does it: --help ends by SystemExit.
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
     except NimoError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_stdout()
+        # Or the interpreter complains when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-
-
-def _take_any_name() -> None:
-    """Have stdout take names in any script, whatever the locale.
-
-    Into files and pipes they go in UTF-8, as Slurm's own commands write what slurmdbd keeps, unless
-    PYTHONIOENCODING asks for another; on a terminal what it cannot show is escaped.
-    """
-    out = sys.stdout
-    if isinstance(out, TextIOWrapper):
-        as_it_is = out.isatty() or "PYTHONIOENCODING" in os.environ
-        out.reconfigure(encoding=out.encoding if as_it_is else "utf-8", errors="backslashreplace")
-
-
-def _take_printable_text() -> None:
-    """Let nothing else on stdout and stderr, tracebacks included (`slurm_plugin.text.streams`)."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, SafeStream):
-            setattr(sys, name, SafeStream(stream))
-
-
-def _flushed(command: Callable[[], int]) -> int:
-    """Write out what was printed before the interpreter does: --help ends by SystemExit."""
-    try:
-        return command()
-    finally:
-        sys.stdout.flush()
-
-
-def _discard_stdout() -> None:
-    """Point stdout at nothing, or the interpreter complains when it flushes it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -96,7 +96,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         parser, command = command_parser(arguments[0])
         args = parser.parse_args(arguments[1:])
-        _log(args.verbose)
+        level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(args.verbose, 2)]
+        log.set_up(level)
         return command.run(args)
     overview = top_parser()
     overview.add_argument("command", metavar="COMMAND", help="see below")
@@ -124,8 +125,3 @@ def top_parser() -> argparse.ArgumentParser:
     )
     add_manners(parser)
     return parser
-
-
-def _log(verbosity: int) -> None:
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
-    log.set_up(level)

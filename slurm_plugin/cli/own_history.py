@@ -243,7 +243,8 @@ def _queued(words: list[str], cluster: str) -> JobRun | None:
 
 def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | None) -> None:
     """Fit the identities among ``keys`` that have new runs since their last fit."""
-    newest, fitted = store.runs.newest_ids(keys), _fitted(store)
+    fitted: Mapping[str, int] = json.loads(store.records.find(_FITTED, "") or "{}")
+    newest = store.runs.newest_ids(keys)
     stale = [name for name, newest_id in newest.items() if fitted.get(name) != newest_id]
     if not stale:
         return
@@ -262,8 +263,3 @@ def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | 
         )
     payload = json.dumps({**fitted, **{name: newest[name] for name in stale}})
     store.records.put(RecordRow(level=_FITTED, key="", payload=payload))
-
-
-def _fitted(store: Store) -> Mapping[str, int]:
-    made: Mapping[str, int] = json.loads(store.records.find(_FITTED, "") or "{}")
-    return made

@@ -26,18 +26,12 @@ def own_waits(config: Config, *, user: str, partition: str, now_s: float) -> lis
     where = [f"--partition={partition}"] if partition else []
     argv = ["squeue", *whose, *where, "-h", "-t", "PD", "-o", _WAITING]
     lines = commands.run(argv, timeout_s=config.snapshot.timeout_s).splitlines()
-    waited = _waited(config, now_s)
-    return [_row(line.split("\x1f"), waited, now_s) for line in lines]
-
-
-def _waited(config: Config, now_s: float) -> dict[str, list[float]]:
-    """Seconds that the user's jobs waited in each partition."""
     waited: dict[str, list[float]] = defaultdict(list)
     with open_store(config) as store:
         for run in store.runs.started(since_s=int(now_s) - _DAYS_S):
             since_s = run.eligible_s or run.submit_s
             waited[run.partition].append(max((run.start_s or since_s) - since_s, 0.0))
-    return waited
+    return [_row(line.split("\x1f"), waited, now_s) for line in lines]
 
 
 def _row(words: Sequence[str], waited: dict[str, list[float]], now_s: float) -> WaitRow:

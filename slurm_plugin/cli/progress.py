@@ -42,7 +42,10 @@ def progress(
         if bar is None and on_terminal and clock() - begun_s >= patience_s:
             bar = _started(title, begun_s, clock)
         if bar is not None:
-            _show(bar, what, total, share)
+            (task,) = bar.task_ids
+            bar.update(task, description=what, done=f"{total:,}" if total else "")
+            if share is not None:
+                bar.update(task, total=_STEPS, completed=round(share * _STEPS))
 
     try:
         yield report
@@ -66,26 +69,11 @@ def waiting(title: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
                 timer.join()
 
 
-def _show(bar: "Progress", what: str, total: int, share: float | None) -> None:
-    (task,) = bar.task_ids
-    bar.update(task, description=what, done=f"{total:,}" if total else "")
-    if share is not None:
-        bar.update(task, total=_STEPS, completed=round(share * _STEPS))
-
-
 def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progress":
-    bar = _bar(title, clock)
-    bar.add_task("", total=None, done="")
-    bar.tasks[0].start_time = begun_s
-    bar.start()
-    return bar
-
-
-def _bar(title: str, clock: Callable[[], float]) -> "Progress":
     # What is done before it need be shown does not wait for it.
     from rich import progress as columns  # noqa: PLC0415
 
-    return columns.Progress(
+    bar = columns.Progress(
         columns.TextColumn(title),
         columns.SpinnerColumn(),
         columns.TextColumn("{task.fields[done]}"),
@@ -98,3 +86,7 @@ def _bar(title: str, clock: Callable[[], float]) -> "Progress":
         speed_estimate_period=_SPEED_OVER_S,
         transient=True,
     )
+    bar.add_task("", total=None, done="")
+    bar.tasks[0].start_time = begun_s
+    bar.start()
+    return bar

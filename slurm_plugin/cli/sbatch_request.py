@@ -72,7 +72,15 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
     job["inputs_changed_s"] = _changed_s(command, job["work_dir"])
-    job["input_text"] = _input_text(job["work_dir"])
+    # Lines of input files in the job's folder that say how many tasks it runs with.
+    work_dir = job["work_dir"]
+    found: list[str] = []
+    for name, pattern in _INPUTS.items():
+        with suppress(OSError, ValueError):
+            path = Path(work_dir, name)
+            if path.is_file() and path.stat().st_size <= _MAX_INPUT_BYTES:
+                found += pattern.findall(path.read_text(errors="replace"))
+    job["input_text"] = "\n".join(found)
     check_times(job, now_s=now_s)
     return job
 
@@ -115,17 +123,6 @@ def _changed_s(command: CommandLine, work_dir: str) -> float | None:
     with suppress(OSError, ValueError):
         return max((f.stat().st_mtime for f in files if f.is_file()), default=None)
     return None
-
-
-def _input_text(work_dir: str) -> str:
-    """Lines of input files in the job's folder that say how many tasks it runs with."""
-    found: list[str] = []
-    for name, pattern in _INPUTS.items():
-        with suppress(OSError, ValueError):
-            path = Path(work_dir, name)
-            if path.is_file() and path.stat().st_size <= _MAX_INPUT_BYTES:
-                found += pattern.findall(path.read_text(errors="replace"))
-    return "\n".join(found)
 
 
 def _read(path: str) -> str:

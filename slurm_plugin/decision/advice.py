@@ -146,7 +146,20 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
     best, _ = min(choices, key=lambda choice: _ends_s(*choice))
     sure = best.nodes is not None
     best.partitions = [
-        _in_partition(advice, row, recommended=sure and advice is best) for advice, row in choices
+        PartitionRow(
+            partition=advice.partition,
+            node_type=advice.node_type,
+            nodes=row.nodes if row else None,
+            time_s=row.time_s if row else None,
+            low_s=row.low_s if row else None,
+            high_s=row.high_s if row else None,
+            wait_s=row.wait_s if row else None,
+            verdict=advice.verdict,
+            runs=advice.runs,
+            recommended=sure and advice is best,
+            reason="" if advice.nodes else advice.reason,
+        )
+        for advice, row in choices
     ]
     if sure and best.partition:
         best.directive = f"#SBATCH --partition={best.partition}\n{best.directive}"
@@ -158,22 +171,6 @@ def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
     if row is None or advice.nodes is None:
         return True, inf
     return advice.verdict != Verdict.RELIABLE, row.time_s + (row.wait_s or 0.0)
-
-
-def _in_partition(advice: Advice, row: Row | None, *, recommended: bool) -> PartitionRow:
-    return PartitionRow(
-        partition=advice.partition,
-        node_type=advice.node_type,
-        nodes=row.nodes if row else None,
-        time_s=row.time_s if row else None,
-        low_s=row.low_s if row else None,
-        high_s=row.high_s if row else None,
-        wait_s=row.wait_s if row else None,
-        verdict=advice.verdict,
-        runs=advice.runs,
-        recommended=recommended,
-        reason="" if advice.nodes else advice.reason,
-    )
 
 
 def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None:
@@ -284,7 +281,14 @@ def _recommend(
     if best is not None:
         advice.nodes = best.nodes
         advice.directive = f"#SBATCH {_options(case, best.nodes)}"
-        advice.size_text = _size_text(case, best.nodes)
+        job, table, unit = case.job, case.table, case.request.unit
+        texts = ["The numbers are those of one task of the array."] if job.array_inx else []
+        if table is not None and unit is Unit.CPUS:
+            other = resized(job, table, best.nodes)
+            tasks, each = tasks_of(other), other.cpus_per_task or 1
+            if tasks > 1 and each > 1:
+                texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
+        advice.size_text = " ".join(texts)
         advice.script_text = _script_text(case, best.nodes)
         advice.memory_directive = _memory_directive(case, best.nodes, margin)
 
@@ -342,18 +346,6 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
         return ""
     most, taken = part.node_mem_bytes or inf, footprint(enough, part)
     return f"#SBATCH {option}" if taken.allowed and taken.mem_mib * 2**20 <= most else ""
-
-
-def _size_text(case: DecisionContext, size: int) -> str:
-    """Say what a size is made of where that is not plain: several CPUs of each task, an array."""
-    job, table, unit = case.job, case.table, case.request.unit
-    texts = ["The numbers are those of one task of the array."] if job.array_inx else []
-    if table is not None and unit is Unit.CPUS:
-        other = resized(job, table, size)
-        tasks, each = tasks_of(other), other.cpus_per_task or 1
-        if tasks > 1 and each > 1:
-            texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
-    return " ".join(texts)
 
 
 def _script_text(case: DecisionContext, size: int) -> str:

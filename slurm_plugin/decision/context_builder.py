@@ -164,7 +164,16 @@ class ContextBuilder:
             job, identity, site, request, table, partition, now_s, unready=bool(wait)
         )
         if request.unit is not Unit.NODES and partition and cluster and table:
-            made = self._in_sizes(made, cluster, table, every=not prompt)
+            own = sizes_of(made.job, made.partition)[table.unit]
+            view = in_sizes(
+                made.job,
+                table,
+                sizes_between(request.low, request.high, table) if prompt else table.nodes,
+                partial(self._partition, cluster),
+                own=own,
+                margin=self._config.policy.memory_margin,
+            )
+            made = msgspec.structs.replace(made, sized=view)
         return made.on(self._type(job, partition) if table and table.node_type else "")
 
     def without_data(self, job: Job, now_s: float) -> DecisionContext:
@@ -203,21 +212,6 @@ class ContextBuilder:
 
     def _partition(self, cluster: Cluster, job: Job) -> Partition | None:
         return partition_for(cluster, job, self._terms, self._budget.each)
-
-    def _in_sizes(
-        self, case: DecisionContext, cluster: Cluster, table: PredictionTable, *, every: bool
-    ) -> DecisionContext:
-        """Add the partition in the unit of the table; ``every``: all sizes, for advice."""
-        own = sizes_of(case.job, case.partition)[table.unit]
-        view = in_sizes(
-            case.job,
-            table,
-            table.nodes if every else sizes_between(case.request.low, case.request.high, table),
-            partial(self._partition, cluster),
-            own=own,
-            margin=self._config.policy.memory_margin,
-        )
-        return msgspec.structs.replace(case, sized=view)
 
     def _follow(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool

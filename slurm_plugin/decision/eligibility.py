@@ -81,7 +81,8 @@ def size_span_of(
 
 
 def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
-    offered = _offered(job, tag, opt_in, application)
+    ends = _ends(job, tag, opt_in, application, "nodes")
+    offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
         if offered is None:
             return CountRange(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
@@ -95,12 +96,6 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
     tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
     chosen = opt_in.node_range or tagged or offered is not None
     return CountRange(low, high, None if chosen else Reason.NOT_OPTED_IN)
-
-
-def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange | None:
-    """Find counts for a job that asks for none."""
-    ends = _ends(job, tag, opt_in, application, "nodes")
-    return CountRange(*ends) if ends else None
 
 
 def _ends(

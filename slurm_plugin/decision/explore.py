@@ -9,7 +9,6 @@ from math import inf
 from statistics import fmean, pstdev
 
 from predictor.change.request import levels, range_of, ratios
-from predictor.types import AskedRange
 from slurm_plugin.decision.node_options import Option, PolicyContext, waits_of
 
 #: Counts that are tried, the one asked for among them, and tries at most.
@@ -38,7 +37,9 @@ def count_to_try(
         return None
     least = _MORE_WORTH if own and len(own.counts) >= _COUNTS else _WORTH
     most_s = scene.rules.policy.explore_ratio * _turnaround_s(asked)
-    known = _known(scene, options, best, own)
+    # The cheapest of the counts that such jobs had; without any what would be chosen.
+    counts = (scene.asked, *own.counts) if own else (best.nodes,)
+    known = min((one for one in options if one.nodes in counts), key=lambda one: one.cost_s)
     allowed = [
         one
         for one in options
@@ -52,14 +53,6 @@ def count_to_try(
     tried = max(allowed, key=lambda one: (gains[one.nodes], -one.nodes), default=None)
     again = tried is best and own is not None and tried.nodes in own.counts
     return tried if tried and gains[tried.nodes] > least and not again else None
-
-
-def _known(
-    scene: PolicyContext, options: Sequence[Option], best: Option, own: AskedRange | None
-) -> Option:
-    """Find the cheapest of the counts that such jobs had; without any what would be chosen."""
-    counts = (scene.asked, *own.counts) if own else (best.nodes,)
-    return min((one for one in options if one.nodes in counts), key=lambda one: one.cost_s)
 
 
 def tries_of(scene: PolicyContext) -> tuple[int, int]:

@@ -30,12 +30,7 @@ from slurm_plugin.evaluation.effects import (
     observed_of,
     waits_of,
 )
-from slurm_plugin.evaluation.job_outcomes import (
-    JobOutcome,
-    JobOutcomeTally,
-    is_guess,
-    outcome_of,
-)
+from slurm_plugin.evaluation.job_outcomes import JobOutcome, JobOutcomeTally, is_guess, outcome_of
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused, UnusedTally
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, WaitTally
@@ -135,11 +130,6 @@ def application_of(decision: DecisionRow) -> str:
     return decision.label or f"{decision.user}/{decision.name}"
 
 
-def why_unchanged(decision: DecisionRow) -> str:
-    """Name why a job passed unchanged: the reason to keep it, or the mode that forbade a change."""
-    return decision.reason if decision.action == "keep" else decision.mode
-
-
 @dataclass(slots=True)
 class _Application:
     decisions: int = 0
@@ -188,7 +178,14 @@ class OutcomeTally:
         """Take a decision and its run."""
         name, week = application_of(decision), self._weeks[_week(decision.at_s)]
         own = self._applications[name]
-        self._count(decision)
+        at_s = decision.at_s
+        self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
+        self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
+        self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
+        if not decision.applied:
+            self._unchanged[decision.reason if decision.action == "keep" else decision.mode] += 1
+        if decision.key:
+            self.asked[decision.key_level, decision.key] += 1
         week.decisions += 1
         own.decisions += 1
         own.changed += is_changed(decision)
@@ -264,16 +261,6 @@ class OutcomeTally:
             ),
             **fields,  # type: ignore[arg-type]
         )
-
-    def _count(self, decision: DecisionRow) -> None:
-        at_s = decision.at_s
-        self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
-        self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
-        self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
-        if not decision.applied:
-            self._unchanged[why_unchanged(decision)] += 1
-        if decision.key:
-            self.asked[decision.key_level, decision.key] += 1
 
     def _compare(
         self, decision: DecisionRow, run: RunRow, tallies: Iterable[AccuracyTally]

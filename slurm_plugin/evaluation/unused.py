@@ -128,7 +128,10 @@ class UnusedTally:
         if run.gpus and run.gpu_percent is not None:
             used = min(run.gpu_percent / 100, run.gpus)
             yield sums.gpus.add(size, run.gpus, used, elapsed_s, self._whole)
-        used_bytes = _memory(decision, run)
+        # That of its largest task for each of them; a job without steps has one measured process
+        # group on its first node.
+        several = run.nodes if decision.unit == Unit.NODES else 1
+        used_bytes = (run.mem_bytes or 0) * (run.tasks or several)
         if used_bytes and run.req_mem_bytes:
             asked = run.req_mem_bytes
             yield sums.memory.add(size, asked, used_bytes, elapsed_s, lambda n: n * self.margin)
@@ -152,15 +155,6 @@ class UnusedTally:
             or row.unused_mem_gib_hours >= max(4 * least_cpu_hours, _SHARE * row.mem_gib_hours) > 0
         ]
         return tuple(sorted(worth, key=lambda r: (-r.unused_cpu_hours, r.account, r.application)))
-
-
-def _memory(decision: DecisionRow, run: RunRow) -> int:
-    """Memory that a job used in all: that of its largest task for each of them.
-
-    A job without steps has one measured process group on its first node.
-    """
-    several = run.nodes if decision.unit == Unit.NODES else 1
-    return (run.mem_bytes or 0) * (run.tasks or several)
 
 
 def _row(key: tuple[str, str], sums: _Sums) -> Unused:

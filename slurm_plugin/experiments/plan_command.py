@@ -44,10 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("workflow", metavar="WORKFLOW", type=Path, help="YAML file")
     parser.add_argument(
-        "--deadline",
-        metavar="TIME",
-        type=moment,
-        help="time by which all tasks must have ended",
+        "--deadline", metavar="TIME", type=moment, help="time by which all tasks must have ended"
     )
     parser.add_argument(
         "--confidence",
@@ -68,9 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
     )
     parser.add_argument(
-        "--hard",
-        action="store_true",
-        help="let Slurm end jobs that will miss the deadline",
+        "--hard", action="store_true", help="let Slurm end jobs that will miss the deadline"
     )
     parser.add_argument(
         "--empty", action="store_true", help="plan for idle clusters, without asking Slurm"

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name
 from slurm_plugin.text.formatting import clock, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    text_column,
-)
+from slurm_plugin.text.table_columns import ALWAYS, WIDTH, OutputColumn, OutputTable, text_column
 
 if TYPE_CHECKING:  # numbers are heavy, and --help needs none
     from slurm_plugin.experiments.plan.plans import Plan
@@ -29,10 +23,26 @@ def render(
 ) -> Iterator[str]:
     """Lines about plans, the first of them in full, as wide as the terminal."""
     first = plans[0]
-    yield wrapped(_headline(first, now_s, deadline_s), width)
+    text = (
+        f"{first.label}: {duration(first.end_s - now_s)} from now, at {clock(first.end_s)} "
+        f"({duration(first.low_s - now_s)} to {duration(first.high_s - now_s)}), "
+        f"{hours(first.node_hours)} node-hours"
+    )
+    if first.proven:
+        text += "; no plan is better"
+    for name, why in first.doubts.items():
+        text += f"\nDOUBTFUL {name}: {why}"
+    if deadline_s is not None and first.chance is not None:
+        late = "MISSED" if first.low_s > deadline_s else "NOT SURE"
+        verdict = "met" if first.high_s <= deadline_s else late
+        chance = percent(first.chance)
+        text += f"\ndeadline {clock(deadline_s)}: {verdict}, in {chance} of the simulated cases"
+    yield wrapped(text, width)
     yield ""
     yield _steps(first, now_s, width)
-    yield from _read_in_place(first, width)
+    for step in first.schedule.steps:
+        for file, storage in step.remote:
+            yield wrapped(f"{step.name} reads {file} at {storage}", width)
     yield ""
     for line in _drawn(first, now_s):
         yield wrapped(line, width)
@@ -89,24 +99,6 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
-    text = (
-        f"{plan.label}: {duration(plan.end_s - now_s)} from now, at {clock(plan.end_s)} "
-        f"({duration(plan.low_s - now_s)} to {duration(plan.high_s - now_s)}), "
-        f"{hours(plan.node_hours)} node-hours"
-    )
-    if plan.proven:
-        text += "; no plan is better"
-    for name, why in plan.doubts.items():
-        text += f"\nDOUBTFUL {name}: {why}"
-    if deadline_s is not None and plan.chance is not None:
-        late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
-        verdict = "met" if plan.high_s <= deadline_s else late
-        chance = percent(plan.chance)
-        text += f"\ndeadline {clock(deadline_s)}: {verdict}, in {chance} of the simulated cases"
-    return text
-
-
 def _steps(plan: Plan, now_s: float, width: int) -> str:
     critical = {step.name for step in plan.path}
 
@@ -127,13 +119,6 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
         after("end", lambda step: step.end_s - now_s, ALWAYS),
     ]
     return OutputTable(columns, plan.schedule.steps).text(width=width)
-
-
-def _read_in_place(plan: Plan, width: int) -> Iterator[str]:
-    """Name the files that steps read where they are."""
-    for step in plan.schedule.steps:
-        for file, storage in step.remote:
-            yield wrapped(f"{step.name} reads {file} at {storage}", width)
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:

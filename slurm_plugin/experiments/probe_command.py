@@ -24,11 +24,7 @@ from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, memb
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.transfer_probe import measure_transfer
 from sacct_ingest.records import Probe
-from slurm_plugin.cli.command_context import (
-    add_table_of_store,
-    load_config,
-    print_table,
-)
+from slurm_plugin.cli.command_context import add_table_of_store, load_config, print_table
 from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.experiments import probe_text as words
 from slurm_plugin.service.systemd import notify
@@ -136,7 +132,9 @@ def _serve(args: argparse.Namespace, config: Config, members: Sequence[Member]) 
 
 
 def _follow(config: Config, members: Sequence[Member]) -> None:
-    collector = Collector(_some(members), settings_of(config.probes), key=_key(config.probes))
+    if not members:
+        raise ConfigError("no sensors to collect from: list them in probes.hosts or with --host")
+    collector = Collector(members, settings_of(config.probes), key=_key(config.probes))
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -202,12 +200,6 @@ def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
         print(json.dumps([asdict(each) for each in probes]))
     else:
         print_table(words.probe_table(probes), args)
-
-
-def _some(members: Sequence[Member]) -> Sequence[Member]:
-    if not members:
-        raise ConfigError("no sensors to collect from: list them in probes.hosts or with --host")
-    return members
 
 
 def _host_name(members: Sequence[Member]) -> str:

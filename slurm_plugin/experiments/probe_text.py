@@ -76,11 +76,7 @@ def _value(probe: Probe) -> str:
 
 _RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
 _TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
-_SCALES = {
-    **dict.fromkeys(_RATES, 1e-6),
-    **dict.fromkeys(_TIMES, 1e6),
-    Resource.CPU: 1.0,
-}
+_SCALES = {**dict.fromkeys(_RATES, 1e-6), **dict.fromkeys(_TIMES, 1e6), Resource.CPU: 1.0}
 _FORMATS = {
     **dict.fromkeys(_RATES, "{:.4g} MB/s"),
     **dict.fromkeys(_TIMES, "{:.4g} us"),

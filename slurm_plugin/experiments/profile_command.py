@@ -133,7 +133,15 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         progress("measuring") as report,
     ):
         text = script(_plan(args, config.benchmarks, host, port))
-        options = _options(args, config.benchmarks)
+        options = JobOptions(
+            partition=args.partition,
+            account=args.account,
+            qos=args.qos,
+            reservation=args.reservation,
+            nice=config.benchmarks.nice,
+            limit_min=config.benchmarks.limit_min,
+            patience_s=args.immediate,
+        )
         profiles: list[NodeProfile] = []
         outputs = run_each(
             usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
@@ -165,18 +173,6 @@ def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) 
         disk_bytes=settings.disk_bytes,
         network_host=host,
         network_port=port,
-    )
-
-
-def _options(args: argparse.Namespace, settings: Benchmarks) -> JobOptions:
-    return JobOptions(
-        partition=args.partition,
-        account=args.account,
-        qos=args.qos,
-        reservation=args.reservation,
-        nice=settings.nice,
-        limit_min=settings.limit_min,
-        patience_s=args.immediate,
     )
 
 

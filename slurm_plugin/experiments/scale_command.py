@@ -112,7 +112,20 @@ def run(args: argparse.Namespace) -> int:
         study = Study(folder / _FILE, settings)
     with alone(folder / _FILE, program="'nimo scale'", fix="name another folder"):
         why = _existing(study, args) if args.existing else _follow(study, folder, args)
-    return _show(study, folder, why)
+    from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415
+
+    results, width = made.results_of(study), terminal_width()
+    print(made.table(results).text(width=width))
+    word = study.settings.sizes.word
+    good = sum(one.good for one in study.runs)
+    print(f"\n{why}: {count(good, 'run')}, {hours(study.hours)} {word}-hours\n")
+    print(wrapped(made.proposal(results), width))
+    try:
+        made.write(results, folder)
+    except PlotError as error:
+        print(f"nimo scale: no plot: {error}", file=sys.stderr)
+    print(f"\n{folder}: table, plot, paragraph and job ids")
+    return 0 if results.answer else NoHistory.exit_status
 
 
 def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
@@ -141,23 +154,6 @@ def _say(run: "StudyRun") -> None:
     what = f"{run.count}: job {run.job_id}" if run.job_id else f"{run.count}:"
     said = run.reason or (duration(run.elapsed_s) if run.ended else run.why)
     print(f"{what} {said}", file=sys.stderr, flush=True)
-
-
-def _show(study: "Study", folder: Path, why: str) -> int:
-    from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415
-
-    results, width = made.results_of(study), terminal_width()
-    print(made.table(results).text(width=width))
-    word = study.settings.sizes.word
-    good = sum(one.good for one in study.runs)
-    print(f"\n{why}: {count(good, 'run')}, {hours(study.hours)} {word}-hours\n")
-    print(wrapped(made.proposal(results), width))
-    try:
-        made.write(results, folder)
-    except PlotError as error:
-        print(f"nimo scale: no plot: {error}", file=sys.stderr)
-    print(f"\n{folder}: table, plot, paragraph and job ids")
-    return 0 if results.answer else NoHistory.exit_status
 
 
 def _dry(study: "Study") -> str:

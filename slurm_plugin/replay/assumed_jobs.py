@@ -78,24 +78,13 @@ def _moldable(
 ) -> Moldable:
     low = max(int(nodes / made.range), 1)
     high = min(int(nodes * made.range), cluster_nodes)
-    table = _table(nodes, low, high, believed, expected_s, made.error)
-    return Moldable(low, high, table, partial(_relative, nodes, truth))
-
-
-def _relative(own: int, curve: tuple[float, float], nodes: int) -> float:
-    """Run time on ``nodes`` over that on ``own``, by Downey's speedup."""
-    at_own, at_nodes = speedup(np.array([own, nodes], dtype=np.float64), *curve)
-    return float(at_own / at_nodes)
-
-
-def _table(
-    own: int, low: int, high: int, curve: tuple[float, float], expected_s: float, error: float
-) -> PredictionTable:
-    counts = sorted({low, own, high, *np.unique(np.geomspace(low, high, 12).astype(int)).tolist()})
-    speedups = speedup(np.array([own, *counts], dtype=np.float64), *curve)
+    counts = sorted(
+        {low, nodes, high, *np.unique(np.geomspace(low, high, 12).astype(int)).tolist()}
+    )
+    speedups = speedup(np.array([nodes, *counts], dtype=np.float64), *believed)
     times = (expected_s * speedups[0] / speedups[1:]).tolist()
-    off = abs(np.log(np.array(counts) / own)) * error / 2
-    return PredictionTable(
+    off = abs(np.log(np.array(counts) / nodes)) * made.error / 2
+    table = PredictionTable(
         level="name",
         key="",
         label="assumed",
@@ -115,3 +104,10 @@ def _table(
         mem_node_bytes=None,
         fitted_s=0.0,
     )
+    return Moldable(low, high, table, partial(_relative, nodes, truth))
+
+
+def _relative(own: int, curve: tuple[float, float], nodes: int) -> float:
+    """Run time on ``nodes`` over that on ``own``, by Downey's speedup."""
+    at_own, at_nodes = speedup(np.array([own, nodes], dtype=np.float64), *curve)
+    return float(at_own / at_nodes)

@@ -6,7 +6,7 @@ against late ones, with the error of the late ones drawn on top.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -83,11 +83,7 @@ class _Truth:
 
 
 def _moldable(
-    row: RunRow,
-    cluster_nodes: int,
-    knowledge: Knowledge,
-    reach: float,
-    off: defaultdict[str, int],
+    row: RunRow, cluster_nodes: int, knowledge: Knowledge, reach: float, off: defaultdict[str, int]
 ) -> Moldable | None:
     asked = partial(attributes_of_run, row)
     before = knowledge.before.find(row.identity, attributes=asked, acting=True)
@@ -107,16 +103,12 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup
     now_s = float(max((row.end_s or 0 for row in rows), default=0))
 
     def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
-        return _grouped(rows, level)
+        groups: defaultdict[str, list[RunRow]] = defaultdict(list)
+        for row in rows:
+            if key := row.identity.key(level):
+                groups[key].append(row)
+        for key in sorted(groups):
+            yield key, sorted(groups[key], key=attrgetter("end_s", "submit_s", "job_id"))
 
     refit = fits_of(RefitInput(by_key), now_s=now_s, settings=settings)
     return PredictionLookup((fit.level, fit.key, fit.payload) for fit in refit.fits)
-
-
-def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
-    groups: defaultdict[str, list[RunRow]] = defaultdict(list)
-    for row in rows:
-        if key := row.identity.key(level):
-            groups[key].append(row)
-    for key in sorted(groups):
-        yield key, sorted(groups[key], key=attrgetter("end_s", "submit_s", "job_id"))

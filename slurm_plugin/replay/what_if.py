@@ -107,7 +107,10 @@ class WhatIf:
     def under(self, rules: PolicySettings) -> WhatIfOutcome:
         """Schedule with the policy deciding on the moldable jobs."""
         engine = self._engine()
-        expected_s = self._expected()
+        # Run times to expect: by the job's table, or else by its user's last two jobs.
+        last_two = recent_mean(self.workload)
+        jobs = zip(self.moldable_jobs, last_two, self._own, strict=True)
+        expected_s = [at(job.table, own.nodes).time_s if job else run_s for job, run_s, own in jobs]
         viewer = ClusterViewer(engine, expected_s)
         past = ObservedArrivals(self.workload)
         reasons: Counter[Reason] = Counter()
@@ -132,12 +135,6 @@ class WhatIf:
 
         schedule = engine.run(self._submits(), shape_of)
         return WhatIfOutcome(schedule, reasons, schedule.nodes != self.workload.nodes)
-
-    def _expected(self) -> list[float]:
-        """Run times to expect: by the job's table, or else by its user's last two jobs."""
-        last_two = recent_mean(self.workload)
-        jobs = zip(self.moldable_jobs, last_two, self._own, strict=True)
-        return [at(job.table, own.nodes).time_s if job else run_s for job, run_s, own in jobs]
 
     def _engine(self) -> Engine:
         return Engine(self.workload.cluster_nodes, self._order)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from predictor import Run, Verdict
 from predictor.change.posterior import ChangeRun, posterior
 from predictor.change.request import for_request
-from predictor.curves.drift import DriftSettings
 from predictor.curves.interval import measure
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
 from predictor.forecasts.forecasters import forecasts
@@ -86,7 +85,6 @@ ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
 N, T = np.array(NODES, float), np.array(TIMES)
 ENVELOPE = envelope(N, T, 0.05)
 OBSERVED = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
-PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
 LINE = [Term("cpu", Shape.LINEAR)]
 
 
@@ -239,7 +237,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "tables.of_curve.surprise_factor": (
         None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
     ),
-    "curves.drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
+    "curves.drift.follow": (None, {"runs": ROWS}),
     "forecasts.forecasters.Bank": (
         lambda values: [*forecasts(values)],
         {"values": [1.0, 2.0, 3.0]},
@@ -256,11 +254,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"nodes": [3], "medians": np.array([10.0]), "uncertainty": UNCERTAINTY, "level": 0.9},
     ),
     "curves.interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
-    "occupancy.error_measures.absolute_errors": (None, PAIR),
-    "occupancy.error_measures.percentage_errors": (None, PAIR),
-    "occupancy.error_measures.mape": (None, PAIR),
-    "occupancy.error_measures.nmae": (None, PAIR),
-    "occupancy.error_measures.mse": (None, PAIR),
     "models.averaged.shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
     "models.averaged.shapes.log_time": (
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
@@ -317,7 +310,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
          "width": 0.3, "chosen": 0},
     ),
     "level.backtest.ExpertPanel": (
-        lambda nodes, limit_s: ExpertPanel(ROWS, BacktestSettings().experts, same=True).ask(
+        lambda nodes, limit_s: ExpertPanel(ROWS, same=True).ask(
             nodes, limit_s
         ),
         {"nodes": 4, "limit_s": 900.0},

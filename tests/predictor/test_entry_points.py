@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks._order_measures import order_preserving_degree
+from benchmarks._error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
 from predictor.curves.interval import Prior, around, measure
@@ -30,7 +30,6 @@ from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged
 from predictor.models.downey import speedup
 from predictor.models.selection import fit_curve
-from predictor.occupancy.error_measures import mape, mse, nmae, percentage_errors
 from predictor.refit import RefitInput, fits_of
 from predictor.tables.of_node_types import type_tables
 from predictor.tables.settings import TableSettings

@@ -135,7 +135,6 @@ NOT_CALLED = {
     "level.calibration": "JudgedPrediction.fell",
     "level.distribution": "Mixture.quantiles Mixture.scores Mixture.share_below believed "
     "calibrated mixture samples",
-    "level.experts": "ExpertSettings.at",
     "level.sizes": "choose log_factor",
 }
 MODULES = sorted(

@@ -76,8 +76,22 @@ def envelope(
     need_share("delta", delta)
     limits, pairs = bounds or Bounds(), []
     for mode in VarianceMode:
-        hull = _hulls(mode, *_pairs(mode, nodes, times), delta, limits)
-        pairs += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
+        # Each pair of observations with each combination of pieces.
+        index = np.array(list(combinations(range(len(nodes)), 2))).T
+        pieces = np.array(COMBINATIONS[mode], dtype=float).T
+        count = pieces.shape[1]
+        both = np.repeat(nodes[index], count, axis=1)
+        ratio = np.repeat(times[index[0]] / times[index[1]], count)
+        hull = _hulls(mode, both, np.tile(pieces, index.shape[1]), ratio, delta, limits)
+        # Rows that no other row holds; of equal rows one.
+        left, result = hull, []
+        while len(left):
+            low, high = left[:, (0, 2)], left[:, (1, 3)]
+            largest = int((high - low).sum(axis=1).argmax())
+            result.append(left[largest])
+            held = ((low[largest] <= low) & (high[largest] >= high)).all(axis=1)
+            left = left[~held]
+        pairs += [RangePair(mode, *map(float, row)) for row in np.array(result).reshape(-1, 4)]
     return tuple(pairs)
 
 
@@ -98,20 +112,6 @@ def need_observations(nodes: Floats, times: Floats) -> None:
     need_finite("node count", *nodes, least=1)
     need_rising("node counts", nodes)
     need_positive("run time", *times)
-
-
-def _pairs(mode: VarianceMode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
-    """Each pair of observations with each combination of pieces.
-
-    Returns nodes, pieces: shape (2, rows).
-    Returns ratio: measured T(n_i)/T(n_j), shape (rows,).
-    """
-    index = np.array(list(combinations(range(len(nodes)), 2))).T
-    pieces = np.array(COMBINATIONS[mode], dtype=float).T
-    count = pieces.shape[1]
-    both = np.repeat(nodes[index], count, axis=1)
-    ratio = np.repeat(times[index[0]] / times[index[1]], count)
-    return both, np.tile(pieces, index.shape[1]), ratio
 
 
 Terms = tuple[Floats, Floats, Floats, Floats]
@@ -226,18 +226,3 @@ def _candidates(
     slack = 1e-9
     inside &= (time >= ratios[0] * other * (1 - slack)) & (time <= ratios[1] * other * (1 + slack))
     return end, x, inside
-
-
-def _irredundant(hull: Floats) -> Floats:
-    """Rows that no other row holds; of equal rows one.
-
-    A row that holds another is larger, so that the largest of those left is held by none.
-    """
-    left, result = hull, []
-    while len(left):
-        low, high = left[:, (0, 2)], left[:, (1, 3)]
-        largest = int((high - low).sum(axis=1).argmax())
-        result.append(left[largest])
-        held = ((low[largest] <= low) & (high[largest] >= high)).all(axis=1)
-        left = left[~held]
-    return np.array(result).reshape(-1, 4)

@@ -170,7 +170,9 @@ class Adept:
     def _judge(
         self, observed: "ObservedTimes", fitted: "_Fitted", ranges: tuple[RangePair, ...]
     ) -> tuple[Problem, ...]:
-        own = observed.last_phase
+        phase = np.array(observed.diagnosis.phase)
+        normal = observed.normal
+        own: NDArray[np.bool_] = normal & (phase == phase[normal].max())
         return judge(
             observed.nodes[own],
             observed.times[own],
@@ -212,14 +214,6 @@ class ObservedTimes:
         own[list(self.diagnosis.anomalies)] = False
         return own
 
-    @property
-    def last_phase(self) -> NDArray[np.bool_]:
-        """Those of them that lie in the last phase."""
-        phase = np.array(self.diagnosis.phase)
-        normal = self.normal
-        own: NDArray[np.bool_] = normal & (phase == phase[normal].max())
-        return own
-
     def weights(
         self, targets: Floats, q: float, without: NDArray[np.bool_] | None = None
     ) -> Floats:
@@ -234,17 +228,13 @@ class ObservedTimes:
         closest = np.where(counts, distance, np.inf).argmin(axis=1)
         phase = np.array(self.diagnosis.phase)
         own = counts & (phase == phase[closest][:, None])
-        counts = np.where(self._is_between(targets, own)[:, None], counts, own)
-        return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
-
-    def _is_between(self, targets: Floats, own: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether each target lies between the observations of its own phase and of another."""
         first = np.where(own, self.nodes, np.inf).min(axis=1)
         last = np.where(own, self.nodes, -np.inf).max(axis=1)
         counted = self.nodes[self.counts]
         inside = (targets > counted.min()) & (targets < counted.max())
         between: NDArray[np.bool_] = inside & ((targets < first) | (targets > last))
-        return between
+        counts = np.where(between[:, None], counts, own)
+        return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
 
     def search(
         self,

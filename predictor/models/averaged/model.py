@@ -245,7 +245,13 @@ def _posterior(curve: Curve, settings: AveragedSettings) -> _Posterior:
     ratios = (nodes / nodes[0]).tolist()
     left = times - np.column_stack([_log_times(prior, ratio) for ratio in ratios])
     parts = _residuals(curve, settings)
-    logs = parts.evidence(left) + _spreads(curve, parts.noise)[:, None]
+    # Log likelihood of the spreads among repeats under each ``noise``: chi-squared.
+    total = np.zeros(len(parts.noise))
+    for point in curve.points:
+        if point.repeats > 1:
+            sd = np.hypot(parts.noise, curve.resolution_s / point.time_s / math.sqrt(6))
+            total -= (point.repeats - 1) * (np.log(sd) + 0.5 * (point.spread / sd) ** 2)
+    logs = parts.evidence(left) + total[:, None]
     for bound in curve.censored:
         logs += _survival(bound, parts, left, _log_times(prior, float(bound.nodes / nodes[0])))
     part_of, shape_of = np.divmod(_resample(logs.ravel()), len(left))
@@ -291,27 +297,13 @@ def _residuals(curve: Curve, settings: AveragedSettings) -> Residuals:
     times = np.array([p.time_s for p in curve.points])
     # The difference of two readings cut to a whole unit has the variance 1/6.
     clock = (curve.resolution_s / times) ** 2 / 6
-    pooled = _pooled_spread(curve.points)
+    freedom = max(sum(p.repeats - 1 for p in curve.points), 1)
+    pooled = math.sqrt(sum((p.repeats - 1) * p.spread**2 for p in curve.points) / freedom)
     noises = (*settings.noises, pooled) if pooled > max(settings.noises) else settings.noises
     tau, noise = np.array(list(product(settings.wiggles, noises))).T
     places = np.log([float(p.nodes) for p in curve.points])
     variances = (noise[:, None] ** 2 + clock) / repeats
     return residuals(places, variances, tau=tau, noise=noise, reach=settings.reach)
-
-
-def _pooled_spread(points: Sequence[Point]) -> float:
-    freedom = max(sum(p.repeats - 1 for p in points), 1)
-    return math.sqrt(sum((p.repeats - 1) * p.spread**2 for p in points) / freedom)
-
-
-def _spreads(curve: Curve, noise: Floats) -> Floats:
-    """Log likelihood of the spreads among repeats under each ``noise``: chi-squared."""
-    total = np.zeros(len(noise))
-    for point in curve.points:
-        if point.repeats > 1:
-            sd = np.hypot(noise, curve.resolution_s / point.time_s / math.sqrt(6))
-            total -= (point.repeats - 1) * (np.log(sd) + 0.5 * (point.spread / sd) ** 2)
-    return total
 
 
 def _survival(bound: Point, parts: Residuals, left: Floats, ahead: Floats) -> Floats:

@@ -48,7 +48,7 @@ def _plain(size: int) -> Signs | None:
     1933).  Twice the runs double a design (Sylvester 1867).
     """
     prime = size - 1
-    if _is_prime(prime):
+    if prime > 1 and all(prime % factor for factor in range(2, int(prime**0.5) + 1)):
         squares = {n * n % prime for n in range(prime)}
         first = np.array([1 if n in squares else -1 for n in range(prime)])
         rows = [np.roll(first, shift) for shift in range(prime)]
@@ -58,10 +58,6 @@ def _plain(size: int) -> Signs | None:
         return None
     one = np.ones((size // 2, 1), dtype=int)
     return np.vstack([np.hstack([half, one, half]), np.hstack([half, -one, -half])])
-
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % factor for factor in range(2, int(number**0.5) + 1))
 
 
 def plackett_burman(space: Space) -> list[dict[str, float]]:

@@ -31,7 +31,9 @@ class Informative:
         self._levels = {name: space.levels(name) for name in space.attributes}
         every = np.array([self._features(one) for one in space.candidates])
         self._every = every
-        self._prior = np.diag(self._variances())
+        count = len(self._space.attributes)
+        pairs = count * (count - 1) // 2
+        self._prior = np.diag([1.0, *([_SINGLE] * 2 * count), *([_PRODUCT] * pairs)])
 
     def choose(
         self,
@@ -69,8 +71,3 @@ class Informative:
     def _inverse(self, name: str, value: float) -> float:
         low, high = 1 / self._levels[name][-1], 1 / self._levels[name][0]
         return 2 * (1 / value - low) / (high - low) - 1 if high > low else 0.0
-
-    def _variances(self) -> list[float]:
-        count = len(self._space.attributes)
-        pairs = count * (count - 1) // 2
-        return [1.0, *([_SINGLE] * 2 * count), *([_PRODUCT] * pairs)]

@@ -10,6 +10,7 @@ from math import sqrt
 
 import numpy as np
 
+from predictor.checks import need_positive
 from predictor.occupancy.active.design import plackett_burman
 from predictor.occupancy.active.informative import Informative
 from predictor.occupancy.active.refinement import Proposal, Refinement
@@ -24,7 +25,6 @@ from predictor.occupancy.active.settings import (
 )
 from predictor.occupancy.active.space import Assignment, Key, Space
 from predictor.occupancy.application_model import OccupancyFit, Predicted, Sample
-from predictor.occupancy.error_measures import mape
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
 _LAST = 2
@@ -143,7 +143,9 @@ class Learner:
 
     def _off(self, sample: Sample) -> float:
         """Error in percent of predicting a sample that was not learned from."""
-        return mape([self.fit.predict(sample.attributes).time_s], [sample.measured.time_s])
+        actual_s = sample.measured.time_s
+        need_positive("measurement", actual_s)
+        return 100 * abs(self.fit.predict(sample.attributes).time_s - actual_s) / actual_s
 
     @property
     def _is_sure(self) -> bool:
@@ -165,21 +167,22 @@ class Learner:
 
     def _plan(self) -> Iterator[Proposal]:
         """Everything to run, in order; what was observed meanwhile decides how it goes on."""
-        yield from self._references()
-        if self.settings.error in (Error.RANDOM_TEST, Error.PBDF_TEST):
-            yield from self._new(self._test_set(), Purpose.TEST, "to measure the error on")
-        if self._screens:
-            design = plackett_burman(self.space)
-            yield from self._new(design, Purpose.SCREENING, "to see which attributes matter")
-        yield from self._training()
-
-    def _references(self) -> Iterator[Proposal]:
-        """Propose the reference, and where it cannot be run the assignment nearest to it."""
         assignment = self._reference()
         why = "all else is relative to it"
         while not self.samples and (left := self.unused()):
             nearest = Space(tuple(left), self.space.more_is_better).nearest(assignment)
             yield Proposal(nearest, Purpose.REFERENCE, why)
+        if self.settings.error in (Error.RANDOM_TEST, Error.PBDF_TEST):
+            yield from self._new(self._test_set(), Purpose.TEST, "to measure the error on")
+        if self._screens:
+            design = plackett_burman(self.space)
+            yield from self._new(design, Purpose.SCREENING, "to see which attributes matter")
+        propose = {
+            Selection.LMAX_I1: self.refinement.lmax_i1,
+            Selection.L2_I2: self._l2_i2,
+            Selection.INFORMATIVE: self._informative,
+        }[self.settings.selection]
+        yield from propose()
 
     @property
     def _screens(self) -> bool:
@@ -190,14 +193,6 @@ class Learner:
         ordered = settings.traversal is not Traversal.DYNAMIC and len(settings.parts) > 1
         by_effect = ordered and settings.order is RefinementOrder.RELEVANCE
         return by_effect or settings.attribute_order is RefinementOrder.RELEVANCE
-
-    def _training(self) -> Iterator[Proposal]:
-        propose = {
-            Selection.LMAX_I1: self.refinement.lmax_i1,
-            Selection.L2_I2: self._l2_i2,
-            Selection.INFORMATIVE: self._informative,
-        }[self.settings.selection]
-        yield from propose()
 
     def _l2_i2(self) -> Iterator[Proposal]:
         self.refinement.take_up_all()

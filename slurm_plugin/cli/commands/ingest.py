@@ -31,7 +31,7 @@ from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from slurm_plugin.cli.command_context import add_shared, load_config, moment
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.progress import ProgressReport, progress
+from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import out_of_memory, switch_off
 from slurm_plugin.reports.curve_text import standing_line
@@ -123,7 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read each source and say what came of it."""
-    _check_span(args, now_s=time.time())
+    now_s = time.time()
+    options = [name for name in ("since", "until") if getattr(args, name) is not None]
+    if args.files and options:
+        raise ConfigError(f"--{' and --'.join(options)}: only for sacct; files are read whole")
+    end_s = now_s if args.until is None else min(args.until, now_s)
+    if args.since is not None and args.since >= end_s:
+        raise ConfigError(f"--since {clock(args.since)}: give a time before {clock(end_s)}")
     config = load_config(args)
     if not args.follow:
         return _once(args, config)
@@ -147,22 +153,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_span(args: argparse.Namespace, *, now_s: float) -> None:
-    """Refuse a span that nothing can be read of."""
-    options = [name for name in ("since", "until") if getattr(args, name) is not None]
-    if args.files and options:
-        raise ConfigError(f"--{' and --'.join(options)}: only for sacct; files are read whole")
-    end_s = now_s if args.until is None else min(args.until, now_s)
-    if args.since is not None and args.since >= end_s:
-        raise ConfigError(f"--since {clock(args.since)}: give a time before {clock(end_s)}")
-
-
 def _once(args: argparse.Namespace, config: Config) -> int:
     done, failed = list[IngestSummary](), list[FormatError]()
     with open_store(config, create=True) as store, progress("reading") as report:
         for source in _sources(args, config):
             try:
-                done.append(_read(args, config, store, source, report))
+                done.append(
+                    ingest(
+                        store,
+                        source,
+                        now_s=int(time.time()),
+                        since_s=args.since,
+                        until_s=args.until,
+                        settings=ingest_settings(config),
+                        progress=report,
+                    )
+                )
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
@@ -173,22 +179,15 @@ def _once(args: argparse.Namespace, config: Config) -> int:
     elif lines := [*map(describe, done), *shown, *map(standing_line, turned), *memory]:
         print("\n".join(lines), flush=True)
     failed += [
-        _useless(one) for one in done if args.files and one.refused and not _runs_reported(one)
+        FormatError(f"{one.source}: no row could be read: check --format")
+        for one in done
+        if args.files and one.refused and not one.new + one.changed + one.same + one.unfinished
     ]
     for other in failed[1:]:
         _log.error("%s", other)
     if failed:
         raise failed[0]
     return 0
-
-
-def _useless(done: IngestSummary) -> FormatError:
-    return FormatError(f"{done.source}: no row could be read: check --format")
-
-
-def _runs_reported(done: IngestSummary) -> int:
-    """Count the runs that a source reported."""
-    return done.new + done.changed + done.same + done.unfinished
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -215,24 +214,6 @@ def _sources(args: argparse.Namespace, config: Config) -> Iterator[RunSource]:
         yield LIVE[args.source](args.cluster, config.ingest.timeout_s)
     for path in args.files:
         yield SavedSacct(path, cluster, args.fields, args.delimiter, args.format)
-
-
-def _read(
-    args: argparse.Namespace,
-    config: Config,
-    store: Store,
-    source: RunSource,
-    report: ProgressReport,
-) -> IngestSummary:
-    return ingest(
-        store,
-        source,
-        now_s=int(time.time()),
-        since_s=args.since,
-        until_s=args.until,
-        settings=ingest_settings(config),
-        progress=report,
-    )
 
 
 def ingest_settings(config: Config) -> IngestSettings:

@@ -76,7 +76,15 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(installation.slurm_text, SlurmError):
         print(f"nimo init: Slurm was not asked: {installation.slurm_text}", file=sys.stderr)
     answers = _answers(args, installation)
-    planned = _plan(args, installation, answers)
+    sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
+    place = find(args.config) or SYSTEM_FILE
+    settings = texts.settings(sample, answers)
+    parse(settings, name=str(place))
+    planned = [plan(place, settings, sample)]
+    if installation.slurm_conf.exists():
+        forward = summary.hooks_run(installation)
+        hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
+        planned.append(plan(installation.hooks / "nimo_hook.conf", hook_settings, hook_sample))
     if args.dry_run:
         _print_differences(planned, as_json=args.json)
         return 0
@@ -101,7 +109,17 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
     hosts: tuple[str, ...] = ()
     if args.login_node is not None:
         hosts = _names(args.login_node) or controllers(installation)
-    answers = _from_options(args, _proposed(args, installation), hosts)
+    said = {
+        "cluster": args.cluster,
+        "store": args.store and store_url(args.store),
+        "socket": args.socket,
+        "mode": args.mode and Mode(args.mode),
+        "partitions": args.partition and _names(args.partition),
+        "controllers": hosts,
+    }
+    answers = replace(
+        _proposed(args, installation), **{key: value for key, value in said.items() if value}
+    )
     check(answers, names)
     if answers.controllers or args.immediate or args.json or not sys.stdin.isatty():
         return answers
@@ -123,19 +141,6 @@ def _proposed(args: argparse.Namespace, installation: Installation) -> Answers:
     if args.socket not in (None, kept):
         raise ConfigError(f"{there} says socket: {kept}; change it there, or leave out --socket")
     return replace(proposed, socket=kept)
-
-
-def _from_options(args: argparse.Namespace, proposed: Answers, hosts: tuple[str, ...]) -> Answers:
-    """Answers with the values of the options."""
-    said = {
-        "cluster": args.cluster,
-        "store": args.store and store_url(args.store),
-        "socket": args.socket,
-        "mode": args.mode and Mode(args.mode),
-        "partitions": args.partition and _names(args.partition),
-        "controllers": hosts,
-    }
-    return replace(proposed, **{key: value for key, value in said.items() if value})
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -177,16 +182,3 @@ def _dialogue(
         else:
             return taken
     return answers
-
-
-def _plan(args: argparse.Namespace, installation: Installation, answers: Answers) -> list[Planned]:
-    sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
-    place = find(args.config) or SYSTEM_FILE
-    settings = texts.settings(sample, answers)
-    parse(settings, name=str(place))
-    planned = [plan(place, settings, sample)]
-    if installation.slurm_conf.exists():
-        forward = summary.hooks_run(installation)
-        hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
-        planned.append(plan(installation.hooks / "nimo_hook.conf", hook_settings, hook_sample))
-    return planned

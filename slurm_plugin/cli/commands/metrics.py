@@ -71,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
             host, port = args.listen
             server, thread = serve(metrics, host, port)
             print(f"http://{host}:{server.server_port}/metrics", flush=True)
-            _until_signalled()
+            stopped = Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: stopped.set())
+            stopped.wait()
             server.shutdown()
             thread.join()
         else:
@@ -96,13 +99,6 @@ def serve(metrics: Any, host: str, port: int, *, idle_s: float = 10.0) -> tuple[
 
     server.RequestHandlerClass = Handler
     return server, thread
-
-
-def _until_signalled() -> None:
-    stopped = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    stopped.wait()
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -98,7 +98,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     matches = matching_tables(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
-        plot.show(_picture(_only(matches)), args.plot)
+        if len(matches) > 1:
+            keys = ", ".join(f"{table.key} ({table.level})" for table in matches)
+            raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
+        plot.show(_picture(matches[0]), args.plot)
     _print(matches, args, standings)
     return 0
 
@@ -142,13 +145,6 @@ def _print(
             if args.plot == plot.TERMINAL:
                 print()
                 plot.show(_picture(table), plot.TERMINAL)
-
-
-def _only(tables: Sequence[PredictionTable]) -> PredictionTable:
-    if len(tables) > 1:
-        keys = ", ".join(f"{table.key} ({table.level})" for table in tables)
-        raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
-    return tables[0]
 
 
 def _picture(table: PredictionTable) -> Picture:

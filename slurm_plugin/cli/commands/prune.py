@@ -14,7 +14,6 @@ from sacct_ingest.store.rows import Pruned, RetentionTimes
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
-from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
@@ -43,7 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prune each table that has a limit."""
     config = load_config(args)
-    retention = _retention(args, config, now_s=int(time.time()))
+    now_s = int(time.time())
+    days = {
+        table: getattr(config.retention, f"{table}_days")
+        if getattr(args, table) is None
+        else getattr(args, table)
+        for table in _TABLES
+    }
+    again = config.ingest.again_days
+    for table in ("runs", "steps"):
+        if 0 < days[table] <= again:
+            raise ConfigError(
+                f"retention.{table}_days is {days[table]}: ingests read the last {again} days "
+                f"again (ingest.again_days) and would bring them back; keep more than {again} days"
+            )
+    retention = RetentionTimes(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})
     with open_store(config) as store, waiting("pruning"):
         done = store.prune(retention, dry_run=args.dry_run)
     if args.json:
@@ -59,20 +72,3 @@ _NOTHING = "no retention time is set, so nothing is deleted; see 'retention' in 
 def _words(done: Pruned, *, dry_run: bool) -> str:
     verb = "would be deleted" if dry_run else "deleted"
     return f"{done.table}: {count(done.rows, 'row')} from before {clock(done.before_s)} {verb}"
-
-
-def _retention(args: argparse.Namespace, config: Config, *, now_s: int) -> RetentionTimes:
-    days = {
-        table: getattr(config.retention, f"{table}_days")
-        if getattr(args, table) is None
-        else getattr(args, table)
-        for table in _TABLES
-    }
-    again = config.ingest.again_days
-    for table in ("runs", "steps"):
-        if 0 < days[table] <= again:
-            raise ConfigError(
-                f"retention.{table}_days is {days[table]}: ingests read the last {again} days "
-                f"again (ingest.again_days) and would bring them back; keep more than {again} days"
-            )
-    return RetentionTimes(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})

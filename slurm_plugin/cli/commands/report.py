@@ -180,8 +180,12 @@ def _print_title(report: ReportHead) -> None:
 
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
+    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
+    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
+
     if args.csv:
-        _files(report, args.csv)
+        for path in sheet.write_csv(sheets.sheets_of(report, WORDS), args.csv):
+            print(path)
     if args.html:
         _page(report, args.html)
     if args.json:
@@ -189,25 +193,10 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
 
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
-        _one_table(report, args)
+        one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
+        print_table(one.output(), args)
     elif _for_terminal(args):
         _terminal(report)
-
-
-def _files(report: OutcomeReport, folder: Path) -> None:
-    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
-    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
-
-    for path in sheet.write_csv(sheets.sheets_of(report, WORDS), folder):
-        print(path)
-
-
-def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
-    from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
-    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
-
-    one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
-    print_table(one.output(), args)
 
 
 def _page(report: OutcomeReport, path: Path) -> None:

@@ -118,20 +118,22 @@ def _assignment(
     if "input" in chosen:
         one = inputs[chosen["input"]]
         words["input"] = str(folder / one.path) if one.path else one.name
-        attributes[INPUT_BYTES] = _size_of(one, folder, place)
+        try:
+            size = parse_size(one.size) if one.size else (folder / one.path).stat().st_size
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{place}: input {one.name}: {error}; give its size") from error
+        if not size:
+            raise ConfigError(f"{place}: input {one.name}: its size is not above zero")
+        attributes[INPUT_BYTES] = float(size)
     attributes |= {key: n for key, text in chosen.items() if (n := _number(key, text)) is not None}
-    command = _command(description, folder, words)
+    command = (
+        (str(folder / description.script), *(fill(one, words) for one in description.arguments))
+        if description.script
+        else (f"--wrap={fill(description.command, words)}",)
+    )
     identity = json.dumps([options, command, script, description.work_dir])
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return Assignment(int(chosen["nodes"]), tuple(options), command, attributes, key)
-
-
-def _command(description: Description, folder: Path, words: Mapping[str, str]) -> tuple[str, ...]:
-    if description.script:
-        return str(folder / description.script), *(
-            fill(one, words) for one in description.arguments
-        )
-    return (f"--wrap={fill(description.command, words)}",)
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
@@ -150,16 +152,6 @@ def _number(key: str, text: str) -> float | None:
     except ValueError:
         return None
     return float(value) if value and value > 0 else None
-
-
-def _size_of(one: Input, folder: Path, place: str) -> float:
-    try:
-        size = parse_size(one.size) if one.size else (folder / one.path).stat().st_size
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{place}: input {one.name}: {error}; give its size") from error
-    if not size:
-        raise ConfigError(f"{place}: input {one.name}: its size is not above zero")
-    return float(size)
 
 
 def _figures(
@@ -191,7 +183,10 @@ def _by_attributes(made: Sequence[Assignment], description: Description, name: s
     vary = sorted(key for key in every if len({one.attributes[key] for one in made}) > 1)
     if not vary:
         raise ConfigError(f"{name}: the assignments differ in nothing that can be learned")
-    _check_orders(description, vary, name)
+    for part, order in description.learning.attributes.items():
+        if wrong := [one for one in order if one not in vary]:
+            place = f"{name}: learning.attributes.{part}"
+            raise ConfigError(f"{place}: {wrong[0]!r} does not differ here; {', '.join(vary)} do")
     latencies = (one for one in vary if one.endswith(_LATENCY))
     slower = {INPUT_BYTES, *description.slower, *latencies}
     places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
@@ -202,14 +197,6 @@ def _by_attributes(made: Sequence[Assignment], description: Description, name: s
         {key: key not in slower for key in vary},
     )
     return Choices(space, {values: tuple(each) for values, each in places.items()})
-
-
-def _check_orders(description: Description, vary: Sequence[str], name: str) -> None:
-    """Check that the description's orders name only attributes that differ."""
-    for part, order in description.learning.attributes.items():
-        if wrong := [one for one in order if one not in vary]:
-            place = f"{name}: learning.attributes.{part}"
-            raise ConfigError(f"{place}: {wrong[0]!r} does not differ here; {', '.join(vary)} do")
 
 
 def _read_script(description: Description, folder: Path, name: str) -> str:

@@ -5,12 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from predictor.occupancy.active.settings import FunctionForm, Purpose
-from predictor.occupancy.application_model import (
-    OccupancyFit,
-    OccupancyModel,
-    Sample,
-    occupancies,
-)
+from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.occupancy.linear_form import LinearOccupancyModel
 from predictor.occupancy.samples_of_runs import NODES
 from slurm_plugin.experiments.learn.assignments import INPUT_BYTES

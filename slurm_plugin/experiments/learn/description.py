@@ -135,7 +135,16 @@ def parse(text: str, *, name: str) -> Description:
         made.learning.settings()
     except ValueError as error:
         raise ConfigError(f"{name}: learning: {error}") from error
-    _check_rest(made, name)
+    if bool(made.command) == bool(made.script):
+        raise ConfigError(f"{name}: give either command or script")
+    if made.arguments and not made.script:
+        raise ConfigError(f"{name}: arguments: a command has its own; they go with script")
+    input_names = {one.name for one in made.inputs}
+    for index, group in enumerate(made.assignments):
+        for input_name in group.inputs:
+            if input_name not in input_names:
+                place = f"assignments[{index}].inputs"
+                raise ConfigError(f"{name}: {place}: {input_name!r} is not among inputs")
     return made
 
 
@@ -147,16 +156,3 @@ def _check_duration(made: Description, key: str, name: str) -> None:
         valid = None
     if not valid or (key == "limit" and not text):
         raise ConfigError(f"{name}: {key}: {text!r} is no time; give it as sbatch's --time")
-
-
-def _check_rest(made: Description, name: str) -> None:
-    if bool(made.command) == bool(made.script):
-        raise ConfigError(f"{name}: give either command or script")
-    if made.arguments and not made.script:
-        raise ConfigError(f"{name}: arguments: a command has its own; they go with script")
-    input_names = {one.name for one in made.inputs}
-    for index, group in enumerate(made.assignments):
-        for input_name in group.inputs:
-            if input_name not in input_names:
-                place = f"assignments[{index}].inputs"
-                raise ConfigError(f"{name}: {place}: {input_name!r} is not among inputs")

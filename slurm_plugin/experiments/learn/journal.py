@@ -89,7 +89,10 @@ class Journal:
             self.trials[places[0]] = trial
         else:
             self.trials.append(trial)
-        self._write()
+        text = msgspec.json.format(
+            msgspec.json.encode(_File(self._application, tuple(self.trials), self._model)), indent=1
+        )
+        atomic_file.write(self._path, text)
         return trial
 
     def _read(self) -> tuple[Trial, ...]:
@@ -105,12 +108,6 @@ class Journal:
                 "another file with --state"
             )
         return saved.trials
-
-    def _write(self) -> None:
-        text = msgspec.json.format(
-            msgspec.json.encode(_File(self._application, tuple(self.trials), self._model)), indent=1
-        )
-        atomic_file.write(self._path, text)
 
 
 def alone(path: Path) -> AbstractContextManager[None]:

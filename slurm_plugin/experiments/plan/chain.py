@@ -100,10 +100,14 @@ def _job(
 ) -> PlannedJob:
     place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
     task = flow.tasks[step.task]
+    # Slurm refuses a job whose limit ends after its deadline.
+    room = rooms.get((step.task, place.name))
+    needed_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
+    most_s = min(room.longest_s if room else inf, (latest_s or inf) - step.start_s)
     options = [
         f"--partition={place.partition}",
         f"--nodes={step.nodes or 1}",
-        f"--time={_limit_min(step, rooms.get((step.task, place.name)), latest_s)}",
+        f"--time={needed_min if most_s == inf else max(min(needed_min, int(most_s // 60)), 1)}",
         f"--comment={_tag(flow, task) if step.nodes else 'nimo:off'}",
     ]
     if place.cluster:
@@ -124,16 +128,6 @@ def _place_of_copy(flow: Workflow, step: Step) -> PlanSite:
     """Where a copy runs: near its target, or else near its source."""
     near = [p for s in (step.target, step.source) for p in flow.places.values() if p.storage == s]
     return near[0] if near else next(iter(flow.places.values()))
-
-
-def _limit_min(step: Step, room: TaskBounds | None, latest_s: float | None) -> int:
-    """Limit that holds the run, within what the place allows and its deadline leaves.
-
-    Slurm refuses a job whose limit ends after its deadline.
-    """
-    needed_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
-    most_s = min(room.longest_s if room else inf, (latest_s or inf) - step.start_s)
-    return needed_min if most_s == inf else max(min(needed_min, int(most_s // 60)), 1)
 
 
 def _tag(flow: Workflow, task: Task) -> str:

@@ -77,12 +77,7 @@ def of_prediction(one: Prediction, group: str) -> TaskEstimate:
 
 
 def of_interval(
-    time_s: float,
-    low_s: float,
-    high_s: float,
-    level: float,
-    common: float = 0.0,
-    group: str = "",
+    time_s: float, low_s: float, high_s: float, level: float, common: float = 0.0, group: str = ""
 ) -> TaskEstimate:
     """Estimate whose interval at ``level`` is from ``low_s`` to ``high_s``."""
     z = NormalDist().inv_cdf((1 + level) / 2)

@@ -163,7 +163,12 @@ class PlanMonitor:
             yield f"{why}: {_behind(submitted)}; not planned again: {error}"
             return
         if replan is not None:
-            yield f"{why}: {_outlook(replan, submitted.deadline_s)}"
+            now, before = replan.plan, replan.before
+            text = "planned again" if replan.changed else "the plan stays"
+            text += f"; all ended by {clock(now.end_s)}"
+            if replan.changed and before is not None:
+                text += f" instead of {clock(before.end_s)}"
+            yield f"{why}: {text + _deadline_text(now.high_s, submitted.deadline_s)}"
             yield from change(submitted, replan.jobs, self.path, self.ask)
 
     def _allowed(self, takes_s: float) -> float:
@@ -250,15 +255,6 @@ def _behind(submitted: Submitted) -> str:
         ends[job.name] = submitted.ended_s.get(job.name, likely_s)
     end_s = max(ends.values())
     return f"all ended by {clock(end_s)}{_deadline_text(end_s, submitted.deadline_s)}"
-
-
-def _outlook(replan: "Replan", deadline_s: float | None) -> str:
-    now, before = replan.plan, replan.before
-    text = "planned again" if replan.changed else "the plan stays"
-    text += f"; all ended by {clock(now.end_s)}"
-    if replan.changed and before is not None:
-        text += f" instead of {clock(before.end_s)}"
-    return text + _deadline_text(now.high_s, deadline_s)
 
 
 def _deadline_text(end_s: float, deadline_s: float | None) -> str:

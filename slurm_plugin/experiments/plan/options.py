@@ -92,23 +92,23 @@ def _of_task(problem: PlanningProblem, task: Task) -> list[OptionChoice]:
     options = []
     for name in task.places or problem.workflow.places:
         place = problem.workflow.places[name]
+        useful: list[OptionChoice] = []  # without counts that are no faster than fewer nodes
+        # Node counts that the task may have at a place, with their times; they rise.
+        longest_s = problem.room(task, place).longest_s
+        for one in [
+            OptionChoice(TaskOption(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
+            for nodes, estimate in _estimated(problem, task, place)
+            if estimate.longest_s <= longest_s
+        ]:
+            if not useful or one.time_s < useful[-1].time_s:
+                useful.append(one)
         made = [
             OptionChoice(TaskOption(name, choice.option.nodes, stage), choice.time_s, choice.node_s)
-            for choice in _useful(_counted(problem, task, place))
+            for choice in useful
             for stage in _ways(problem, task, place)
         ]
         options += made
     return options
-
-
-def _counted(problem: PlanningProblem, task: Task, place: PlanSite) -> list[OptionChoice]:
-    """Node counts that the task may have at a place, with their times; they rise."""
-    longest_s = problem.room(task, place).longest_s
-    return [
-        OptionChoice(TaskOption(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
-        for nodes, estimate in _estimated(problem, task, place)
-        if estimate.longest_s <= longest_s
-    ]
 
 
 def _estimated(
@@ -121,15 +121,6 @@ def _estimated(
     counts = [n for n in problem.runs.counts(task, place) if least <= n <= most]
     estimates = [(nodes, problem.run(task, place, nodes)) for nodes in thinned(counts, _COUNTS)]
     return [(nodes, estimate) for nodes, estimate in estimates if estimate is not None]
-
-
-def _useful(counted: Sequence[OptionChoice]) -> list[OptionChoice]:
-    """Leave out counts on which the task is no faster than on fewer nodes."""
-    useful: list[OptionChoice] = []
-    for one in counted:
-        if not useful or one.time_s < useful[-1].time_s:
-            useful.append(one)
-    return useful
 
 
 def thinned(counts: Sequence[int], most: int) -> list[int]:

@@ -14,13 +14,7 @@ from statistics import fmean
 from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
 from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
-from slurm_plugin.experiments.plan.schedule import (
-    PlanningProblem,
-    PlanSchedule,
-    Step,
-    TaskOption,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
 from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task, Workflow, workflow
 
@@ -76,7 +70,13 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
         return None
     terms = {"deadline_s": submitted.deadline_s, "confidence": submitted.confidence}
     plan = plans(left, **terms)[0]  # type: ignore[arg-type]
-    schedule = _as_planned(left, submitted, done)
+    # The present plan's choices, from now on.
+    flow = left.workflow
+    steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
+    place = {name: i for i, name in enumerate(flow.tasks)}
+    order = sorted(steps, key=lambda step: (step.start_s, place[step.name]))
+    chosen = {step.name: _chosen(flow, step) for step in steps}
+    schedule = build(left, [step.name for step in order], chosen)
     before = judged(left, "as planned", schedule, **terms) if schedule else None  # type: ignore[arg-type]
     changed = before is None or worth_changing(plan, before, submitted.deadline_s, left.now_s)
     taken = plan if changed or before is None else before
@@ -147,21 +147,17 @@ def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:
     tasks = {name: task for name, task in flow.tasks.items() if not submitted.lost(name)}
     return replace(
         problem,
-        workflow=_of(flow, tasks),
+        workflow=workflow(
+            flow.name,
+            storages=flow.storages,
+            links=flow.links,
+            places=flow.places,
+            files=flow.files,
+            tasks=tasks,
+        ),
         runs=Shifted(problem.runs, factors(submitted)),
         done=tuple(steps_begun(submitted, problem.now_s)),
         memo={},
-    )
-
-
-def _of(flow: Workflow, tasks: Mapping[str, Task]) -> Workflow:
-    return workflow(
-        flow.name,
-        storages=flow.storages,
-        links=flow.links,
-        places=flow.places,
-        files=flow.files,
-        tasks=tasks,
     )
 
 
@@ -169,18 +165,6 @@ def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:
     return replace(
         step, start_s=now_s, ready_s=now_s, end_s=now_s + left.time_s, estimate=left, needs=()
     )
-
-
-def _as_planned(
-    problem: PlanningProblem, submitted: Submitted, done: set[str]
-) -> PlanSchedule | None:
-    """Schedule with the present plan's choices, from now on."""
-    flow = problem.workflow
-    steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
-    place = {name: i for i, name in enumerate(flow.tasks)}
-    order = sorted(steps, key=lambda step: (step.start_s, place[step.name]))
-    chosen = {step.name: _chosen(flow, step) for step in steps}
-    return build(problem, [step.name for step in order], chosen)
 
 
 def _chosen(flow: Workflow, step: Step) -> TaskOption:

@@ -69,7 +69,13 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
                 continue
             submitted.leaving.remove((job_id, job))
             if state != "CANCELLED":
-                _stay(submitted, job_id, job)
+                # It had begun before it was cancelled.
+                submitted.ids[job.name] = job_id
+                others = [one for one in submitted.jobs if one.name != job.name]
+                first = next(
+                    (i for i, one in enumerate(others) if job.name in one.needs), len(others)
+                )
+                submitted.jobs = [*others[:first], job, *others[first:]]
                 stayed.append(job.name)
     if stayed:
         submitted.astray = f"{', '.join(stayed)} began meanwhile"
@@ -121,14 +127,6 @@ def _alike(submitted: Submitted, before: PlannedJob, job: PlannedJob) -> bool:
 def _leave(submitted: Submitted, job: PlannedJob) -> None:
     submitted.leaving.append((submitted.ids.pop(job.name), job))
     submitted.states.pop(job.name, None)
-
-
-def _stay(submitted: Submitted, job_id: str, job: PlannedJob) -> None:
-    """Take a job back that had begun before it was cancelled."""
-    submitted.ids[job.name] = job_id
-    others = [one for one in submitted.jobs if one.name != job.name]
-    first = next((i for i, one in enumerate(others) if job.name in one.needs), len(others))
-    submitted.jobs = [*others[:first], job, *others[first:]]
 
 
 def _numbers(job: PlannedJob) -> dict[str, str]:

@@ -86,7 +86,11 @@ class LearnedRunTimes:
         """Node counts with a run time, in rising order."""
         low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
         if task.name in self.fits:
-            return _counts(self.fits[task.name], low, high)
+            # Where all runs had the same count, no run tells what another would take.
+            ran_low, ran_high = self.fits[task.name].support.bounds.get(NODES, (low, low))
+            if low > high or ran_low < ran_high:
+                return range(low, min(high, _MOST * low) + 1)
+            return [min(max(round(ran_low), low), high)]
         if run_times := task.run_times_s:
             return range(max(min(run_times), low), min(max(run_times), high) + 1)
         if (table := self._table(task, place)) is None:
@@ -151,7 +155,11 @@ class LearnedRunTimes:
             return None
         inputs = {INPUT_BYTES: size} if (size := self.inputs.get(task.name)) else {}
         attributes = {**self.near, **inputs, **place.attributes, NODES: float(nodes)}
-        attributes |= _worst(remote, self.near)
+        # Of several ways to the inputs the slowest; no latency is below ``near``.
+        latencies = [one for path in remote if (one := path.latency_s) is not None]
+        bandwidths = [one for path in remote if (one := path.bandwidth_bytes_per_s) is not None]
+        worst = {LATENCY: max([self.near[LATENCY], *latencies])} if latencies else {}
+        attributes |= worst | ({BANDWIDTH: min(bandwidths)} if bandwidths else {})
         try:
             made = fit.predict(attributes)
         except ValueError as error:
@@ -200,22 +208,6 @@ def _fit(path: FilePath) -> OccupancyFit:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _counts(fit: OccupancyFit, low: int, high: int) -> Sequence[int]:
-    """Node counts of a fit: where all runs had the same, no run tells what another would take."""
-    ran_low, ran_high = fit.support.bounds.get(NODES, (low, low))
-    if low > high or ran_low < ran_high:
-        return range(low, min(high, _MOST * low) + 1)
-    return [min(max(round(ran_low), low), high)]
-
-
-def _worst(remote: Sequence[TransferPath], near: Mapping[str, float]) -> dict[str, float]:
-    """Attributes of the way to the inputs: of several the slowest; no latency is below ``near``."""
-    latencies = [one for path in remote if (one := path.latency_s) is not None]
-    bandwidths = [one for path in remote if (one := path.bandwidth_bytes_per_s) is not None]
-    worst = {LATENCY: max([near[LATENCY], *latencies])} if latencies else {}
-    return worst | ({BANDWIDTH: min(bandwidths)} if bandwidths else {})
 
 
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -21,10 +22,11 @@ from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
+from sacct_ingest.store.prediction_records import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
-from slurm_plugin.experiments.plan.expected_nodes import expected_nodes, with_outlooks
 from slurm_plugin.experiments.plan.replan import steps_begun
 from slurm_plugin.experiments.plan.run_times import (
     BANDWIDTH,
@@ -40,13 +42,16 @@ from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
-from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
+from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 
 _MONTH_S = 30 * 86400.0
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
@@ -340,3 +345,52 @@ def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
         place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
     }
     return {place: node_types.pop() for place, node_types in types.items() if len(node_types) == 1}
+
+
+#: A wait of so little is none, seconds.
+_AT_ONCE_S = 60.0
+
+
+def with_outlooks(look: Cluster, raw: RawState, settings: SlurmConf, config: Config) -> Cluster:
+    """Give the partitions of a look their outlooks; without a store limits are all there is.
+
+    A plan may be made without nimod.  So the queue is run forward here, with what a refit and nimod
+    left in the store.
+
+    look: view of the cluster.
+    raw, settings: what it was made of.
+    config: the site's settings.
+    """
+    tables, past, record = PredictionLookup(), "", ""
+    try:
+        with open_store(config) as store:
+            tables = PredictionLookup(store.fits.payloads(), off=store.standings.off())
+            past = store.records.of_level(QUEUE).get(look.name, "")
+            record = store.records.of_level(WAITS).get(look.name, "")
+    except StoreError:
+        pass
+    outlooks = Outlooks(QueueRunTimes(lambda: tables))
+    outlooks.remember(past)
+    outlooks.corrections.restore(record)
+    return outlooks.add_wait_forecasts(look, raw, settings)
+
+
+def expected_nodes(
+    partition: Partition, limit_s: float | None, *, now_s: float
+) -> NodeAvailability:
+    """Nodes that a job could have at each moment, by the medians of its waits.
+
+    limit_s: time limit of the jobs; None: the longest of the partition.
+    """
+    if partition.outlook is None:
+        return partition.profile
+    limit_s = limit_s or partition.max_time_s or inf
+    changes, before = [(now_s, 0)], 0
+    for nodes in range(1, partition.nodes + 1):
+        wait_s = partition.wait(nodes, limit_s, now_s=now_s, begin_s=now_s).median_s
+        if wait_s == inf:
+            break
+        start_s = now_s + (wait_s if wait_s > _AT_ONCE_S else 0.0)
+        changes.append((max(start_s, changes[-1][0]), nodes - before))
+        before = nodes
+    return profile(changes)

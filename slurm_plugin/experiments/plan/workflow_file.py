@@ -121,7 +121,8 @@ def parse(text: str, *, name: str) -> Workflow:
     tasks = read.each("tasks", document.tasks, TaskText, _task)
     links = read.links(document.links)
     _check_names(storages, places, files, tasks, name)
-    _check_links(links, storages, name)
+    for ends in links:
+        _check_references(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")
     title = document.name or re.sub(r"\W", "-", Path(name).stem)
     try:
         return workflow(
@@ -315,13 +316,6 @@ def _check_names(
         _check_references(f"{where}.places", task.places, places, "places")
     if not (storages and places and tasks):
         raise ConfigError(f"{name}: give at least one each of storages, places and tasks")
-
-
-def _check_links(
-    links: Mapping[tuple[str, str], NetworkLink], storages: Mapping[str, Storage], name: str
-) -> None:
-    for ends in links:
-        _check_references(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")
 
 
 def _check_references(

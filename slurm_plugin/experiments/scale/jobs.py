@@ -157,24 +157,11 @@ def command(settings: Settings, run: StudyRun, comment: str) -> tuple[list[str],
     ]
     if not settings.filter:
         return [*argv, parsed.script, *arguments], ""
-    text = _filtered(settings, run.count)
-    named = "job-name" in {*parsed.options, *parse_script(text).options}
-    name = [] if named else [f"--job-name={Path(parsed.script).name}"]
-    return [*argv, *name, "-", *arguments], text
-
-
-def shown(settings: Settings, run: StudyRun) -> str:
-    """Command line of a run, for people."""
-    return shlex.join(command(settings, run, "nimo:off")[0])
-
-
-def _filtered(settings: Settings, count: int) -> str:
-    """Script of a count: what the filter makes of it."""
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", settings.filter],
             input=Path(settings.script).read_text(),
-            env={**os.environ, "N": str(count)},
+            env={**os.environ, "N": str(run.count)},
             capture_output=True,
             text=True,
             check=True,
@@ -183,4 +170,12 @@ def _filtered(settings: Settings, count: int) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         words = getattr(error, "stderr", "") or str(error)
         raise ScriptError(f"--weak {settings.filter!r}: {words.strip()}") from error
-    return done.stdout
+    text = done.stdout
+    named = "job-name" in {*parsed.options, *parse_script(text).options}
+    name = [] if named else [f"--job-name={Path(parsed.script).name}"]
+    return [*argv, *name, "-", *arguments], text
+
+
+def shown(settings: Settings, run: StudyRun) -> str:
+    """Command line of a run, for people."""
+    return shlex.join(command(settings, run, "nimo:off")[0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.curves.drift import DriftSettings, drift_problem, follow, started
+from predictor.curves.drift import drift_problem, follow, started
 from predictor.curves.from_runs import build
 from predictor.types import Drift, Run
 
@@ -39,18 +39,16 @@ def history(
     return runs
 
 
-def noticed(runs: Sequence[Run], settings: DriftSettings | None = None) -> bool:
-    return follow(runs, settings)[1] is not None
+def noticed(runs: Sequence[Run]) -> bool:
+    return follow(runs)[1] is not None
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.3])
-def test_the_rate_of_false_alarms_is_the_one_promised(noise):
+def test_the_rate_of_false_alarms_is_the_one_promised(noise, monkeypatch):
     # Any shift counts here, so that the test itself is judged; one history in a hundred may be
     # called drifting: of 500 at most 11 with 99 % confidence (binomial).
-    settings = DriftSettings(least=0.0)
-    alarms = [
-        noticed(history(seed, 40, noise=noise, outliers=0.03), settings) for seed in range(500)
-    ]
+    monkeypatch.setattr("predictor.curves.drift.LEAST", 0.0)
+    alarms = (noticed(history(seed, 40, noise=noise, outliers=0.03)) for seed in range(500))
     assert sum(alarms) <= 11
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks._cdf_matching import CdfMatching
+from benchmarks._error_measures import nmae
 from predictor.forecasts.adrm import (
     AdRM,
     RawBandwidth,
@@ -18,7 +19,6 @@ from predictor.forecasts.adrm import (
     proportion,
     together,
 )
-from predictor.occupancy.error_measures import nmae
 
 
 def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):

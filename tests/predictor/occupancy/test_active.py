@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks._error_measures import mape
 from predictor.occupancy.active.design import binary_search
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (
@@ -20,7 +21,6 @@ from predictor.occupancy.active.settings import (
 )
 from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import Occupancies, Sample
-from predictor.occupancy.error_measures import mape
 
 #: The workbench of the paper (section 4.1).
 SPACE = Space.full(

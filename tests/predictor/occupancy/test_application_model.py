@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks._error_measures import percentage_errors
 from predictor.occupancy.application_model import (
     Occupancies,
     OccupancyFit,
     OccupancyModel,
     Sample,
 )
-from predictor.occupancy.error_measures import percentage_errors
 from predictor.occupancy.functions import Shape, Term
 from predictor.occupancy.linear_form import LinearOccupancyModel
 from predictor.occupancy.regression import learn

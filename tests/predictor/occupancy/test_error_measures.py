@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks._order_measures import order_preserving_degree, ranking_distance
-from predictor.occupancy import error_measures
+from benchmarks import _error_measures as error_measures
+from benchmarks._error_measures import order_preserving_degree, ranking_distance
 
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12, unique=True)
 

@@ -10,7 +10,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.prediction_records import QUEUE
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
-from slurm_plugin.experiments.plan.expected_nodes import expected_nodes, with_outlooks
+from slurm_plugin.experiments.plan.site import expected_nodes, with_outlooks
 from slurm_plugin.slurm.raw_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build

@@ -18,7 +18,7 @@ from slurm_plugin.experiments.plan.plan_search import (
     ranked,
     score,
 )
-from slurm_plugin.experiments.plan.plans import Plan, drawback, judged, plans, rank
+from slurm_plugin.experiments.plan.plans import Plan, drawback, ends, judged, plans, rank
 from slurm_plugin.experiments.plan.schedule import (
     Board,
     PlanningProblem,
@@ -27,7 +27,6 @@ from slurm_plugin.experiments.plan.schedule import (
     TaskOption,
     build,
 )
-from slurm_plugin.experiments.plan.spread import ends
 from tests.slurm_plugin.experiments.plan.made import NOW, problem, random_text
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from slurm_plugin.experiments.plan.estimates import TaskEstimate
+from slurm_plugin.experiments.plan.plans import EndSpread, ends
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step
-from slurm_plugin.experiments.plan.spread import EndSpread, ends
 
 NOW = 1_000.0
 Z95 = NormalDist().inv_cdf(0.95)
