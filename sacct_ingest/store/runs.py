@@ -96,10 +96,11 @@ class Runs(StoreTable):
                 found[f"{level.value} {'/'.join(words)}"] = int(newest)
         return found
 
-    def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
-        """Give the runs with a key, the newest last."""
-        query = _WITH_DECISION.where(_has_key(level, key)).order_by(*_CHRONOLOGICAL)
-        return [run_row(row._mapping) for row in self._rows(query)]
+    def of_key(self, level: KeyLevel, key: str, most: int | None = None) -> list[RunRow]:
+        """Give the runs with a key, the newest last; of them the ``most`` newest (None: all)."""
+        newest_first = (column.desc() for column in _CHRONOLOGICAL)
+        query = _WITH_DECISION.where(_has_key(level, key)).order_by(*newest_first).limit(most)
+        return [run_row(row._mapping) for row in self._rows(query)][::-1]
 
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""

@@ -4,32 +4,45 @@ What a chart shows it also says, in ``description``, for those who cannot see it
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports.picture import (
+    ASKED,
     KNEE,
     NEXT_RUN,
     OBSERVED,
     PREDICTED,
     RECOMMENDED,
+    RUN,
+    SIGNS,
+    TRY,
     Picture,
     node_ticks,
+    tick_text,
     time_ticks,
 )
-from slurm_plugin.text.formatting import duration, percent, printable
+from slurm_plugin.text.formatting import count, duration, percent, printable
 
-_WIDTH = 560
-_LINE = 22  #: height of one bar with its gap
+_WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
+_LINE = 40  #: height of one bar with its label
 _WIDEST = 90.0  #: column with its gap
 _LETTER = 7.0  #: about the width of a letter
-_LONGEST = 46  #: letters of a label
+_LONGEST = 48  #: letters of a label
 
 
-#: Look in the style sheet, and its colour in words.
-_LOOKS = {RECOMMENDED: ("second", "orange"), NEXT_RUN: ("third", "green")}
+#: Look in the style sheet.
+_LOOKS = {NEXT_RUN: "third", ASKED: "change", RECOMMENDED: "second"}
+#: The signs of other drawings.
+_FORMS = {
+    ASKED: "M{} {}m-5 -5h10v10h-10Z",
+    RECOMMENDED: "M{} {}m0 -7l7 7l-7 7l-7 -7Z",
+    NEXT_RUN: "M{} {}m0 -7l7 12h-14Z",
+}
+_BINS = 24  #: of a histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +114,17 @@ class Bar:
 
 
 def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
-    """Draw horizontal bars, as long as their values (none below zero), labels before them."""
-    room = min(max((len(bar.label) for bar in data), default=1), _LONGEST) * _LETTER + 8
+    """Draw horizontal bars, as long as their values (none below zero), labels above them."""
     tail = max((len(bar.text) for bar in data), default=1) * _LETTER + 8
     longest = max((bar.value for bar in data), default=0.0) or 1.0
     marks: list[Mark] = []
     for i, bar in enumerate(data):
-        y = i * _LINE + 2
-        length = (_WIDTH - room - tail) * bar.value / longest
+        y = i * _LINE
+        length = (_WIDTH - tail) * bar.value / longest
         marks += [
-            ChartLabel("end", _short(room - 8), y + 14, _cut(bar.label)),
-            Box(bar.look, _short(room), y, _short(max(length, 1.0)), _LINE - 6),
-            ChartLabel("faint", _short(room + length + 6), y + 14, bar.text),
+            ChartLabel("", 0, y + 14, _cut(bar.label)),
+            Box(bar.look, 0, y + 19, _short(max(length, 1.0)), 14),
+            ChartLabel("faint", _short(length + 6), y + 31, bar.text),
         ]
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data)
     return Chart(
@@ -161,7 +173,7 @@ def against_nominal(
 ) -> Chart:
     """Draw pairs of a nominal and a realised share: the mark is the nominal one."""
     pairs = list(shares)
-    left, right = 60.0, _WIDTH - 70.0
+    left, right = 44.0, _WIDTH - 56.0
     marks: list[Mark] = []
     for i, (nominal, real) in enumerate(pairs):
         y = i * 44 + 8
@@ -183,28 +195,33 @@ def against_nominal(
 
 
 def curve(picture: Picture) -> Chart:
-    """Draw run time over node counts with its interval, observations, knee and next run.
+    """Draw run time over node counts, level and change apart.
 
-    Both axes are logarithmic.
+    That is the interval with its edges, the last runs, the median of jobs as they were asked for,
+    what one of them would take elsewhere, the counts to mark.  Both axes are logarithmic.
     """
     frame = _Frame(*picture.limits(), picture.unit.plural)
-    marks: list[Mark] = [frame.observed_range(*picture.observed_range), *frame.axes()]
+    marks: list[Mark] = [frame.observed_range(*picture.observed_range), *frame.axes("run time")]
     if picture.nodes:
+        marks += frame.interval(picture.nodes, picture.low_s, picture.high_s)
         marks += [
-            ChartPath("band", frame.area(picture.nodes, picture.low_s, picture.high_s)),
             ChartPath("first dashed", frame.line(picture.nodes, picture.median_s)),
             ChartPath("first", frame.line(*picture.between())),
         ]
     if picture.knee:
         marks.append(frame.upright("guide", picture.knee))
+    marks += [frame.run(*one) for one in picture.runs]
+    if picture.asked_nodes:
+        marks.append(ChartPath("change", frame.line(picture.asked_nodes, picture.asked_s)))
     for point in picture.observed:
         marks += [
             frame.spread(point.nodes, *picture.spread(point)),
             Dot("observed", frame.x(point.nodes), frame.y(point.time_s), 3.5),
         ]
-    for name, (look, _) in _LOOKS.items():
+    for name, look in _LOOKS.items():
         if nodes := picture.marks.get(name):
-            marks.append(Dot(look, frame.x(nodes), frame.y(picture.height(nodes)), 6))
+            form = _FORMS[name].format(frame.x(nodes), frame.y(picture.height(nodes)))
+            marks.append(ChartPath(f"mark {look}", form))
     return Chart(
         title=picture.title,
         description=_in_words(picture),
@@ -214,19 +231,97 @@ def curve(picture: Picture) -> Chart:
     )
 
 
-def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
+def histogram(
+    title: str, times: Sequence[float], *, low_s: float, high_s: float, limit_s: float | None
+) -> Chart:
+    """Draw how often runs on one count took how long, with their interval and the time limit.
+
+    times: run times in seconds, one at least; their axis is logarithmic.
+    low_s, high_s: ends of the interval of a new run.
+    """
+    ends = [*times, low_s, high_s, *([limit_s] if limit_s else [])]
+    first, last = min(ends) / 1.1, max(ends) * 1.1
+    left, right, base = 10.0, _WIDTH - 10.0, 170.0
+
+    def x(time_s: float) -> float:
+        return _short(left + (right - left) * math.log(time_s / first) / math.log(last / first))
+
+    step = (right - left) / _BINS
+    counts = Counter(min(int((x(one) - left) / step), _BINS - 1) for one in times)
+    highest = max(counts.values())
+    band = Box("band", x(low_s), 24, _short(x(high_s) - x(low_s)), base - 24)
+    edges = "".join(f"M{x(end)} 24V{base}" for end in (low_s, high_s))
+    marks: list[Mark] = [
+        ChartLabel("faint", left, 12, f"runs, up to {highest} in a column"),
+        *(band, ChartPath("edge", edges), ChartPath("grid", f"M{left} {base}H{right}")),
+    ]
+    for place, number in sorted(counts.items()):
+        tall = _short((base - 30) * number / highest)
+        at = _short(left + place * step + 1)
+        marks.append(Box("first", at, _short(base - tall), _short(step - 2), tall))
+    marks += [
+        ChartLabel("faint middle", x(tick), base + 18, tick_text(tick))
+        for tick in time_ticks(first, last, 4)
+    ]
+    if limit_s:
+        marks.append(ChartPath("second", f"M{x(limit_s)} 24V{base}"))
+    limit = f"; orange line: time limit, {tick_text(limit_s)}" if limit_s else ""
+    return Chart(
+        title=title,
+        description=f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
+        f"the interval is {duration(low_s)} to {duration(high_s)}{limit}.",
+        marks=tuple(marks),
+        height=int(base) + 26,
+        legend=f"columns: runs; band: {duration(low_s)} to {duration(high_s)}, the interval of a "
+        f"new run{limit}; the axis is logarithmic",
+    )
+
+
+def ratios(title: str, data: Sequence[float]) -> Chart:
+    """Draw actual over predicted run time, run after run, above and below 1."""
+    reach = max(2.0, *data, *(1 / one for one in data)) * 1.05
+    left, right, top, base = 40.0, _WIDTH - 10.0, 10.0, 170.0
+
+    def y(ratio: float) -> float:
+        return _short(top + (base - top) * (0.5 - math.log(ratio) / math.log(reach) / 2))
+
+    marks: list[Mark] = []
+    for tick in (0.5, 1.0, 2.0):
+        look = "guide" if tick == 1 else "grid"
+        marks += [
+            ChartPath(look, f"M{left} {y(tick)}H{right}"),
+            ChartLabel("faint end", left - 6, y(tick) + 4, f"{tick:g}"),
+        ]
+    step = (right - left) / max(len(data), 1)
+    for i, one in enumerate(data):
+        marks.append(Dot("first", _short(left + (i + 0.5) * step), y(one), 3.5))
+    longer = sum(one > 1 for one in data)
+    return Chart(
+        title=title,
+        description=f"{longer} of {len(data)} runs took longer than predicted; the last one "
+        f"{data[-1]:.2f} times as long.",
+        marks=tuple(marks),
+        height=int(base) + 6,
+        legend="The newest run is on the right; above the dashed line runs took longer than "
+        "predicted.",
+    )
+
+
+def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> Chart:
     """Draw the wait over node counts with its interval; both axes are logarithmic.
 
     rows: of one partition, for rising node counts.
+    most_s: end of the axis of waits, so that charts side by side have one; 0: the rows' own.
     """
     nodes = [row.nodes for row in rows]
     low, middle, high = (
         [max(getattr(row, name), 1.0) for row in rows] for name in ("low_s", "wait_s", "high_s")
     )
-    frame = _Frame(nodes[0], nodes[-1], min(low), max(high), "nodes")
+    least_s = 1.0 if most_s else min(low)
+    frame = _Frame(nodes[0], nodes[-1], least_s, max(*high, most_s), "nodes")
     marks: list[Mark] = [
-        *frame.axes(),
-        ChartPath("band", frame.area(nodes, low, high)),
+        *frame.axes("wait"),
+        *frame.interval(nodes, low, high),
         ChartPath("first", frame.line(nodes, middle)),
         *(Dot("observed", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
     ]
@@ -241,7 +336,7 @@ def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
         marks=tuple(marks),
         height=_Frame.HEIGHT,
         legend="line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
-        "once drawn at 00:00:01",
+        "once drawn at 1 s",
     )
 
 
@@ -255,11 +350,11 @@ class _Frame:
     high_s: float
     unit: str  #: of the horizontal axis
 
-    HEIGHT: ClassVar[int] = 320
-    LEFT: ClassVar[int] = 86
-    RIGHT: ClassVar[int] = _WIDTH - 16
-    TOP: ClassVar[int] = 12
-    BASE: ClassVar[int] = 280
+    HEIGHT: ClassVar[int] = 290
+    LEFT: ClassVar[int] = 58
+    RIGHT: ClassVar[int] = _WIDTH - 8
+    TOP: ClassVar[int] = 24
+    BASE: ClassVar[int] = 246
 
     def x(self, nodes: float) -> float:
         low, high = math.log(self.few / 1.1), math.log(self.many * 1.1)
@@ -270,13 +365,13 @@ class _Frame:
         share = (math.log(max(time_s, 1e-9)) - low) / (high - low)
         return _short(self.BASE - (self.BASE - self.TOP) * min(max(share, 0.0), 1.0))
 
-    def axes(self) -> list[Mark]:
-        marks: list[Mark] = []
+    def axes(self, name: str) -> list[Mark]:
+        marks: list[Mark] = [ChartLabel("faint", 0, 12, name)]
         for time_s in time_ticks(self.low_s, self.high_s):
             y = self.y(time_s)
             marks += [
                 ChartPath("grid", f"M{self.LEFT} {y}H{self.RIGHT}"),
-                ChartLabel("faint end", self.LEFT - 6, y + 4, duration(time_s)),
+                ChartLabel("faint end", self.LEFT - 6, y + 4, tick_text(time_s)),
             ]
         for nodes in node_ticks(self.few, self.many):
             x = self.x(nodes)
@@ -295,6 +390,21 @@ class _Frame:
         points = [f"{self.x(n)} {self.y(t)}" for n, t in zip(nodes, times, strict=True)]
         return "M" + "L".join(points) if points else "M0 0"
 
+    def interval(
+        self, nodes: Sequence[int], low: Sequence[float], high: Sequence[float]
+    ) -> list[Mark]:
+        if len(nodes) == 1:
+            x, top, base = self.x(nodes[0]), self.y(high[0]), self.y(low[0])
+            return [ChartPath("edge", f"M{x - 5} {top}h10M{x} {top}V{base}M{x - 5} {base}h10")]
+        edges = self.line(nodes, low) + self.line(nodes, high)
+        return [ChartPath("band", self.area(nodes, low, high)), ChartPath("edge", edges)]
+
+    def run(self, nodes: int, time_s: float, tried: bool) -> Mark:  # noqa: FBT001 - one of a tuple
+        x, y = self.x(nodes), self.y(time_s)
+        if tried:
+            return ChartPath("try", f"M{x - 3.5} {y - 3.5}l7 7m0 -7l-7 7")
+        return Dot("run", x, y, 2.5)
+
     def area(self, nodes: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
         back = self.line(nodes[::-1], high[::-1]).removeprefix("M")
         return f"{self.line(nodes, low)}L{back}Z"
@@ -307,9 +417,20 @@ class _Frame:
 
 
 def _legend(picture: Picture) -> str:
-    signs = {KNEE: "dotted line"} | {name: colour for name, (_, colour) in _LOOKS.items()}
-    parts = [f"line: {PREDICTED}; band: {picture.interval}; dots: {OBSERVED}"]
-    parts += [f"{signs[name]}: {name}, {nodes}" for name, nodes in picture.marks.items()]
+    """Name what is drawn, and nothing else."""
+    parts = [f"blue line: {PREDICTED}; band: {picture.interval}"] if picture.nodes else []
+    parts.append(f"{SIGNS[OBSERVED]} {OBSERVED}")
+    tries = sum(tried for _, _, tried in picture.runs)
+    if len(picture.runs) > tries:
+        parts.append(f"{SIGNS[RUN]} the last {count(len(picture.runs) - tries, 'run')}")
+    if tries:
+        parts.append(f"{SIGNS[TRY]} {count(tries, 'try', 'tries')} of NIMO's")
+    if picture.asked_nodes:
+        parts.append("purple line: one job, on other counts")
+    parts += [
+        f"{'dashed line' if name == KNEE else SIGNS[name]} {name}: {nodes}"
+        for name, nodes in picture.marks.items()
+    ]
     return "; ".join(parts)
 
 
@@ -322,6 +443,12 @@ def _in_words(picture: Picture) -> str:
         text += (
             f" Predicted from {duration(picture.median_s[0])} on {few} to "
             f"{duration(picture.median_s[-1])} on {many} {unit}."
+        )
+    if picture.asked_nodes:
+        few, many = picture.asked_nodes[0], picture.asked_nodes[-1]
+        text += (
+            f" A job that asks for {picture.asked} takes {duration(picture.asked_s[0])} on {few} "
+            f"and {duration(picture.asked_s[-1])} on {many}."
         )
     return text
 

@@ -66,7 +66,7 @@ def render(
     ]
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
-        *(_record_line(one, prediction.unit) for one in prediction.record),
+        *(f"  {record_line(one, prediction.unit)}" for one in prediction.record),
         *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
     ]
     if prediction.knee is not None:
@@ -74,8 +74,8 @@ def render(
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
     lines += [
-        *_change_lines(prediction),
-        *_memory_lines(prediction),
+        *change_lines(prediction),
+        *memory_lines(prediction),
         *map(use_text, prediction.uses),
     ]
     if prediction.node_type:
@@ -126,7 +126,7 @@ def next_run(observe: int | None, unit: Unit) -> str:
     return f"; a run on {count(observe, unit.word)} would help most" if observe else ""
 
 
-def _change_lines(prediction: PredictionTable) -> list[str]:
+def change_lines(prediction: PredictionTable) -> list[str]:
     """Say what twice and half of the count do to one problem, however long jobs on them took."""
     if prediction.change is None or not prediction.observed:
         return []
@@ -143,7 +143,7 @@ def _change_lines(prediction: PredictionTable) -> list[str]:
     return [f"a job that asks for {where} takes {', '.join(texts)}"] if texts else []
 
 
-def _memory_lines(prediction: PredictionTable) -> list[str]:
+def memory_lines(prediction: PredictionTable) -> list[str]:
     """Say how much memory runs may need, with the record of that; nothing where it is unknown."""
     need = prediction.need
     if need is None or not need.high:
@@ -165,12 +165,12 @@ def use_text(use: ResourceUse) -> str:
     return f"runs use {most}{percent(use.share)} of their {use.unit.plural} ({between}{judged})"
 
 
-def _record_line(record: Recorded, unit: Unit) -> str:
+def record_line(record: Recorded, unit: Unit) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them."""
     made = record_words(
         record.predictions, record.median_error, record.inside, repeated=record.repeated, unit=unit
     )
-    return f"  the last {made.removeprefix('1 ')}"
+    return f"the last {made.removeprefix('1 ')}"
 
 
 def record_words(

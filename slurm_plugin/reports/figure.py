@@ -6,6 +6,7 @@ from typing import Any
 
 from sacct_ingest.errors import PlotError
 from slurm_plugin.reports.picture import (
+    ASKED,
     COLOURS,
     KNEE,
     NEXT_RUN,
@@ -38,7 +39,7 @@ _STYLE: dict[Any, Any] = {
 
 
 #: Marker and colour; markers and dashes tell apart what grey print does not.
-_MARKERS = {RECOMMENDED: ("D", "second"), NEXT_RUN: ("^", "third")}
+_MARKERS = {RECOMMENDED: ("D", "second"), NEXT_RUN: ("^", "third"), ASKED: ("s", "change")}
 
 
 def save(picture: Picture, path: Path) -> None:

@@ -11,18 +11,26 @@ from dataclasses import asdict, dataclass
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.text.formatting import count, percent, printable
 
 #: What each drawing calls the counts that it marks.
-KNEE, RECOMMENDED, NEXT_RUN = "knee", "recommended", "best next run"
+KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "asked"
 OBSERVED, PREDICTED = "observed, with spread", "predicted (dashed beyond the observations)"
+RUN, TRY = "a run", "a try"
+#: What every drawing puts there: a sign of text, or a mark of the same form.
+SIGNS = {
+    KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: "◆",
+    OBSERVED: "●", RUN: "○", TRY: "×",
+}
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
 #: lightness in grey print.
 COLOURS = {
     "first": "#0072b2",
     "second": "#c04f00",
     "third": "#00795b",
+    "change": "#8b3a7e",
     "band": "#bbddf0",
     "range": "#eceff2",
 }
@@ -40,6 +48,7 @@ _EASY_S = tuple(
 #: The interval is cut where it reaches this factor beyond all medians and observations.  A very
 #: wide interval would otherwise flatten the curve.
 _ROOM = 2.5
+_MINUTES_S = 120.0  #: shorter run times are written in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,12 @@ class Picture:
     observe: int | None = None  #: where one more run would help most
     recommended: int | None = None
     unit: Unit = Unit.NODES  #: of ``nodes``
+    #: the last ones: count, seconds, whether it was a try
+    runs: tuple[tuple[int, float, bool], ...] = ()
+    #: what one job that asked for ``asked`` would take on other counts
+    asked: int | None = None
+    asked_nodes: tuple[int, ...] = ()
+    asked_s: tuple[float, ...] = ()
 
     @property
     def observed_range(self) -> tuple[int, int]:
@@ -72,7 +87,10 @@ class Picture:
     @property
     def marks(self) -> dict[str, int]:
         """The counts to mark, by what they are; the later ones are drawn over the others."""
-        named = {KNEE: self.knee, NEXT_RUN: self.observe, RECOMMENDED: self.recommended}
+        named = {
+            KNEE: self.knee, NEXT_RUN: self.observe,
+            ASKED: self.asked, RECOMMENDED: self.recommended,
+        }
         return {name: nodes for name, nodes in named.items() if nodes}
 
     def between(self) -> tuple[list[int], list[float]]:
@@ -93,9 +111,11 @@ class Picture:
 
     def limits(self) -> tuple[int, int, float, float]:
         """Fewest and most nodes, shortest and longest run time to show."""
-        marks = [n for n in (self.observe, self.recommended) if n]
-        counts = [*self.nodes, *(p.nodes for p in self.observed), *marks]
-        times = [*self.median_s, *(p.time_s for p in self.observed)]
+        marks = [n for n in (self.observe, self.asked, self.recommended) if n]
+        runs = [run[:2] for run in self.runs]
+        counts = [*self.nodes, *(p.nodes for p in self.observed), *marks, *(n for n, _ in runs)]
+        own = [*(p.time_s for p in self.observed), *(time_s for _, time_s in runs)]
+        times = [*self.median_s, *own, *self.asked_s]
         low = max(min([*self.low_s, *times]), min(times) / _ROOM)
         high = min(max([*self.high_s, *times]), max(times) * _ROOM)
         return min(counts), max(counts), low, high
@@ -177,6 +197,18 @@ def time_ticks(low_s: float, high_s: float, most: int = 6) -> list[float]:
     inside = [float(tick) for tick in _EASY_S if low_s <= tick <= high_s]
     step = max(1, math.ceil(len(inside) / most))
     return inside[::step] if len(inside) > 1 else [low_s, high_s]
+
+
+def tick_text(seconds: float) -> str:
+    """Write an easily read run time in its largest whole unit.
+
+    >>> tick_text(7200), tick_text(90), tick_text(600), tick_text(61.5)
+    ('2 h', '90 s', '10 min', '61.5 s')
+    """
+    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit_s and seconds % unit_s == 0:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return time_span(seconds) if seconds >= _MINUTES_S else f"{seconds:.3g} s"
 
 
 def node_ticks(low: int, high: int) -> list[int]:

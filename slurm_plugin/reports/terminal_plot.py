@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from slurm_plugin.reports.picture import (
-    KNEE,
-    NEXT_RUN,
+    OBSERVED,
     PREDICTED,
-    RECOMMENDED,
+    SIGNS,
     Picture,
     at,
     node_ticks,
@@ -23,8 +22,6 @@ from slurm_plugin.text.formatting import duration
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 _BAND = "·"
-OBSERVED = "●"
-SIGNS = {KNEE: "K", NEXT_RUN: "?", RECOMMENDED: "◆"}
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
@@ -87,7 +84,7 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     _draw_interval(canvas, picture)
     _draw_median(canvas, picture)
     signs = [(n, picture.median_at(n), SIGNS[name]) for name, n in picture.marks.items()]
-    points = [(point.nodes, point.time_s, OBSERVED) for point in picture.observed]
+    points = [(point.nodes, point.time_s, SIGNS[OBSERVED]) for point in picture.observed]
     # Of the signs the recommendation alone hides a run.
     last = len(signs) - bool(picture.recommended)
     for mark in (*signs[:last], *points, *signs[last:]):
@@ -158,7 +155,7 @@ def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
 
 
 def _legend(picture: Picture) -> list[str]:
-    lines = [f"{OBSERVED} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
+    lines = [f"{SIGNS[OBSERVED]} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
     signs = [f"{SIGNS[name]} {name}: {nodes}" for name, nodes in picture.marks.items()]
     return ["  ".join(lines), "  ".join(signs)]
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from itertools import product
 from math import inf
 
 import msgspec
@@ -23,7 +24,8 @@ _log = logging.getLogger(__name__)
 
 #: An outlook may take so much of one core, and is never older than so many seconds.
 _SHARE, _LONGEST_S = 0.03, 60.0
-_HOUR_S = 3600.0
+#: Limits of the jobs whose waits are said.
+LIMITS_S = (3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
 _SHOW_EVERY_S = 60.0
 
 
@@ -118,14 +120,15 @@ class Outlooks:
     def partition_waits(self, *, every: bool = False) -> list[PartitionWait]:
         """List what new jobs have to expect: on one node, and on a quarter of all, for an hour.
 
-        With ``every`` on each power of two, and on all nodes.
+        With ``every`` on each power of two, and on all nodes; for each of `LIMITS_S`.
         """
         rows = []
         for name, one in self._latest.items():
             most = one.units.nodes
             sizes = {1 << power for power in range(most.bit_length())} | {most}
-            for nodes in sorted(sizes if every else {1, max(most // 4, 1)}):
-                wait = one.wait(nodes, _HOUR_S)
+            counts = sorted(sizes if every else {1, max(most // 4, 1)})
+            for limit_s, nodes in product(LIMITS_S if every else LIMITS_S[:1], counts):
+                wait = one.wait(nodes, limit_s)
                 if wait is not None:
                     low_s, high_s = wait.interval_s
                     rows.append(
@@ -133,7 +136,7 @@ class Outlooks:
                             partition=name,
                             waiting=one.waiting,
                             nodes=nodes,
-                            limit_s=_HOUR_S,
+                            limit_s=limit_s,
                             wait_s=wait.median_s,
                             low_s=low_s,
                             high_s=high_s,

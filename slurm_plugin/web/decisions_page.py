@@ -1,16 +1,21 @@
 """What pages say about decisions and the runs that became of them."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
+from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.evaluation.outcomes import application_of
-from slurm_plugin.protocol.reasons import WORDS
-from slurm_plugin.reports.html import TableColumn
-from slurm_plugin.text.formatting import clock, duration, limit_text, percent
+from slurm_plugin.protocol.query_messages import explanation_of
+from slurm_plugin.reports import chart
+from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.html import Table, TableColumn
+from slurm_plugin.reports.picture import of_table
+from slurm_plugin.reports.why_text import explain
+from slurm_plugin.text.formatting import clock, count, hours, limit_text
+from slurm_plugin.web.suggestion import job_table
 
 COLUMNS = (
     TableColumn(key="job", title="job", left=True),
@@ -22,7 +27,6 @@ COLUMNS = (
     TableColumn(key="elapsed_s", title="took, of predicted"),
     TableColumn(key="why", title="why", left=True),
 )
-Groups = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
 def size_change(one: DecisionRow) -> str:
@@ -56,91 +60,100 @@ def took(decision: DecisionRow, run: RunRow | None) -> str:
     return f"{text} of {time_span(predicted[0])}" if predicted else text
 
 
-def facts(decision: DecisionRow, run: RunRow | None) -> Groups:
-    """Facts of one decision, in groups, without the empty ones."""
-    groups = (
-        ("The request", _request(decision)),
-        ("The decision", _decided(decision)),
-        ("What happened", _happened(run, Unit(decision.unit))),
-    )
-    return [
-        (title, [(name, value) for name, value in pairs if value not in ("", "-")])
-        for title, pairs in groups
+def title_of_decision(one: DecisionRow, run: RunRow | None) -> str:
+    """Say what was done to the job, such as ``Job 900008: 6 nodes instead of 2``."""
+    job = f"Job {run.job_id}" if run else f"{one.user}/{one.name}"
+    word, asked = Unit(one.unit).word, one.requested_nodes
+    if one.action == "refuse":
+        done = "refused"
+    elif one.action == "set" and one.nodes and one.nodes != asked:
+        done = f"{count(one.nodes, word)} instead of {_or_dash(asked)}"
+    elif one.given_limit_s:
+        done = f"a limit of {limit_text(one.given_limit_s)}"
+    else:
+        return f"{job}: left as it was"
+    return f"{job}: {done}" if one.applied else f"{job}: {done}, had NIMO changed it"
+
+
+def sentences(one: DecisionRow, run: RunRow | None) -> list[str]:
+    """Explain it as ``nimo why`` does."""
+    made = explanation_of(one, run)
+    if run is None:
+        return explain(made, 0).replace("Job 0 ", "The job ").splitlines()
+    return explain(made, run.job_id).splitlines()
+
+
+def three_ways(one: DecisionRow, run: RunRow | None) -> Table:
+    """Put what was asked, chosen and what happened side by side."""
+    word = Unit(one.unit).word
+
+    def row(
+        name: str,
+        nodes: int | None,
+        time_s: float | None,
+        wait_s: float | None,
+        limit_s: float | None,
+    ) -> tuple[str, ...]:
+        cost = "-" if nodes is None or time_s is None else hours(nodes * time_s / 3600)
+        return (name, _or_dash(nodes), _span(time_s), _span(wait_s), cost, _span(limit_s))
+
+    chosen = one.nodes if one.action == "set" else one.requested_nodes
+    limit_s = one.given_limit_s or one.limit_s
+    asked_s = one.request_predicted_s
+    rows = [
+        row("asked, predicted", one.requested_nodes, asked_s, one.request_wait_s, one.limit_s),
+        row("chosen, predicted", chosen, one.predicted_s, one.wait_s, limit_s),
     ]
-
-
-def _request(one: DecisionRow) -> list[tuple[str, str]]:
-    low, high = _or_dash(one.min_nodes), _or_dash(one.max_nodes)
-    unit = Unit(one.unit).heading
-    return [
-        ("Submitted", clock(one.at_s)),
-        ("User", one.user),
-        ("Job name", one.name),
-        ("Account", one.account),
-        ("Partition", one.partition),
-        ("QOS", one.qos),
-        ("Requested nodes", "" if low == high == "-" else f"{low} to {high}"),
-        (f"{unit} without NIMO", _or_dash(one.requested_nodes)),
-        ("Time limit", duration(one.limit_s)),
-        ("Deadline", clock(one.deadline_s) if one.deadline_s else ""),
-        ("Working directory", one.work_dir),
-    ]
-
-
-def _decided(one: DecisionRow) -> list[tuple[str, str]]:
-    share = f" ({percent(one.confidence)} of runs)" if one.confidence else ""
-    return [
-        ("Application", application_of(one)),
-        ("Mode", one.mode),
-        ("Action", f"{one.action}, {'applied' if one.applied else 'not applied'}"),
-        ("Why", _why(one)),
-        (f"{Unit(one.unit).heading} chosen", _or_dash(one.nodes)),
-        ("Predicted run time", _interval(one.predicted_s, one.low_s, one.high_s) + share),
-        (
-            "Predicted run time as asked",
-            _interval(one.request_predicted_s, one.request_low_s, one.request_high_s),
+    if run is not None:
+        waited_s = run.start_s - run.submit_s if run.start_s is not None else None
+        took_s = run.elapsed_s if run.end_s is not None else None
+        state = run.state.value.lower().replace("_", " ")
+        rows.append(row(f"happened, {state}", run.nodes, took_s, waited_s, run.limit_s))
+    titles = (f"{word}s", "run time", "wait", f"{word}-hours", "limit")
+    return Table(
+        name="ways",
+        caption="As asked, as chosen, as it happened",
+        columns=(
+            TableColumn(key="way", title="", left=True),
+            *(TableColumn(key=title, title=title) for title in titles),
         ),
-        ("Predicted wait", _wait(one.wait_s, one.wait_most_s)),
-        ("Predicted wait as asked", _wait(one.request_wait_s, one.request_wait_most_s)),
-        ("Verdict on the prediction", one.verdict),
-        ("Time limit given", duration(one.given_limit_s)),
+        rows=rows,
+    )
+
+
+def drawing(one: DecisionRow, table: PredictionTable) -> Chart | None:
+    """Draw what such a job takes on other counts, with the asked and the chosen one marked."""
+    job = job_table(table, one.requested_nodes) if one.requested_nodes else None
+    if job is None or not job.observed or job.unit != one.unit:
+        return None
+    chosen = one.nodes if one.action == "set" else None
+    made = replace(
+        of_table(job),
+        title="Such a job on other counts",
+        knee=None,
+        observe=None,
+        asked=one.requested_nodes,
+        recommended=chosen if chosen != one.requested_nodes else None,
+    )
+    return chart.curve(made)
+
+
+def facts(one: DecisionRow) -> list[tuple[str, str]]:
+    """List what the sentences do not say, without the empty ones."""
+    rows = [
+        ("Submitted", clock(one.at_s)),
+        ("Mode", one.mode),
+        ("Account", one.account),
+        ("QOS", one.qos),
+        ("Working directory", one.work_dir),
         ("Message to the user", one.message),
         ("Decision id", one.decision_id),
     ]
+    return [(name, value) for name, value in rows if value]
 
 
-def _happened(run: RunRow | None, unit: Unit) -> list[tuple[str, str]]:
-    if run is None:
-        return [("Run", "not read from the accounting yet, or the job was never created")]
-    waited_s = run.start_s - run.submit_s if run.start_s is not None else None
-    return [
-        ("Job", f"{run.job_id} on {run.cluster}"),
-        ("State", run.state.value),
-        (unit.heading, str(run.nodes)),
-        ("Waited", duration(waited_s)),
-        ("Started", clock(run.start_s)),
-        ("Ended", clock(run.end_s)),
-        ("Run time", _took(run)),
-    ]
-
-
-def _why(one: DecisionRow) -> str:
-    return WORDS.get(one.reason, one.reason)
-
-
-def _took(run: RunRow | None) -> str:
-    return duration(run.elapsed_s if run and run.end_s is not None else None)
-
-
-def _wait(wait_s: float | None, most_s: float | None) -> str:
-    return duration(wait_s) if most_s is None else f"at most {duration(most_s)}"
-
-
-def _interval(middle_s: float | None, low_s: float | None, high_s: float | None) -> str:
-    if middle_s is None:
-        return ""
-    ends = "" if low_s is None else f", {duration(low_s)} to {duration(high_s)}"
-    return f"{duration(middle_s)}{ends}"
+def _span(seconds: float | None) -> str:
+    return "-" if seconds is None else time_span(seconds)
 
 
 def _or_dash(number: int | None) -> str:

@@ -18,6 +18,7 @@ from slurm_plugin.text.formatting import count, short_clock
 from slurm_plugin.web.catalogue import VERDICTS, CatalogueQuery, may_see
 from slurm_plugin.web.suggestion import Suggestion, suggestion
 from slurm_plugin.web.views import (
+    OLD_S,
     SOME,
     View,
     application_by_label,
@@ -28,7 +29,6 @@ from slurm_plugin.web.views import (
     periods,
 )
 
-_OLD_S = 300.0  #: waits older than this are not those of now
 #: Steps of a new site, with their commands.
 _STEPS = (
     ("Read the accounting", "nimo ingest"),
@@ -118,7 +118,7 @@ def mine(view: View) -> str:
 def _asked(made: Suggestion | None) -> tuple[str, str, str]:
     if made is None:
         return "-", "-", "not enough runs yet"
-    size = count(made.nodes, made.job.unit.word)
+    size = count(made.nodes, made.unit.word)
     line = f"#SBATCH {' '.join(made.options)}" if made.options else "-"
     return size, time_span(made.time_s), line
 
@@ -131,7 +131,7 @@ def _waiting(view: View) -> dict[str, object]:
     return {
         "trouble": answer.error,
         "age": "" if age_s is None else time_span(age_s),
-        "old": age_s is None or age_s > _OLD_S,
+        "old": age_s is None or age_s > OLD_S,
         "table": Table(
             name="waiting",
             caption="When they start",

@@ -12,6 +12,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.evaluation.outcomes import Pair, application_of
 from slurm_plugin.protocol.reasons import WORDS
@@ -31,19 +32,25 @@ from slurm_plugin.web.catalogue import (
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.decisions_page import (
     COLUMNS,
+    drawing,
     facts,
     limit_change,
+    sentences,
     size_change,
     tag,
+    three_ways,
+    title_of_decision,
     took,
 )
-from slurm_plugin.web.queue_page import outlooks
+from slurm_plugin.web.queue_page import largest_partition, outlooks
 from slurm_plugin.web.replay_page import replayed
 from slurm_plugin.web.viewer import Viewer
 
 _ROWS = 50
 SOME = 10
+OLD_S = 300.0  #: waits older than this are not those of now
 _DAYS = (7, 30, 90)
+_DOTS = 30  #: runs of an application that are drawn one by one
 _REPORT_ROWS = 20  #: of one table; CSV has all
 _SPAN_DAYS = 90
 _SPAN_S = 86_400.0 * _SPAN_DAYS
@@ -136,23 +143,35 @@ def one_application(view: View) -> str:
         raise PageMissing("the store has this application no more; look for it in the list")
     prediction: PredictionTable = decode(rows[0].payload)
     same = DecisionSelection(key_level=entry.level, key=entry.key)
-    pairs = view.site.decisions(view.viewer, same, most=SOME)
+    pairs = view.site.decisions(view.viewer, same, most=_DOTS)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
     every = query.choice(view.query, "counts", ("some", "all"), "some") == "all"
+    runs = view.site.store.runs.of_key(KeyLevel(entry.level), entry.key, most=_DOTS)
+    largest = largest_cluster(view)
+    config = view.site.config
     return view.render(
         "application.html.j2",
         prediction.label,
         at="Applications",
         prediction=prediction,
         facts=application_page.facts(prediction, standings.get(entry.table_key)),
-        curves=list(application_page.curves(prediction, every=every)),
+        steps=application_page.next_steps(prediction, config, largest),
+        accuracy=application_page.accuracy_chart(pairs),
+        curves=list(
+            application_page.curves(prediction, config, runs, every=every, largest=largest)
+        ),
         every=every,
         other=view.link(
             "/application", level=entry.level, key=entry.key, counts="" if every else "all"
         ),
-        decisions=decisions_table(view, pairs, "Its newest decisions"),
+        decisions=decisions_table(view, pairs[:SOME], "Its newest decisions"),
         more=view.link("/decisions", level=entry.level, key=entry.key),
     )
+
+
+def largest_cluster(view: View) -> int | None:
+    """Nodes of the largest partition, by the outlook that nimod left; None: there is none."""
+    return largest_partition(view.site.store.records.of_level(OUTLOOK))
 
 
 def decisions(view: View) -> str:
@@ -217,11 +236,15 @@ def one_decision(view: View) -> str:
     ((decision, run),) = pairs
     entry = view.site.catalogue().find((decision.key_level, decision.key))
     visible = entry if entry and view.site.may_see(view.viewer)(entry) else None
+    rows = view.site.store.fits.find([(KeyLevel(visible.level), visible.key)]) if visible else []
     return view.render(
         "decision.html.j2",
-        f"Decision {decision.decision_id}",
+        title_of_decision(decision, run),
         at="Decisions",
-        groups=facts(decision, run),
+        sentences=sentences(decision, run),
+        table=three_ways(decision, run),
+        drawing=drawing(decision, decode(rows[0].payload)) if rows else None,
+        facts=facts(decision),
         application=application_link(view, visible) if visible else None,
     )
 
@@ -229,8 +252,27 @@ def one_decision(view: View) -> str:
 def queue(view: View) -> str:
     """Show what new jobs have to expect in each partition."""
     payloads = view.site.store.records.of_level(OUTLOOK)
-    made = outlooks(payloads, counts=view.viewer.everything)
-    return view.render("queue.html.j2", "Queue", at="Queue", outlooks=made)
+    limit = query.choice(view.query, "limit", ("1", "4", "12", "24"), "1")
+    made = outlooks(
+        payloads,
+        counts=view.viewer.everything,
+        now_s=time.time(),
+        limit_s=3600.0 * int(limit),
+    )
+    oldest_s = max((one.age_s for one in made), default=0.0)
+    limits = sorted({f"{one_s / 3600:.0f}" for one in made for one_s in one.limits}, key=int)
+    return view.render(
+        "queue.html.j2",
+        "Queue",
+        at="Queue",
+        outlooks=made,
+        age=time_span(oldest_s),
+        now=oldest_s <= OLD_S,
+        limit=limit,
+        limits=[
+            (f"{n} h", view.link("/queue", limit="" if n == "1" else n), n == limit) for n in limits
+        ],
+    )
 
 
 def replay(view: View) -> str:

@@ -16,12 +16,15 @@ from slurm_plugin.reports.picture import (
     KNEE,
     NEXT_RUN,
     RECOMMENDED,
+    SIGNS,
     Picture,
     of_advice,
     of_table,
 )
-from slurm_plugin.reports.terminal_plot import OBSERVED, SIGNS, Canvas, draw
+from slurm_plugin.reports.terminal_plot import Canvas, draw
 from tests.slurm_plugin.made import history, table
+
+DOT = SIGNS["observed, with spread"]
 
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
 
@@ -72,9 +75,7 @@ def test_signs_stand_at_their_node_counts():
     area = 75 - 12
     # From 1 to 32 nodes on a logarithmic axis each doubling is a fifth of the way.
     fifth = (area - 1) / 5
-    assert columns(text, OBSERVED) == pytest.approx(
-        [0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1
-    )
+    assert columns(text, DOT) == pytest.approx([0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1)
     assert columns(text, SIGNS[NEXT_RUN]) == pytest.approx([4.585 * fifth], abs=1)
     assert columns(text, SIGNS[RECOMMENDED]) == pytest.approx([1.585 * fifth], abs=1)
     assert "knee: 8" in text
@@ -83,7 +84,7 @@ def test_signs_stand_at_their_node_counts():
 
 def test_the_curve_falls_and_its_labels_too():
     text = draw(of_table(table()))
-    rows = {line.index(OBSERVED): i for i, line in enumerate(plot_lines(text)) if OBSERVED in line}
+    rows = {line.index(DOT): i for i, line in enumerate(plot_lines(text)) if DOT in line}
     assert [rows[column] for column in sorted(rows)] == sorted(rows.values())
     labels = [line.split("│")[0].strip() for line in text.splitlines() if "│" in line]
     shown = [label for label in labels if label]
@@ -93,7 +94,7 @@ def test_the_curve_falls_and_its_labels_too():
 
 def test_a_history_of_one_node_count_is_a_point():
     text = draw(of_table(history()))
-    assert sum(line.count(OBSERVED) for line in plot_lines(text)) == 1
+    assert sum(line.count(DOT) for line in plot_lines(text)) == 1
     assert "┴" in text
 
 

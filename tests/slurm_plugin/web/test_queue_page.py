@@ -1,5 +1,7 @@
 """The page of the queue, from what nimod leaves in the store."""
 
+import time
+
 import msgspec
 
 from sacct_ingest.store import Store
@@ -23,27 +25,51 @@ def payload(**fields):
 
 
 def test_each_partition_has_a_chart_that_says_what_it_shows():
-    (one,) = outlooks({"pine": payload(recorded=120, inside=0.91), "oak": "{"}, counts=True)
+    (one,) = outlooks(
+        {"pine": payload(recorded=120, inside=0.91), "oak": "{"}, counts=True, now_s=1e9 + 60
+    )
     assert one.cluster == "pine"
     batch, gpu = one.charts
     assert batch.title == "Wait in batch: 7 jobs in the queue"
     assert "4 nodes 00:06:40 (00:03:20 to 00:27:40)" in batch.description
     assert gpu.marks
-    assert one.table.rows[0] == ("batch", "7", "1", "00:01:40", "00:00:50", "00:07:40")
+    assert one.table.rows[0] == ("batch", "7", "1", "1.7 min", "50 s", "7.7 min")
+    assert one.age_s == 60
     assert one.record == "120 starts recorded, 91 % of them inside their interval."
 
 
 def test_partitions_where_nobody_waits_have_no_chart():
     idle = [msgspec.structs.replace(wait("debug", n, 0.0), high_s=0.0) for n in (1, 2)]
     made = QueueOutlook(made_s=1e9, partitions=[wait("batch", 1, 50.0), *idle])
-    (one,) = outlooks({"pine": msgspec.json.encode(made).decode()}, counts=True)
+    (one,) = outlooks({"pine": msgspec.json.encode(made).decode()}, counts=True, now_s=1e9 + 60)
     assert [chart.title for chart in one.charts] == ["Wait in batch: 7 jobs in the queue"]
     assert one.idle == "debug"
     assert len(one.table.rows) == 3
 
 
+def test_waits_never_pretend_to_be_of_now(ask, store_path):
+    day = msgspec.structs.replace(wait("batch", 4, 900.0), limit_s=86_400.0)
+    for made_s, words in (
+        (time.time() - 60, "submitted now"),
+        (time.time() - 7200, "not the queue"),
+    ):
+        made = QueueOutlook(made_s=made_s, partitions=[wait("batch", 4, 100.0), day])
+        with Store.open(str(store_path)) as store:
+            row = RecordRow(level=OUTLOOK, key="pine", payload=msgspec.json.encode(made).decode())
+            store.records.put(row)
+        text = ask("/queue").text
+        assert words in text
+        assert ("submitted now" in text) == (made_s > time.time() - 300)
+    assert "as of 2.0 h ago" in text
+    assert "1.7 min" in text
+    day_long = ask("/queue?limit=24").text
+    assert "15 min" in day_long
+    assert "limit of 24 h" in day_long
+    assert ask("/queue?limit=5").status_code == 400
+
+
 def test_a_young_record_says_that_intervals_are_wide():
-    (one,) = outlooks({"pine": payload()}, counts=True)
+    (one,) = outlooks({"pine": payload()}, counts=True, now_s=1e9 + 60)
     assert "wide" in one.record
 
 

@@ -6,14 +6,17 @@ import time
 from dataclasses import replace
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from predictor.refit import row_of
-from predictor.types import Memory, ResourceUse, Verdict
+from predictor.types import Memory, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.doctor import Finding, FindingState
-from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
@@ -169,6 +172,19 @@ def test_users_see_decisions_about_their_own_jobs(ask, user, accounts, ids):
         assert status == (200 if one in ids else 404)
 
 
+def test_a_decision_says_what_was_asked_chosen_and_what_happened(ask, store_path):
+    with Store.open(str(store_path)) as store:
+        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
+        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4)])
+        store.decisions.join_outcomes()
+    text = Tags(ask(f"/decision?id={'a' * 12}").text).text
+    assert "Job 900008: 4 nodes instead of 2" in text
+    assert "Job 900008 (ada/wrf) asked for 1 to 8 nodes" in text
+    for words in ("asked, predicted", "chosen, predicted", "happened, completed", "recommended: 4"):
+        assert words in text
+    assert "left as it was" in ask(f"/decision?id={'c' * 12}").text
+
+
 def test_users_see_their_own_applications(ask):
     visibility = own("ada")
     assert listed(ask("/applications?group=all", "ada", visibility).text) == ["ada/wrf", "ada/wrf"]
@@ -197,6 +213,27 @@ def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask):
         r'<th scope="row"><bdi>(\d+)</bdi></th>', ask(f"{APPLICATION}b2&counts=all").text
     )
     assert len(every) == 32
+
+
+def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, store_path):
+    problem = Problem("linear_section", "all runs lie in the linear part", 32)
+    with Store.open(str(store_path)) as store:
+        store.runs.add([run(job_id=5, nodes=4, elapsed_s=1000.0)])
+        (key,) = {row.line for row in store.runs.newest(9)}
+        made = table(level="line", key=key, label="ada/big", runs=30, problems=(problem,))
+        store.fits.replace([row_of(made)])
+        wait = {"limit_s": 3600.0, "wait_s": 0.0, "low_s": 0.0, "high_s": 0.0}
+        outlook = QueueOutlook(
+            made_s=1.0, partitions=[PartitionWait(partition="p", nodes=16, **wait)]
+        )
+        payload = msgspec.json.encode(outlook).decode()
+        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
+    text = ask(f"{APPLICATION}{key}&counts=all").text
+    assert "the last 1 run" in text
+    rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
+    assert [int(n) for n in rows] == list(range(1, 17))
+    assert "would help most" not in text
+    assert "Ask for: --nodes=" in text
 
 
 def test_an_application_counts_in_its_own_unit(ask, store_path):
