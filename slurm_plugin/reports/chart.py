@@ -5,7 +5,7 @@ What a chart shows it also says, in ``description``, for those who cannot see it
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -304,6 +304,61 @@ def ratios(title: str, data: Sequence[float]) -> Chart:
         height=int(base) + 6,
         legend="The newest run is on the right; above the dashed line runs took longer than "
         "predicted.",
+    )
+
+
+def scatter(
+    title: str,
+    points: Sequence[tuple[float, float, str]],
+    *,
+    across: str,
+    up: str,
+    names: Mapping[str, str],
+) -> Chart:
+    """Draw shares against shares; the look of a point is one of ``names``.
+
+    Marks are a circle for ``run``, a square for ``change``, a diamond for ``second``.
+    """
+    left, right, top, base = 52.0, _WIDTH - 16.0, 26.0, 220.0
+    most_x = max(*(x for x, _, _ in points), 0.01)
+    low, high = min(*(y for _, y, _ in points), 0.0), max(*(y for _, y, _ in points), 0.01)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            _short(left + (right - left) * x / most_x),
+            _short(base - (base - top) * (y - low) / (high - low)),
+        )
+
+    marks: list[Mark] = [
+        ChartLabel("faint", 0, 12, up),
+        ChartLabel("faint middle", (left + right) / 2, base + 36, across),
+    ]
+    for share in sorted({low, 0.0, high}):
+        y = place(0, share)[1]
+        marks += [
+            ChartPath("grid", f"M{left} {y}H{right}"),
+            ChartLabel("faint end", left - 6, y + 4, percent(share)),
+        ]
+    for share in (0.0, most_x):
+        label = ChartLabel("faint middle", place(share, low)[0], base + 18, percent(share, 1))
+        marks.append(label)
+    forms = {"change": _FORMS[ASKED], "second": _FORMS[RECOMMENDED]}
+    for x, y, look in points:
+        at = place(x, y)
+        if look in forms:
+            marks.append(ChartPath(f"mark {look}", forms[look].format(*at)))
+        else:
+            marks.append(Dot("run", *at, 4))
+    signs = {"run": SIGNS[RUN], "change": SIGNS[ASKED], "second": SIGNS[RECOMMENDED]}
+    drawn = [look for look in names if any(look == one for _, _, one in points)]
+    return Chart(
+        title=title,
+        description="; ".join(
+            f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
+        ),
+        marks=tuple(marks),
+        height=int(base) + 44,
+        legend="; ".join(f"{signs[look]} {names[look]}" for look in drawn),
     )
 
 

@@ -52,6 +52,7 @@ class Table:
     rows: Sequence[Sequence[str | PageLink]]
     note: str = ""
     empty: str = "none"
+    csv: str = ""  #: where the whole table is
 
 
 def render(template: str, **values: Any) -> str:

@@ -21,8 +21,13 @@ OBSERVED, PREDICTED = "observed, with spread", "predicted (dashed beyond the obs
 RUN, TRY = "a run", "a try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
 SIGNS = {
-    KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: "◆",
-    OBSERVED: "●", RUN: "○", TRY: "×",
+    KNEE: "K",
+    NEXT_RUN: "▲",
+    ASKED: "■",
+    RECOMMENDED: "◆",
+    OBSERVED: "●",
+    RUN: "○",
+    TRY: "×",
 }
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
 #: lightness in grey print.
@@ -88,8 +93,10 @@ class Picture:
     def marks(self) -> dict[str, int]:
         """The counts to mark, by what they are; the later ones are drawn over the others."""
         named = {
-            KNEE: self.knee, NEXT_RUN: self.observe,
-            ASKED: self.asked, RECOMMENDED: self.recommended,
+            KNEE: self.knee,
+            NEXT_RUN: self.observe,
+            ASKED: self.asked,
+            RECOMMENDED: self.recommended,
         }
         return {name: nodes for name, nodes in named.items() if nodes}
 

@@ -12,7 +12,8 @@ from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
-from slurm_plugin.reports import html
+from slurm_plugin.reports import chart, html
+from slurm_plugin.reports.chart import Chart
 from slurm_plugin.text.formatting import count, duration, percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,
@@ -95,6 +96,31 @@ def tables(report: ReplayReport) -> list[html.Table]:
     return [settings, groups]
 
 
+def benefit_and_harm(report: ReplayReport) -> Chart:
+    """Draw each setting by what all jobs gain and by how many rigid jobs take twice as long."""
+    points = []
+    for one in sorted(
+        report.results, key=lambda r: (r is report.suggested, _is_present(report, r))
+    ):
+        look = "run"
+        if report.suggested and one.setting == report.suggested.setting:
+            look = "second"
+        elif _is_present(report, one):
+            look = "change"
+        points.append((one.rigid.much_worse, 1 - one.everybody.response_ratio, look))
+    return chart.scatter(
+        "Benefit against harm",
+        points,
+        across="rigid jobs that take twice as long",
+        up="mean response shorter by",
+        names={"run": "a setting", "change": "the present one", "second": "the suggested one"},
+    )
+
+
+def _is_present(report: ReplayReport, one: Result) -> bool:
+    return one.setting.policy == report.present
+
+
 def verdict(report: ReplayReport) -> str:
     """Say whether switching on would help, and with which settings."""
     suggestion = report.suggested
@@ -125,11 +151,11 @@ def _settings_in_words(policy: Policy) -> str:
     """Name the settings that a search varies."""
     words = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
     each = policy.bystanders is Bystanders.EACH
-    return f"{words}, and bystanders {policy.bystanders}" if each else words
+    return f"{words}, sparing each waiting job" if each else words
 
 
 def _spared(report: ReplayReport, results: Sequence[Result]) -> str:
-    """Say what ``bystanders: each`` would give instead, where that was replayed; empty if not."""
+    """Say what ``bystanders: each`` would give, where that was replayed; empty if not."""
     other = [
         one
         for one in report.results
@@ -143,8 +169,8 @@ def _spared(report: ReplayReport, results: Sequence[Result]) -> str:
     most = max(one.everybody.response_ratio for one in other)
     means = f"{least:.2f}" if round(least, 2) == round(most, 2) else f"{least:.2f} to {most:.2f}"
     return (
-        f"With bystanders each it would be {percent(worst.rigid.much_worse, 1)} of them at most, "
-        f"and the mean response {means} times its present value."
+        f"Sparing each waiting job it would be {percent(worst.rigid.much_worse, 1)} of them at "
+        f"most, and the mean response {means} times its present value."
     )
 
 

@@ -17,6 +17,7 @@ from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import percent, plain
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
 
+_WIDEST = 8  #: columns of a table on a page
 #: What a spreadsheet would take for a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -31,18 +32,40 @@ class Sheet:
     rows: Sequence[Any]
     note: str = ""
     empty: str = "none"
+    #: fields that a page shows where there are more than it has room for; empty: it turns them
+    page: tuple[str, ...] = ()
 
     def table(self, most: int | None = None) -> Table:
-        """Make the table that people see, of ``most`` rows (None: all)."""
+        """Make the table that people see, of ``most`` rows (None: all) and eight columns."""
+        if len(self.fields) > _WIDEST and not self.page:
+            return self._turned()
+        fields = [f for f in self.fields if not self.page or f.name in self.page]
         shown = self.rows[:most]
         left_out = len(self.rows) - len(shown)
         note = f"{self.note} {left_out} more are left out here." if left_out else self.note
         return Table(
             name=self.name,
             caption=self.caption,
-            columns=tuple(TableColumn(key=f.name, title=f.title, left=f.left) for f in self.fields),
-            rows=[[f.text(row) for f in self.fields] for row in shown],
+            columns=tuple(TableColumn(key=f.name, title=f.title, left=f.left) for f in fields),
+            rows=[[f.text(row) for f in fields] for row in shown],
             note=note.strip(),
+            empty=self.empty,
+        )
+
+    def _turned(self) -> Table:
+        """Make a table of the few rows side by side; the first field heads them."""
+        head, *rest = self.fields
+        rows = self.rows[: _WIDEST - 1]
+        titles = [head.text(row) for row in rows]
+        return Table(
+            name=self.name,
+            caption=self.caption,
+            columns=(
+                TableColumn(key="field", title=head.title, left=True),
+                *(TableColumn(key=title, title=title) for title in titles),
+            ),
+            rows=[[f.title, *(f.text(row) for row in rows)] for f in rest] if rows else [],
+            note=self.note,
             empty=self.empty,
         )
 
@@ -102,15 +125,20 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for one in sheets:
             path = folder / f"{one.name}.csv"
-            text = StringIO()
-            rows = csv.writer(text)
-            rows.writerow([field.name for field in one.fields])
-            rows.writerows([_safe(plain(f.of(row))) for f in one.fields] for row in one.rows)
-            atomic_file.write(path, text.getvalue().encode())
+            atomic_file.write(path, csv_text(one).encode())
             written.append(path)
     except OSError as error:
         raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error
     return written
+
+
+def csv_text(one: Sheet) -> str:
+    """Write a table as CSV, all its columns and rows."""
+    text = StringIO()
+    rows = csv.writer(text)
+    rows.writerow([field.name for field in one.fields])
+    rows.writerows([_safe(plain(f.of(row))) for f in one.fields] for row in one.rows)
+    return text.getvalue()
 
 
 def _safe(text: str) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
@@ -40,6 +41,10 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         arrays(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
+
+
+#: Of the fields on accuracy those that a page has room for.
+_SHOWN = ("mape", "bias", "inside_90", "longer")
 
 
 def _yes(value: object) -> str:
@@ -92,6 +97,7 @@ def applications(report: OutcomeReport) -> Sheet:
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.applications,
+        page=("application", "decisions", "changed", "compared", *_SHOWN),
         note="Only completed runs are compared, with the prediction for the size they had.",
         empty="no decision",
     )
@@ -112,6 +118,7 @@ def _accuracies(report: OutcomeReport) -> Sheet:
             *_accuracy_fields(lambda row: row[1]),
         ),
         rows=[row for row in groups if row[1]],
+        page=("group", "runs", "inside_50", *_SHOWN),
         note=derived_note(report),
         empty="no completed run to compare with yet",
     )
@@ -140,6 +147,7 @@ def _weeks(report: OutcomeReport) -> Sheet:
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.weeks,
+        page=("begin_s", "decisions", "compared", *_SHOWN),
         empty="no decision",
     )
 
@@ -182,11 +190,12 @@ def _effects(report: OutcomeReport) -> Sheet:
         if key == "wait_hours":
             fields += [OutputColumn(name, text, of_second(name)) for name, text in _WAIT_COUNTS]
         other = f"other_{key}"
+        shown = hours if key == "node_hours" else _span
         fields += [
-            OutputColumn(key, title, of_second(key), hours),
-            OutputColumn(other, f"{title} otherwise", of_second(f"{other}.value"), hours),
-            OutputColumn(f"{other}_low", "at least", of_second(f"{other}.low"), hours),
-            OutputColumn(f"{other}_high", "at most", of_second(f"{other}.high"), hours),
+            OutputColumn(key, title, of_second(key), shown),
+            OutputColumn(other, f"{title} otherwise", of_second(f"{other}.value"), shown),
+            OutputColumn(f"{other}_low", "at least", of_second(f"{other}.low"), shown),
+            OutputColumn(f"{other}_high", "at most", of_second(f"{other}.high"), shown),
         ]
     return Sheet(
         name="effects",
@@ -199,7 +208,7 @@ def _effects(report: OutcomeReport) -> Sheet:
 
 
 _JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
-_JOB_HOURS = (("node_hours", "node-hours"), ("run_hours", "run time h"), ("wait_hours", "wait h"))
+_JOB_HOURS = (("node_hours", "node-hours"), ("run_hours", "run time"), ("wait_hours", "wait"))
 _WAIT_COUNTS = (("wait_jobs", "jobs with waits"), ("unsure_wait_jobs", "with unsure waits"))
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
@@ -208,6 +217,11 @@ COUNTERFACTUAL = (
     "same direction, and from how near predicted waits came. Waits that are not predicted well "
     "are left out."
 )
+
+
+def _span(value: float) -> str:
+    """Hours in the unit that suits them."""
+    return time_span(3600 * value)
 
 
 def _deadlines(report: OutcomeReport) -> Sheet:
@@ -307,6 +321,10 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
             OutputColumn("decision_id", "decision id", left=True),
         ),
         rows=rows,
+        page=(
+            *("job_id", "application", "nodes", "predicted_s", "took_s"),
+            *("limit_s", "state", "decision"),
+        ),
         note="'nimo why JOBID' explains one in sentences.",
     )
 

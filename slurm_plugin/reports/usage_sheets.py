@@ -26,6 +26,10 @@ def waste(report: OutcomeReport) -> Sheet:
             OutputColumn("slower", "time at knee", as_text=lambda v: f"{factor(v)} x"),
         ),
         rows=report.waste,
+        page=(
+            *("user", "application", "runs", "knee", "node_hours"),
+            *("wasted_node_hours", "efficiency", "slower"),
+        ),
         note="Runs of reliable curves, without deadline, on counts that their users chose.",
         empty="none above the threshold",
     )
@@ -41,22 +45,26 @@ def unused(report: OutcomeReport) -> Sheet:
             OutputColumn("application", "application", left=True),
             OutputColumn("jobs", "jobs"),
             OutputColumn("cpu_hours", "CPU-hours", as_text=hours),
-            OutputColumn("unused_cpu_hours", "unused", as_text=hours),
+            OutputColumn("unused_cpu_hours", "unused CPU-hours", as_text=hours),
             OutputColumn("unused_cpus", "of CPUs", as_text=percent),
             OutputColumn("saved_cpu_hours", "saved", as_text=hours),
-            OutputColumn("least_cpus", "most used", as_text=_amount),
+            OutputColumn("least_cpus", "CPUs, most used", as_text=_amount),
             OutputColumn("gpu_hours", "GPU-hours", as_text=hours),
-            OutputColumn("idle_gpu_hours", "unused", as_text=hours),
+            OutputColumn("idle_gpu_hours", "unused GPU-hours", as_text=hours),
             OutputColumn("saved_gpu_hours", "saved", as_text=hours),
             OutputColumn("least_gpus", "most used", as_text=_amount),
             OutputColumn("mem_gib_hours", "GiB-hours", as_text=hours),
-            OutputColumn("unused_mem_gib_hours", "unused", as_text=hours),
+            OutputColumn("unused_mem_gib_hours", "unused GiB-hours", as_text=hours),
             OutputColumn("unused_mem", "of memory", as_text=percent),
             OutputColumn("saved_mem_gib_hours", "saved", as_text=hours),
             OutputColumn("least_mem_gib", "GiB, most used", as_text=_amount),
             OutputColumn("short_jobs", "too little"),
         ),
         rows=report.unused,
+        page=(
+            *("account", "application", "jobs", "unused_cpu_hours", "least_cpus"),
+            *("idle_gpu_hours", "unused_mem_gib_hours", "least_mem_gib"),
+        ),
         note="CPU time, memory and the highest use of GPUs as the accounting measured them; of an "
         "array, its first task.  Most used: a request of this size would have been enough for each "
         "job.  Saved: hours that the highest use of the jobs before times the margin would have "
@@ -84,6 +92,10 @@ def arrays(report: OutcomeReport) -> Sheet:
             OutputColumn("mem_bytes", "memory GiB", as_text=_gib),
         ),
         rows=report.arrays,
+        page=(
+            *("array_job_id", "user", "application", "tasks", "completed"),
+            *("mean_s", "longest_s", "used_cpus"),
+        ),
         note="Tasks that started.  Memory is the highest of one task of any step.",
         empty="no job array",
     )

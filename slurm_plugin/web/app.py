@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +19,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.web import page_layout, start_pages, views
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.peer import Peer
-from slurm_plugin.web.query import BadQuery
+from slurm_plugin.web.query import BadQuery, link
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 from slurm_plugin.web.views import PageMissing, View
 
@@ -53,6 +54,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/report": views.report,
     "/replay": views.replay,
 }
+_CSV = "/table.csv"
 
 
 def application(site: PageData, proxies: Proxies) -> ASGIApp:
@@ -60,13 +62,17 @@ def application(site: PageData, proxies: Proxies) -> ASGIApp:
     config = site.config
     routes = [
         *(Route(path, _endpoint(site, proxies, page)) for path, page in PAGES.items()),
+        Route(_CSV, _endpoint(site, proxies, views.table_csv)),
         Route(f"/style-{page_layout.style_digest()}.css", _file(page_layout.style(), "text/css")),
         Route("/icon.svg", _file(page_layout.icon(), "image/svg+xml")),
     ]
 
     def error_response(request: Request, error: Exception) -> Response:
-        del request
-        return _error_page(config, error)
+        viewer = None
+        with suppress(Unauthenticated, NimoError, AttributeError):
+            names = request.headers.getlist(proxies.header)
+            viewer = site.viewer(user_of(request.state.peer, names, proxies))
+        return _error_page(config, error, viewer)
 
     made = Starlette(
         routes=routes, exception_handlers={HTTPException: error_response, Exception: error_response}
@@ -149,7 +155,8 @@ def _answer(
         text = page(View(site, viewer, request.query_params))
     except (PageMissing, BadQuery, NimoError) as error:
         return _error_page(site.config, error, viewer)
-    return HTMLResponse(text, headers={"Cache-Control": _PRIVATE})
+    kind = "text/csv" if page is views.table_csv else "text/html"
+    return Response(text, media_type=kind, headers={"Cache-Control": _PRIVATE})
 
 
 def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) -> Response:
@@ -174,7 +181,15 @@ def _message(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     title = _TITLES.get(status, "This cannot be shown")
-    page = page_layout.render(config, viewer, "message.html.j2", title, text=f"{text}.")
+    page = page_layout.render(
+        config,
+        viewer,
+        "message.html.j2",
+        title,
+        text=f"{text}.",
+        action=link(f"{config.web.prefix}/decisions"),
+        lists=link(f"{config.web.prefix}/applications"),
+    )
     return HTMLResponse(page, status, {"Cache-Control": "no-store", **(headers or {})})
 
 

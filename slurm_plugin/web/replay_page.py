@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table
 from slurm_plugin.text.formatting import clock
 
@@ -19,6 +20,7 @@ class Replayed:
     title: str = ""
     verdict: str = ""
     made: str = ""
+    drawing: Chart | None = None
     tables: tuple[Table, ...] = ()
     assumptions: tuple[str, ...] = ()
     error: str = ""
@@ -55,6 +57,7 @@ def _read(path: str, changed_ns: int, inode: int) -> Replayed:
         title=replay_text.title_of(report),
         verdict=replay_text.verdict(report),
         made=clock(changed_ns / 1e9),
+        drawing=replay_text.benefit_and_harm(report),
         tables=tuple(replay_text.tables(report)),
         assumptions=report.assumptions,
     )

@@ -20,6 +20,8 @@ from slurm_plugin.reports import page
 from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.report_title import title_of
+from slurm_plugin.reports.sheet import csv_text, find
+from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.text.formatting import RECOGNISED, count, short_clock
 from slurm_plugin.web import application_page, page_layout, query
 from slurm_plugin.web.catalogue import (
@@ -81,6 +83,10 @@ def report(view: View) -> str:
     """Give all tables of the last days."""
     days = chosen_days(view)
     outcomes = view.site.report(view.viewer, days)
+
+    def csv(name: str) -> str:
+        return view.link("/table.csv", name=name, days=days)
+
     return view.render(
         "report.web.html.j2",
         "Report",
@@ -90,10 +96,17 @@ def report(view: View) -> str:
         days=days,
         periods=periods(view, "/report", days),
         sections=[
-            (heading, [linked(view, one) for one in tables])
+            (heading, [replace(linked(view, one), csv=csv(one.name)) for one in tables])
             for heading, tables in page.report_sections(outcomes, WORDS, most=_REPORT_ROWS)
         ],
     )
+
+
+def table_csv(view: View) -> str:
+    """Give one table of the report as CSV."""
+    sheets = sheets_of(view.site.report(view.viewer, chosen_days(view)), WORDS)
+    name = query.choice(view.query, "name", [one.name for one in sheets], "applications")
+    return csv_text(find(sheets, name))
 
 
 def chosen_days(view: View) -> int:

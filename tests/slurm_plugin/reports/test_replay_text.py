@@ -127,11 +127,11 @@ def test_the_verdict_names_what_sparing_each_bystander_would_give():
         everybody=replace(group.everybody, response_ratio=0.966),
     )
     sentence = (
-        "With bystanders each it would be 0.2 % of them at most, and the mean response 0.97 times "
-        "its present value."
+        "Sparing each waiting job it would be 0.2 % of them at most, and the mean response 0.97 "
+        "times its present value."
     )
     assert said(group, each).endswith(sentence)
     assert sentence not in said(group)
     chosen = replace(report_of(group, each), suggested=each)
-    assert "guard_ratio 1.25, and bystanders each." in verdict(chosen)
+    assert "guard_ratio 1.25, sparing each waiting job." in verdict(chosen)
     assert sentence not in verdict(chosen)

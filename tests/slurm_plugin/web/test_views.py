@@ -23,7 +23,7 @@ from slurm_plugin.web.data import Service
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_html as html
-from tests.slurm_plugin.web.conftest import EVIL, own
+from tests.slurm_plugin.web.conftest import EVIL, own, tables
 
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
@@ -389,6 +389,51 @@ def test_a_saved_replay_is_shown_and_read_again_when_it_changes(ask, tmp_path, s
     assert re.search(r"\d+ jobs over \d+ days on \d+ nodes", text)
     assert "Switching NIMO on would" in text
     assert "moldable jobs" in text
+
+
+def test_a_replay_is_drawn_by_benefit_and_harm(ask, saved_replay):
+    text = ask("/replay", replay=str(saved_replay)).text
+    assert "Benefit against harm" in text
+    assert "the suggested one" in text or "the present one" in text
+    assert text.index("<details>") < text.index("Results of each setting")
+
+
+def test_a_report_has_narrow_tables_each_as_csv(ask, store_path):
+    with Store.open(str(store_path)) as store:
+        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
+        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4, elapsed_s=9.0)])
+        store.decisions.join_outcomes()
+    text = ask("/report?days=30").text
+    heads = [block.count('scope="col"') for block in re.findall("<thead>.*?</thead>", text, re.S)]
+    assert heads
+    assert max(heads) <= 8
+    links = [one.replace("&amp;", "&") for one in re.findall(r'href="(/table.csv[^"]+)"', text)]
+    assert len(links) == len(heads)
+    got = ask(next(one for one in links if "name=jobs" in one))
+    assert got.headers["content-type"].startswith("text/csv")
+    assert got.text.splitlines()[0].startswith("job_id,application,nodes")
+    assert "900008,ada/wrf,4" in got.text
+    assert "900008" not in ask("/table.csv?name=jobs", "bob", own("bob")).text
+    assert ask("/table.csv?name=none").status_code == 400
+
+
+def test_what_is_missing_leads_on(ask):
+    for address in ("/nothing", "/decision?id=0"):
+        tags = Tags(ask(address).text)
+        assert "job" in tags.all("input", "name")
+        assert "/applications" in tags.all("a", "href")
+
+
+def test_a_page_is_small(ask, store_path, saved_replay):
+    with Store.open(str(store_path)) as store:
+        ((one, _), *_) = store.decisions.with_outcomes()
+        store.decisions.add(
+            [replace(one, decision_id=f"{i:012x}", at_s=time.time() - i) for i in range(300)]
+        )
+        many = [table(level="line", key=f"k{i}", label=f"u/app{i:03}") for i in range(120)]
+        store.fits.replace([row_of(one) for one in [*many, *tables()]])
+    for address in ADDRESSES:
+        assert len(ask(address, replay=str(saved_replay)).content) < 40_000, address
 
 
 def test_no_page_needs_more_than_its_own_files(ask):
