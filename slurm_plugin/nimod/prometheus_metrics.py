@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol.status_messages import Counts, Status
@@ -98,6 +99,12 @@ ACCURACY = (
     ),
     MetricDescription(
         "nimo_deadline_jobs", "gauge", "Jobs of the last days with a deadline", ("outcome",)
+    ),
+    MetricDescription(
+        "nimo_saved_seconds",
+        "gauge",
+        "Time that other counts saved (jobs: changed), or would have saved (jobs: observed)",
+        ("jobs", "of"),
     ),
 )
 METRICS = (*NIMOD, *STORE, *ACCURACY)
@@ -188,6 +195,17 @@ def _outcomes(report: OutcomeReport) -> Iterator[Metric]:
     due = report.deadlines
     names = ("met", "missed", "refused", "open")
     yield _family("nimo_deadline_jobs", [(getattr(due, name), (name,)) for name in names])
+    yield _family("nimo_saved_seconds", _saved(report))
+
+
+def _saved(report: OutcomeReport) -> Iterator[Sample]:
+    """Node time and run time, over all jobs on another count of nodes."""
+    for jobs, effects, sign in (("changed", report.applied, 1), ("observed", report.observed, -1)):
+        own = [one for one in effects if one.unit is Unit.NODES]
+        nodes = sum(sign * (one.other_node_hours.value - one.node_hours) for one in own)
+        runs = sum(sign * (one.other_run_hours.value - one.run_hours) for one in own)
+        yield 3600 * nodes, (jobs, "node")
+        yield 3600 * runs, (jobs, "run")
 
 
 def _family(name: str, samples: Iterable[Sample]) -> Metric:

@@ -319,7 +319,7 @@ def scatter(
 
     Marks are a circle for ``run``, a square for ``change``, a diamond for ``second``.
     """
-    left, right, top, base = 52.0, _WIDTH - 16.0, 26.0, 220.0
+    left, right, top, base = 52.0, _WIDTH - 28.0, 28.0, 220.0
     most_x = max(*(x for x, _, _ in points), 0.01)
     low, high = min(*(y for _, y, _ in points), 0.0), max(*(y for _, y, _ in points), 0.01)
 

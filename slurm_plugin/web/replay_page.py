@@ -1,5 +1,6 @@
 """A saved replay for a page: read again when its file changes."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table
 from slurm_plugin.text.formatting import clock
 
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 _LARGEST = 8 << 20  #: bytes; hundreds of settings are far below
 
 
@@ -18,7 +20,8 @@ class Replayed:
     """A replay in words and tables; ``error`` says why there is none."""
 
     title: str = ""
-    verdict: str = ""
+    verdict: str = ""  #: three sentences
+    more: str = ""
     made: str = ""
     drawing: Chart | None = None
     tables: tuple[Table, ...] = ()
@@ -53,9 +56,11 @@ def _read(path: str, changed_ns: int, inode: int) -> Replayed:
         )
     if not report.results:
         return Replayed(error=f"{path}: no setting was replayed")
+    sentences = _SENTENCE.split(replay_text.verdict(report))
     return Replayed(
         title=replay_text.title_of(report),
-        verdict=replay_text.verdict(report),
+        verdict=" ".join(sentences[:3]),
+        more=" ".join(sentences[3:]),
         made=clock(changed_ns / 1e9),
         drawing=replay_text.benefit_and_harm(report),
         tables=tuple(replay_text.tables(report)),

@@ -191,7 +191,8 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
     fill(nimod.url)
     nimod.start()
     nimod.see_cluster()
-    queries = re.sub(r"\$__(rate_interval|range)", "1m", _queries()).splitlines()
+    asked_for = _queries().replace("$cluster", ".*")
+    queries = re.sub(r"\$__(rate_interval|range)", "1m", asked_for).splitlines()
     (port,), folder = free_ports(1), nimod.folder / "prometheus"
     folder.mkdir()
     with endpoint(nimod.folder / "nimo.yaml") as address:
@@ -225,6 +226,13 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
                 assert len(rules()) == RULES.read_text().count("alert:")
             finally:
                 process.kill()
+
+
+def test_each_panel_says_what_it_shows_and_can_be_of_one_cluster():
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert all(panel["description"] for panel in panels)
+    assert panels[0]["title"] == "Time saved by other counts"
+    assert _queries().count('cluster=~"$cluster"') == len(re.findall(r"\bnimo_\w+", _queries()))
 
 
 @pytest.mark.parametrize("read", [_queries, RULES.read_text], ids=["dashboard", "rules"])
