@@ -17,6 +17,7 @@ GROUPS = {
         "predict": "show the predicted run times of an application",
         "wait": "predict when jobs in the queue start",
         "why": "explain the decision about a job",
+        "export": "write what your workflows' rules need as a profile for their engine",
         "local": "show or delete what is kept of your own jobs where no nimod runs",
     },
     "for admins": {

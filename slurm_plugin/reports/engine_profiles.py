@@ -1,0 +1,176 @@
+"""What processes of workflow engines need, by their own record, as the engines' profiles."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+
+from predictor.tables.memory import node_need
+from sacct_ingest.records import JobState
+from sacct_ingest.scripts.engines import engine_job
+from sacct_ingest.scripts.signature import words_of_line
+from sacct_ingest.store import RunRow
+from slurm_plugin.text.formatting import clock, count, duration
+
+#: Completed runs that a need rests on, at least.
+FEWEST = 5
+SCHEMA = 1  #: of the JSON; raised where a field changes its meaning or goes
+_MIB = 2**20
+_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What one application needs; memory is that of a node, None where it was not measured.
+
+    ``time_s`` and ``mem_bytes`` are at least what every completed run took.
+    """
+
+    application: str
+    runs: int
+    low_s: float  #: 5 % of completed runs ended earlier ...
+    median_s: float
+    high_s: float  #: ... and 5 % later
+    time_s: float
+    mem_bytes: int | None
+    cpus_per_task: int
+    tasks: int
+    nodes: int
+    last_s: float  #: when the newest run ended, seconds since the epoch
+    predicted: int  #: completed runs whose need was told from those before ...
+    short: int  #: ... that took longer or more memory
+    spared_s: float  #: what their time limits were longer
+
+
+def need_of(
+    application: str, rows: Sequence[RunRow], *, quantile: float, margin: float
+) -> Need | None:
+    """Work out a need; None: there are fewer than `FEWEST` completed runs.
+
+    rows: runs of one application, the newest last.
+    quantile: share of completed runs that a need covers, before the margin.
+    margin: factor on that quantile.
+    """
+    done = [row for row in rows if row.state is JobState.COMPLETED and row.nodes > 0]
+    if len(done) < FEWEST:
+        return None
+    times = [float(row.elapsed_s) for row in done]
+    needs = list(map(node_need, done))
+    short, spared_s = 0, 0.0
+    for place in range(FEWEST, len(done)):
+        limit_s = _covering(times[:place], quantile, margin)
+        memory = _covering([one for one in needs[:place] if one], quantile, margin)
+        short += times[place] > limit_s or 0 < memory < needs[place]
+        spared_s += max((done[place].limit_s or 0) - limit_s, 0.0)
+    measured = [float(one) for one in needs if one]
+    newest = done[-1]
+    tasks = newest.tasks or 1
+    return Need(
+        application=application,
+        runs=len(done),
+        low_s=_quantile(times, 0.05),
+        median_s=_quantile(times, 0.5),
+        high_s=_quantile(times, 0.95),
+        time_s=_covering(times, quantile, margin),
+        mem_bytes=(
+            ceil(_covering(measured, quantile, margin)) if len(measured) >= FEWEST else None
+        ),
+        cpus_per_task=max(ceil((newest.req_cpus or newest.cpus) / tasks), 1),
+        tasks=tasks,
+        nodes=newest.nodes,
+        last_s=float(newest.end_s or 0),
+        predicted=len(done) - FEWEST,
+        short=short,
+        spared_s=spared_s,
+    )
+
+
+def _covering(values: Sequence[float], quantile: float, margin: float) -> float:
+    return max(_quantile(values, quantile) * margin, *values) if values else 0.0
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(max(ceil(share * len(ordered)) - 1, 0), len(ordered) - 1)]
+
+
+def of_workflow(rows: Iterable[RunRow], name: str) -> list[RunRow]:
+    """Choose the runs of a workflow, by a part of its file's path or of the working directory."""
+    return [row for row in rows if name in row.work_dir or name in _workflow(row)]
+
+
+def _workflow(row: RunRow) -> str:
+    words = words_of_line(row.submit_line, row.work_dir, row.comment, row.name)
+    job = engine_job(row.name, row.comment, words)
+    return job.workflow if job else ""
+
+
+def _lines(needs: Iterable[Need], engine: str) -> list[tuple[str, str, Need]]:
+    """Give process, a comment and need of each application of an engine."""
+    chosen = []
+    for one in needs:
+        name, _, process = one.application.partition("/")[2].partition(":")
+        if name == engine and _NAME.fullmatch(process):
+            again = f"{one.short} of {count(one.predicted, 'run')} short, limits"
+            said = (
+                f"{count(one.runs, 'run')}, {duration(one.median_s)} ({duration(one.low_s)} to "
+                f"{duration(one.high_s)}), to {clock(one.last_s)[:10]}; backtest: {again} "
+                f"{duration(one.spared_s)} less"
+            )
+            chosen.append((process, said, one))
+    return chosen
+
+
+def snakemake(needs: Iterable[Need]) -> str:
+    """Make a profile with the resources of each rule; what may run out grows with attempts."""
+    made = ["set-resources:"]
+    for rule, said, need in _lines(needs, "snakemake"):
+        made += [f"  # {said}", f"  {rule}:", f"    runtime: {ceil(need.time_s / 60)} * attempt"]
+        if need.mem_bytes is not None:
+            made.append(f"    mem_mb: {ceil(need.mem_bytes / _MIB)} * attempt")
+        made.append(f"    cpus_per_task: {need.cpus_per_task}")
+        made += [f"    tasks: {need.tasks}"] if need.tasks > 1 else []
+        made += [f"    nodes: {need.nodes}"] if need.nodes > 1 else []
+    return "\n".join(made) + "\n"
+
+
+def nextflow(needs: Iterable[Need]) -> str:
+    """Make a configuration with the resources of each process.
+
+    Job names have underscores in place of the colons of a process's full name.
+    """
+    made = [
+        "// From 24.10 on process.resourceLimits bounds what attempts grow to, and",
+        "// task.previousTrace says what an earlier attempt used.",
+        "process {",
+    ]
+    for process, said, need in _lines(needs, "nextflow"):
+        selector = process.replace(".", "[.]").replace("_", "[:_]")
+        made += [f"    // {said}", f"    withName: '{selector}' {{"]
+        made.append(f"        time = {{ {ceil(need.time_s / 60)}.min * task.attempt }}")
+        if need.mem_bytes is not None:
+            made.append(f"        memory = {{ {ceil(need.mem_bytes / _MIB)}.MB * task.attempt }}")
+        made += [f"        cpus = {need.cpus_per_task * need.tasks}", "    }"]
+    return "\n".join([*made, "}"]) + "\n"
+
+
+def as_csv(needs: Iterable[Need]) -> str:
+    """Make a table with one row an application."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, Need.__slots__, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(asdict, needs))
+    return text.getvalue()
+
+
+def as_json(needs: Iterable[Need]) -> str:
+    """Make JSON with the number of its schema."""
+    made: Mapping[str, object] = {"schema": SCHEMA, "applications": [asdict(n) for n in needs]}
+    return json.dumps(made, indent=2) + "\n"
+
+
+#: What is exported, by its name on the command line.
+FORMATS = {"snakemake": snakemake, "nextflow": nextflow, "csv": as_csv, "json": as_json}
