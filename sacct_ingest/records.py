@@ -308,6 +308,11 @@ class StandingRow:
     since_s: float  #: when it was last switched on or off
     judged_s: float
 
+    @property
+    def broke_promises(self) -> bool:
+        """Whether it is off though its predictions hold: too few changed jobs kept the guard."""
+        return self.off and self.low <= self.ratio <= self.high
+
 
 class Resource(StrEnum):
     """What a probe measures, and the unit of its value."""

@@ -1,13 +1,13 @@
-"""Applications are switched off or on by the record of their predictions.
+"""Applications are switched off or on by the record of their predictions and of their promises.
 
-That is the record that verdicts are earned by, up to the last fit, and from then on what became of
-the decisions about them.
+Of predictions that is the record that verdicts are earned by, up to the last fit, and from then on
+what became of the decisions about them.  Of promises it is whether changed jobs kept the guard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import exp
+from math import comb, exp
 from typing import TYPE_CHECKING
 
 from predictor.level.record import Record, decode
@@ -16,6 +16,7 @@ from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow
 from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.comparison import compare
+from slurm_plugin.evaluation.effects import PromiseTally, is_changed
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -24,9 +25,13 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
 SOURCE, OVERLAP_S = "standings", 86_400.0
 #: Decisions read for each run that counts: others have no prediction, or failed.
 _SPARE = 8
+#: So many broken promises, or more, are taken for chance where that is as likely.
+_CHANCE = 0.05
 
 
-def update(store: Store, settings: config.Band, *, now_s: float) -> list[StandingRow]:
+def update(
+    store: Store, settings: config.Band, policy: config.Policy, *, now_s: float
+) -> list[StandingRow]:
     """Judge anew every application with runs that ended since the last pass.
 
     Returns list of StandingRow: those that were switched off or on again.
@@ -38,7 +43,7 @@ def update(store: Store, settings: config.Band, *, now_s: float) -> list[Standin
     judged = [
         row
         for level, key in store.decisions.touched_keys(since_s)
-        if (row := _judged(store, level, key, band, standings.get((level, key)), now_s)) is not None
+        if (row := _judged(store, level, key, band, policy, standings.get((level, key)), now_s))
     ]
     if judged:
         store.standings.put(judged)
@@ -51,6 +56,7 @@ def _judged(
     level: KeyLevel,
     key: str,
     band: AccuracyBand,
+    policy: config.Policy,
     before: StandingRow | None,
     now_s: float,
 ) -> StandingRow | None:
@@ -63,12 +69,18 @@ def _judged(
     judgement = judge(outcomes, band, off=_was_off(before))
     if judgement is None:
         return None
-    turned = judgement.off != _was_off(before)
+    since_s = before.since_s if before else 0.0
+    off = judgement.off
+    if before is not None and before.broke_promises:  # its jobs are observed for as long
+        off = off or sum(one.ended_s > since_s for one in outcomes) < band.least
+    elif not _was_off(before):
+        off = off or _breaks(pairs, since_s, policy, band.runs)
+    turned = off != _was_off(before)
     row = StandingRow(
         level=level,
         key=key,
         label=pairs[0][0].label,
-        off=judgement.off,
+        off=off,
         ratio=judgement.ratio,
         runs=judgement.runs,
         low=judgement.low,
@@ -77,6 +89,20 @@ def _judged(
         judged_s=now_s,
     )
     return row if before is None or _news(row, before) else None
+
+
+def _breaks(
+    pairs: list[tuple[DecisionRow, RunRow]], since_s: float, policy: config.Policy, least: int
+) -> bool:
+    """Whether fewer changed jobs kept the guard than they were promised, beyond chance."""
+    tally = PromiseTally(policy.guard_ratio, policy.guard_s)
+    for decision, run in pairs:
+        if is_changed(decision) and decision.at_s > since_s:
+            tally.add("", decision, run)
+    done, sure = tally.result(), policy.confidence
+    counts = range(done.kept + 1)
+    chance = sum(comb(done.jobs, k) * sure**k * (1 - sure) ** (done.jobs - k) for k in counts)
+    return done.jobs >= least and chance < _CHANCE
 
 
 def _news(row: StandingRow, before: StandingRow) -> bool:

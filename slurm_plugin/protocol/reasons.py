@@ -78,7 +78,10 @@ class Reason(StrEnum):
     ONE_COUNT = "one_count", "its runs do not show what other node counts would take"
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
-    OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"
+    OUT_OF_BAND = (
+        "out_of_band",
+        "its latest runs took far longer or shorter than predicted, or broke the guard",
+    )
     OTHERS_RUNS = "others_runs", "the prediction is from other users' runs, which are advice only"
     FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"
     DISTRUSTED = "distrusted", "the site has set this application to observe only"

@@ -214,9 +214,10 @@ def _of_type(
 def standing_line(row: StandingRow) -> str:
     """Say whether an application is switched off, with its realised over predicted run time."""
     what = "switched off" if row.off else "in use"
+    why = "too few of its changed jobs kept the guard; " if row.broke_promises else ""
     return (
-        f"{printable(row.label)}: {what} since {clock(row.since_s)}; median of actual/predicted "
-        "run "
+        f"{printable(row.label)}: {what} since {clock(row.since_s)}; {why}median of "
+        "actual/predicted run "
         f"time {row.ratio:.2f} in the last {count(row.runs, 'run')} (in use from {row.low:.2f} to "
         f"{row.high:.2f})"
     )

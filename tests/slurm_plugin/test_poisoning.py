@@ -183,7 +183,7 @@ def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
         site.store.runs.add([ended])
     site.store.decisions.add(rows)
     site.store.decisions.join_outcomes()
-    switch_off.update(site.store, site.config.band, now_s=NOW)
+    switch_off.update(site.store, site.config.band, site.config.policy, now_s=NOW)
 
 
 def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:

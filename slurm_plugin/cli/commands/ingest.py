@@ -172,7 +172,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
-        turned = switch_off.update(store, config.band, now_s=time.time())
+        turned = switch_off.update(store, config.band, config.policy, now_s=time.time())
         memory = out_of_memory.update(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)

@@ -8,7 +8,7 @@ import pytest
 from predictor.level.record import Record, RecordEntry, encode
 from sacct_ingest.records import JobState
 from sacct_ingest.store import RecordRow, Store
-from slurm_plugin.config.settings import Band
+from slurm_plugin.config.settings import Band, Policy
 from slurm_plugin.evaluation import switch_off
 from slurm_plugin.reports.curve_text import standing_line
 from tests.sacct_ingest.records import run
@@ -23,7 +23,7 @@ def store(tmp_path):
         yield opened
 
 
-def took(store, *ratios, state=JobState.COMPLETED, nodes=4, **fields):
+def took(store, *ratios, state=JobState.COMPLETED, nodes=4, waited_s=0, **fields):
     """Decide on jobs of which 4 nodes were predicted to take 1000 s, and let them run."""
     for ratio in ratios:
         number = next(NUMBER)
@@ -36,6 +36,7 @@ def took(store, *ratios, state=JobState.COMPLETED, nodes=4, **fields):
                 run(
                     job_id=number, submit_s=int(at_s), name=name, nodes=nodes, state=state,
                     elapsed_s=1000.0 * ratio, end_s=int(at_s) + 5, work_dir="/home/ada",
+                    start_s=int(at_s) + waited_s,
                 )
             ]
         )  # fmt: skip
@@ -43,7 +44,7 @@ def took(store, *ratios, state=JobState.COMPLETED, nodes=4, **fields):
 
 
 def update(store):
-    return switch_off.update(store, Band(), now_s=AT_S + 10 * next(NUMBER))
+    return switch_off.update(store, Band(), Policy(), now_s=AT_S + 10 * next(NUMBER))
 
 
 def test_three_times_slower_is_switched_off_and_comes_back(store):
@@ -113,3 +114,23 @@ def test_what_ended_since_the_fit_is_added_to_its_record(store):
     assert update(store) == []
     took(store, 3.0, 3.0)
     assert [row.off for row in update(store)] == [True]
+
+
+def test_broken_promises_leave_an_application_observed_for_some_runs(store):
+    """1000 s were predicted, but of the jobs that were changed two of seven waited for hours."""
+    took(store, 1.0, 1.0, 1.0)
+    assert update(store) == []
+    took(store, *[1.0] * 5)
+    took(store, 1.0, waited_s=9_000)
+    assert update(store) == []
+    took(store, 1.0, waited_s=9_000)
+    (row,) = update(store)
+    assert (row.off, row.ratio) == (True, 1.0)
+    assert "too few of its changed jobs kept the guard" in standing_line(row)
+    took(store, 1.0, 1.0, action="keep", applied=False)
+    assert update(store) == []
+    took(store, 1.0, action="keep", applied=False)
+    assert [one.off for one in update(store)] == [False]
+    # What was broken before counts no more.
+    took(store, 1.0)
+    assert update(store) == []
