@@ -4,6 +4,8 @@ Each job may have any count of a measured scaling curve. It costs T(n) (1 + q n/
 largest count, which is its turnaround: the wait is q n/N T(n). Figures are costs over the least,
 means over the curves. Methods: the count that Slurm gives on an idle cluster (the most), the
 middle of the range, and NIMO. The product ingests each run, refits and decides.
+
+Beside that: a study of each curve by ``nimo scale``, its runs, node-hours and n T^2 over the least.
 """
 
 import math
@@ -15,6 +17,7 @@ from typing import Any
 
 import _bench
 from _one_application import Application, Curve, Outcome, curves, figures, outcome, truth
+from scaling_study import studied
 
 JOBS, LAST = 20, 10
 QUEUES, NOISES = (1, 4, 16), (0.03, 0.3)
@@ -38,7 +41,9 @@ def main() -> None:
                     if made:
                         rows.append(_row(made, q=q, sigma=sigma, method=method))
     _bench.table(rows, title=f"Cold start, {len(given)} curves")
-    _bench.write(args.json, cold_start=rows)
+    study = [studied(given, sigma) for sigma in NOISES] if given else []
+    _bench.table(study, title="A study by nimo scale")
+    _bench.write(args.json, cold_start=rows, study=study)
 
 
 def _row(made: list[list[Outcome]], **setting: Any) -> dict[str, Any]:

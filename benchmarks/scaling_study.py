@@ -5,16 +5,15 @@ n, runtime_s`` (one row a run; without ``--data`` curves are generated).  A run 
 time of its count, half an hour in the middle, times noise.  Cost is n T(n)².
 """
 
-import csv
 import math
 import random
-from collections import defaultdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median, quantiles
 from typing import Any
 
 import _bench
 import _generated
+from _one_application import curves
 
 from predictor.types import Run
 from slurm_plugin.experiments.scale.choice import answer_of, fitted, next_count
@@ -27,14 +26,17 @@ def main() -> None:
     parser = _bench.options(__doc__ or "", data="scaling curves, as CSV")
     args = parser.parse_args()
     made = _generated.curves(60)
-    given = [dict(zip(one.nodes, one.times_s, strict=True)) for one in made]
-    given = (_measured(args.data) if args.data else given)[:: 6 if args.quick else 1]
-    rows = [_row(given, noise) for noise in NOISES]
+    given: list[Mapping[int, float]] = [
+        dict(zip(one.nodes, one.times_s, strict=True)) for one in made
+    ]
+    given = (curves(args.data) if args.data else given)[:: 6 if args.quick else 1]
+    rows = [studied(given, noise) for noise in NOISES]
     _bench.table(rows, title=f"Scaling studies of {len(given)} curves")
     _bench.write(args.json, rows=rows)
 
 
-def _row(given: list[dict[int, float]], noise: float) -> dict[str, Any]:
+def studied(given: Sequence[Mapping[int, float]], noise: float) -> dict[str, Any]:
+    """Make a study of each curve: runs and node-hours used, and cost of the count recommended."""
     studies = [_study(curve, noise, random.Random(seed)) for seed, curve in enumerate(given)]
     runs, hours, costs = zip(*studies, strict=True)
     return {
@@ -48,7 +50,9 @@ def _row(given: list[dict[int, float]], noise: float) -> dict[str, Any]:
     }
 
 
-def _study(curve: dict[int, float], noise: float, rng: random.Random) -> tuple[int, float, float]:
+def _study(
+    curve: Mapping[int, float], noise: float, rng: random.Random
+) -> tuple[int, float, float]:
     """Give runs made, their node-hours over those of one run on each count, and cost."""
     scale, counts, runs = TYPICAL_S / median(curve.values()), tuple(curve), list[Run]()
     while len(runs) < RUNS and (chosen := next_count(runs, counts, ())):
@@ -60,18 +64,6 @@ def _study(curve: dict[int, float], noise: float, rng: random.Random) -> tuple[i
     used = sum(run.nodes * run.elapsed_s for run in runs)
     every = sum(n * time_s * scale for n, time_s in curve.items())
     return len(runs), used / every, cost[best] / min(cost.values())
-
-
-def _measured(path: Path) -> list[dict[int, float]]:
-    times: defaultdict[tuple[str, ...], defaultdict[int, list[float]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    with path.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            key = tuple(row[n] for n in ("source_repo", "app", "system", "problem", "unit"))
-            times[key][int(float(row["n"]))].append(float(row["runtime_s"]))
-    curves = ({n: median(own) for n, own in sorted(one.items())} for one in times.values())
-    return [one for one in curves if len(one) >= 5]
 
 
 if __name__ == "__main__":

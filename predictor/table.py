@@ -221,7 +221,8 @@ def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     own = next((one for one in table.by_type if one.node_type == node_type), None)
     if own is None or node_type == table.node_type:
         return table
-    return replace(table, **{name: getattr(own, name) for name in _OF_TYPE}, at_limits=())
+    said = {name: getattr(own, name) for name in _OF_TYPE}
+    return replace(table, **said | {"change": own.change or table.change}, at_limits=())
 
 
 def part_for(

@@ -278,6 +278,7 @@ class ByType:
     max_useful: int | None
     runs: int
     tails: tuple[Tail, ...] = ()
+    change: Change | None = None  #: None: too few counts were run on it, and the table's holds
 
 
 @dataclass(frozen=True, slots=True)

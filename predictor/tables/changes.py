@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from predictor.change.posterior import ChangeRun, Posterior, posterior
 from predictor.change.request import log_ratios
 from predictor.tables.run_facts import memory_of
-from predictor.types import AskedRange, Change
+from predictor.types import AskedRange, Change, PredictionTable
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
@@ -85,6 +85,31 @@ def _proven(rows: Sequence[RunRow]) -> tuple[int, ...]:
 def _no_study(series: Counter[int]) -> list[int]:
     once = sum(runs == 1 for runs in series.values())
     return [nodes for nodes, runs in series.items() if runs > 1 or once < 2]
+
+
+def by_types(table: PredictionTable, rows: Sequence[RunRow], unit: Unit) -> PredictionTable:
+    """Give each node type with runs on two counts a change of its own.
+
+    rows: runs on all types; those of unknown type are taken to be on the table's.
+    """
+    if not table.by_type or table.change is None:
+        return table
+    pooled = table.change
+
+    def own(*types: str) -> Change | None:
+        those = [row for row in rows if row.node_type in types]
+        done = {row.nodes for row in those if row.state is JobState.COMPLETED}
+        if len(done) < 2:
+            return None
+        made = change_of(those, unit)
+        said = {name: getattr(made, name) for name in ("doublings", "paths", "references")}
+        return replace(pooled, **said)
+
+    return replace(
+        table,
+        change=own(table.node_type, "") or pooled,
+        by_type=tuple(replace(one, change=own(one.node_type)) for one in table.by_type),
+    )
 
 
 def as_asked(rows: Sequence[RunRow], change: Change, unit: Unit) -> list[RunRow]:

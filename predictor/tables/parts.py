@@ -27,7 +27,7 @@ from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import split
 from predictor.tables.axis import Axis, axis_of, on_axis
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
-from predictor.tables.changes import as_asked, change_of, with_asked_cpus
+from predictor.tables.changes import as_asked, by_types, change_of, with_asked_cpus
 from predictor.tables.memory import ran_short
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
@@ -224,7 +224,7 @@ def _fitted(
         record = record_of(level, asked, settings, before)
         table = make(level, name, asked, now_s=now_s, settings=settings, record=record, had=own)
         if table is not None:
-            table = replace(table, change=runs.changes.get(name))
+            table = by_types(replace(table, change=runs.changes.get(name)), own, unit)
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from predictor.change.request import for_request, log_ratios
-from predictor.table import at
+from predictor.node_types.recognition import NodeType
+from predictor.table import at, for_type
 from predictor.tables.changes import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
@@ -63,6 +64,25 @@ def weak(counts: tuple[int, ...] = (1, 2, 4, 8)) -> list[RunRow]:
 )
 def test_what_was_asked_is_what_the_decision_says_or_else_the_command_line(fields, asked):
     assert asked_of(replace(row(4, 9.0), **fields), Unit.NODES) == asked
+
+
+def test_a_node_type_with_runs_on_two_counts_has_a_change_of_its_own():
+    """On slow nodes twice as many take half as long, on fast ones two and four take as long."""
+    times = {"slow": {1: 290.0, 2: 145.0, 4: 72.0}, "fast": {1: 100.0, 2: 50.0, 4: 50.0}}
+    rows = [
+        replace(row(n, time_s), run_id=i, node_type=kind, end_s=9_000 * i, submit_s=8_000 * i)
+        for i, (kind, n, time_s) in enumerate(
+            [(kind, n, times[kind][n]) for kind in ("slow", "slow", "fast") for n in (1, 2, 4)], 1
+        )
+    ]
+    types = {kind: NodeType(kind, {"cpu": cpu}) for kind, cpu in (("slow", 1.0), ("fast", 3.0))}
+    settings = TableSettings(node_types=types)
+    first, *_ = tables_of(KeyLevel.LINE, "x", rows, now_s=2e6, settings=settings)
+    slow, fast = (for_request(for_type(first.table, kind), 4) for kind in ("slow", "fast"))
+    assert at(slow, 1).time_s / at(slow, 4).time_s == pytest.approx(4.0, rel=0.05)
+    # The prior over shapes has its say, but less than that of both types together.
+    assert at(fast, 2).time_s / at(fast, 4).time_s == pytest.approx(1.0, rel=0.45)
+    assert first.table.change.ranges == first.table.by_type[0].change.ranges
 
 
 def test_a_range_has_the_run_time_of_the_count_asked_for_and_those_tried_follow_from_it():
