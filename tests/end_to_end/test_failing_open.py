@@ -1,7 +1,6 @@
 """Whatever becomes of nimod, every sbatch succeeds, unchanged and without waiting for it."""
 
 import contextlib
-import shutil
 import socket
 import threading
 import time
@@ -148,21 +147,6 @@ def test_the_kill_switch_works_without_a_restart(enforcing):
         assert unchanged(enforcing)
     finally:
         enforcing.nimod.kill_switch.unlink()
-
-
-def test_an_error_in_lua_rejects_no_job(enforcing):
-    shared = enforcing.cluster.layout.etc / "nimo.lua"
-    whole = enforcing.cluster.layout.work / "nimo.lua.whole"
-    shutil.copy(shared, whole)
-    try:
-        shared.write_text(shared.read_text().replace("return M", "M.decide = 1\nreturn M"))
-        enforcing.cluster.restart("slurmctld")
-        submit_all(enforcing)
-        assert unchanged(enforcing)
-    finally:
-        enforcing.empty_queue()
-        shared.write_text(whole.read_text())
-        enforcing.restart_slurmctld()
 
 
 def test_an_error_in_the_policy_rejects_no_job(enforcing):

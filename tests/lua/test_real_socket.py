@@ -2,12 +2,9 @@
 
 import itertools
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -208,73 +205,6 @@ def test_late_answer_does_not_reach_the_next_job(folder, nimod):
     first, second = submit(folder, 0)
     assert unchanged(first)
     assert second["min_nodes"] == 3
-
-
-def test_breaker_with_the_real_clock(folder, nimod):
-    with (folder / "nimo_hook.conf").open("a") as conf:
-        conf.write("breaker_s = 2\n")
-    server = nimod(hang)
-    outcomes = submit(folder, 0, 0, 0, 0, 2.1)
-    slow = [outcome["took_s"] > LIMIT_S * 0.9 for outcome in outcomes]
-    assert slow == [True, True, True, False, False, True]
-    assert len(server.jobs) == 4
-
-
-NIMOD = f"""
-import socketserver, sys
-
-class Handler(socketserver.StreamRequestHandler):
-    def handle(self):
-        for line in self.rfile:
-            if not line.isspace():
-                self.wfile.write({SET_4!r})
-
-server = socketserver.ThreadingUnixStreamServer(sys.argv[1], Handler)
-server.daemon_threads = True
-print(flush=True)
-server.serve_forever()
-"""
-
-
-def start_process(path: Path) -> subprocess.Popen[str]:
-    path.unlink(missing_ok=True)
-    argv = [sys.executable, "-c", NIMOD, str(path)]
-    server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    server.stdout.readline()
-    return server
-
-
-def end(server: subprocess.Popen[str]) -> None:
-    server.kill()
-    server.communicate()
-
-
-def test_frozen_killed_and_restarted_nimod(folder):
-    server = start_process(folder / "s")
-    argv = drive(folder, MOLDABLE, *["line"] * 4)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hook:
-        assert hook.stdin is not None
-        assert hook.stdout is not None
-
-        def next_job() -> dict[str, Any]:
-            print(file=hook.stdin, flush=True)
-            outcome: dict[str, Any] = json.loads(hook.stdout.readline())
-            return outcome
-
-        try:
-            outcomes = [json.loads(hook.stdout.readline())]
-            server.send_signal(signal.SIGSTOP)
-            os.waitpid(server.pid, os.WUNTRACED)  # the signal takes its time
-            outcomes.append(next_job())
-            end(server)
-            outcomes.append(next_job())
-            server = start_process(folder / "s")
-            outcomes += [next_job(), next_job()]
-        finally:
-            end(server)
-    assert [o.get("min_nodes") for o in outcomes] == [4, 1, 1, 4, 4]
-    assert all(o["code"] == 0 for o in outcomes)
-    assert all(o["took_s"] < LIMIT_S + SLACK_S for o in outcomes)
 
 
 QUIET = b'{"v":1,"quiet":true}\n'
