@@ -203,16 +203,6 @@ def test_too_few_pairs_are_an_error():
         CdfMatching().predict(1.0)
 
 
-def test_seconds_of_a_transfer():
-    model = AdRM()
-    for probe, transfer in series(2.0, 0.0):
-        model.update(probe, transfer * 1e6)
-    made = model.predict(1.0)
-    expected, shortest, longest = made.seconds(16e6)
-    assert expected == 16e6 / made.value
-    assert shortest <= expected <= longest
-
-
 def learned(model, pairs):
     for pair in pairs:
         model.update(*pair)

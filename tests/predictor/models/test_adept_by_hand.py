@@ -18,7 +18,7 @@ from predictor.models.adept.fit_checks import (
 )
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.instances import Instances
-from predictor.models.adept.model import Instance, shared_targets
+from predictor.models.adept.model import shared_targets
 from predictor.models.adept.search import EnvelopeLimits
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
 from predictor.types import Point
@@ -112,13 +112,6 @@ def test_the_closest_x_from_below_and_above():
     assert above == pytest.approx([0.12, 0.15, 0.3, np.inf, np.inf])
     below, above = limits(BOXES[0]).nearest(np.array([5.0]), np.array([0.15]))
     assert (below[0], above[0]) == (-np.inf, np.inf)
-
-
-def test_an_instance():
-    one = Instance(20.0, 2.0, 1000.0)
-    assert one.max_useful == 58
-    assert one.working_set == working_set(20, 2)
-    assert one.times(np.array([1.0, 10.0])) == pytest.approx(downey(20, 2)(np.array([1.0, 10.0])))
 
 
 def test_large_targets_share_a_search():

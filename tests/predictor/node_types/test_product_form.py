@@ -106,14 +106,6 @@ def test_relative_errors_keep_short_runs_right():
     assert fmean(errors(runs, relative)) < fmean(errors(runs, plain))
 
 
-def test_one_cpu_speed_tells_nothing_about_another():
-    runs = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
-    with pytest.raises(TooFewObservations, match="run it with other nodes, clock"):
-        ProductForm(select=False).fit(sums_of(runs))
-    fit = ProductForm().fit(sums_of(runs))
-    assert fit.predict({"nodes": 5.0, "clock": 3.0}).time_s == pytest.approx(truth(5, 3.0))
-
-
 def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="clock is None"):
         Sums.none(RESOURCES).add({"nodes": 1.0}, 5.0)
@@ -325,12 +317,6 @@ def test_amounts_of_any_size_are_distinguished():
     assert fit.predict({"nodes": 4.0, "memory": 1.5e10}).time_s == pytest.approx(12.0)
 
 
-def test_runs_of_less_than_a_second_are_predicted():
-    runs = [({"nodes": float(n)}, 0.01 + 0.09 / n) for n in (1, 2, 4, 8)]
-    fit = ProductForm().fit(Sums.none(("nodes",)).add_all(runs))
-    assert fit.predict({"nodes": 3.0}).time_s == pytest.approx(0.04)
-
-
 def test_whether_resources_work_together_may_stay_open():
     """Both varied, if not both at once: there is an answer, without the term for both."""
     runs = [({"nodes": float(n), "clock": 3.0}, 10.0 + 60.0 / n) for n in (1, 2, 4, 8)]
@@ -369,11 +355,6 @@ def test_runs_at_one_place_tell_of_that_place_alone():
 def test_without_nodes_a_prediction_is_of_one():
     runs = [({"clock": c}, 5.0 + 3.0 / c) for c in (1.0, 2.0, 4.0)]
     assert ProductForm().fit(Sums.none(("clock",)).add_all(runs)).predict({"clock": 2.0}).nodes == 1
-
-
-def test_errors_are_relative_where_nothing_else_is_said():
-    assert Sums.none(("nodes",)).relative
-    assert Sums(("nodes",), ((0.0,) * 2,) * 2, (0.0,) * 2).relative
 
 
 def test_the_criterion_is_bayes_s():

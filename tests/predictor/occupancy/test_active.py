@@ -1,6 +1,6 @@
 """Active learning: designs, the paper's choices, and what it takes to learn an application."""
 
-from itertools import islice, product
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -14,10 +14,8 @@ from predictor.occupancy.active.settings import (
     Error,
     LearnerSettings,
     OccupancyPart,
-    Reference,
     RefinementOrder,
     Selection,
-    Traversal,
 )
 from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import Occupancies, Sample
@@ -71,21 +69,6 @@ def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had():
     assert space.corner(best=True) == {"a": 5.0, "b": 90.0}
 
 
-def test_domain_knowledge_sets_the_order():
-    settings = LearnerSettings(
-        selection=Selection.LMAX_I1,
-        order=RefinementOrder.DOMAIN,
-        attribute_order=RefinementOrder.DOMAIN,
-        parts=(OccupancyPart.NETWORK, OccupancyPart.COMPUTE),
-        attributes={OccupancyPart.NETWORK: ("latency_ms",), OccupancyPart.COMPUTE: ("cpu_mhz",)},
-        target=0.0,
-    )
-    learner = learned(settings, 3)
-    assert learner.samples[1].attributes["latency_ms"] != 18.0
-    assert learner.samples[2].attributes["cpu_mhz"] != 451.0
-    assert learner.propose().why == "refines the network occupancy over latency_ms"
-
-
 @pytest.mark.parametrize("error", [Error.CROSS_VALIDATION, Error.PBDF_TEST])
 def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error):
     """Functions as told, attributes by their effect: the paper's "static" and "relevance-based"."""
@@ -101,30 +84,6 @@ def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error):
     )
     learner = learned(settings, 8)
     assert learner.propose().why == "refines the network occupancy over latency_ms"
-
-
-@pytest.mark.parametrize(
-    ("reference", "traversal", "error"),
-    [
-        *product(Reference, [Traversal.ROUND_ROBIN], [Error.CROSS_VALIDATION]),
-        *product([Reference.MIN], Traversal, [one for one in Error if one is not Error.AHEAD]),
-    ],
-)
-def test_every_choice_of_table_1_learns(reference, traversal, error):
-    learner = learned(
-        LearnerSettings(
-            reference=reference,
-            traversal=traversal,
-            error=error,
-            selection=Selection.LMAX_I1,
-            target=5.0,
-            fewest=10,
-        ),
-        40,
-    )
-    # The interaction of memory and latency is not seen with one attribute at a time.
-    assert external_error(learner) < 20.0
-    assert len(learner.samples) <= 40
 
 
 def test_our_own_choice_needs_less_run_time_than_the_paper_s():
@@ -204,19 +163,6 @@ def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping():
     *before, last = enough
     assert before
     assert min(before) > 0.23 >= last
-
-
-def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run():
-    """Errors are small from the first runs on; what the other levels do nobody has seen."""
-    learner = Learner(SPACE, LearnerSettings(fewest=3, in_a_row=1))
-    while proposal := learner.propose():
-        learner.observe(Sample(proposal.assignment, Occupancies(1e-6, 1e-8, 1e-8, 1e9)))
-    ran = learner.samples
-    assert learner.error < 5.0
-    assert all(len({one.attributes[name] for one in ran}) >= 3 for name in SPACE.attributes)
-    expected = [learner.fit.predict(one) for one in SPACE.candidates]
-    assert all(one.high_s / one.low_s < 1.4**2 for one in expected if not one.doubts)
-    assert len(ran) < 15
 
 
 def test_it_stops_when_good_enough_but_not_before_enough_runs():

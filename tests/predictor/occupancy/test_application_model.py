@@ -1,7 +1,6 @@
 """NIMO's application profiles: occupancies, predictor functions, execution time."""
 
 from itertools import product
-from math import log
 from statistics import fmean
 
 import msgspec
@@ -15,9 +14,8 @@ from predictor.occupancy.application_model import (
     OccupancyModel,
     Sample,
 )
-from predictor.occupancy.functions import Shape, Term
+from predictor.occupancy.functions import Shape
 from predictor.occupancy.linear_form import LinearOccupancyModel
-from predictor.occupancy.regression import learn
 
 #: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
 MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)
@@ -157,33 +155,10 @@ def test_data_size_is_an_attribute_like_others():
     assert made.time_s == pytest.approx(15e9 * 1.1e-9, rel=1e-3)
 
 
-def test_domain_knowledge_keeps_attributes_out():
-    fit = OccupancyModel(compute=("cpu",)).fit(list(grid(prefetching, 0.1).values()))
-    assert {term.attribute for term in fit.compute.terms} <= {"cpu"}
-
-
 def test_fits_travel_as_json():
     fit = OccupancyModel().fit(list(grid(prefetching).values()))
     back = msgspec.json.decode(msgspec.json.encode(fit), type=OccupancyFit)
     assert back == fit
-
-
-def test_noise_alone_needs_no_terms():
-    rng = np.random.default_rng(8)
-    samples = [{"a": a, "b": b} for a, b in product((1.0, 2.0, 3.0, 4.0, 5.0), repeat=2)]
-    values = rng.lognormal(0, 0.1, len(samples))
-    function, left_out = learn(samples, list(values), reference=samples[0], attributes=["a", "b"])
-    assert function.terms == ()
-    assert np.abs(np.log(left_out)).max() < log(1.1)
-
-
-def test_terms_say_what_they_are():
-    amounts = {"x": 4.0, "c": 2.0}
-    assert Term("x", Shape.INVERSE)(amounts) == 0.25
-    assert Term("x", Shape.ABOVE, 3.0)(amounts) == 1.0
-    assert Term("x", Shape.EXCEEDING, 1.5, "c")(amounts) == 1.0
-    assert Term("x", Shape.EXCEEDING, 3.0, "c")(amounts) == 0.0
-    assert str(Term("x", Shape.EXCEEDING, 1.5, "c")) == "(x - 1.5 c)+"
 
 
 def test_whatever_takes_longest_decides():

@@ -40,12 +40,6 @@ def test_run_time_is_equation_1():
     assert (made.verdict, made.doubts) == (Verdict.RELIABLE, ())
 
 
-def test_the_functions_are_those_of_the_best_form():
-    made = fit(form(1.0, 2.0, 3.0, 4.0), form(5.0, 6.0, 7.0, 8.0))
-    functions = (made.compute, made.network, made.disk, made.data)
-    assert [one.constant for one in functions] == [1.0, 2.0, 3.0, 4.0]
-
-
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_the_interval_is_laplace_s_of_log_time(level):
     """The share of errors beyond x is exp(-x / mean)."""
@@ -129,13 +123,6 @@ def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be():
     assert fit(form(), limited).bottleneck is None
 
 
-def test_the_unit_of_data_does_not_matter():
-    made, *_ = form(data=0.25).occupancies({})
-    assert made.data_bytes == 0.25
-    falling_data, *_ = replace(form(), data=falling()).occupancies({"x": 9.0})
-    assert 0 < falling_data.data_bytes < 1e-6
-
-
 def falling(press: float = 0.0) -> Function:
     return Function({"x": 1.0}, 1.0, 3.0, (Term("x", Shape.LINEAR),), (-1.0,), press)
 
@@ -182,16 +169,6 @@ def test_a_billionth_of_the_clock_is_refused_and_of_a_latency_it_is_not():
         assert model.fit(clock).predict({"cpu": 0.5}).verdict is Verdict.DOUBTFUL
         near = model.fit(delay).predict({"lat": 1e-9})
         assert (near.verdict, near.time_s) == (Verdict.DOUBTFUL, pytest.approx(10.0))
-
-
-def test_reciprocals_are_looked_for_in_products_and_demands():
-    plain, other = Term("lat", Shape.LINEAR), Term("mem", Shape.INVERSE)
-    product = Function({"lat": 1.0, "mem": 1.0}, 1.0, 0.0, (replace(plain, times=other),), (1.0,))
-    turned = Term("cpu", Shape.INVERSE, times=plain)
-    demand = Demand(Function({}, 1.0, 0.0, (turned,), (1.0,)), 0.0, 1.0, (), ())
-    assert replace(form(), network=product).inverted() == {"mem"}
-    assert replace(form(), bottleneck=Bottleneck((demand,))).inverted() == {"cpu"}
-    assert form().inverted() == set()
 
 
 def test_the_error_has_a_prior_that_counts_as_one_sample():
@@ -245,12 +222,6 @@ def test_a_form_that_predicts_left_out_runs_far_better_decides_alone():
     assert len(product.forms) == product.plausible == 1
     assert product.compute.terms[0].times is not None
     assert product.predict({"x": 2.0, "y": 2.0}).time_s == pytest.approx(12.5, rel=0.05)
-
-
-def test_without_latency_hiding_there_are_two_forms():
-    made = OccupancyModel(latency_hiding=False).fit(runs(lambda x: 1 + 2 * x))
-    assert len(made.forms) == 2
-    assert all(one.bottleneck is None for one in made.forms)
 
 
 def test_each_function_has_the_attributes_that_are_given():
@@ -396,23 +367,3 @@ def test_a_demand_depends_on_the_attributes_of_the_stalls_alone():
     straight = OccupancyModel(latency_hiding=False).fit(samples)
     hidden = [t for one in straight.forms for t in one.network.terms if t.shape is Shape.EXCEEDING]
     assert hidden == []
-
-
-def test_latency_hiding_is_a_term_where_it_is_asked_for():
-    """A stall of what the latency has beyond what the processor does, over runs of both."""
-    samples = [
-        Sample({"cpu": c, "lat": x}, Occupancies(4e-8 / c, 1e-8 * max(0.0, x - 4 / c), 0.0, 1e9))
-        for c in (1.0, 1.5, 2.0, 3.0, 4.0)
-        for x in (1.0, 2.0, 3.0, 5.0, 8.0)
-    ]
-    shapes = {t.shape for one in OccupancyModel().fit(samples).forms for t in one.network.terms}
-    assert Shape.EXCEEDING in shapes
-
-
-def test_a_prediction_has_the_mean_stall_of_the_demands():
-    """Demands of 3 and 5 beside 1 that the processor takes: stalls of 2 and 4."""
-    demands = tuple(Demand(constant(value), 0.0, 0.5, (), ()) for value in (3.0, 5.0))
-    made = fit(replace(form(1.0, 0.0, 0.0, 10.0), bottleneck=Bottleneck(demands))).predict({})
-    assert made.time_s == pytest.approx(10 * (1 + 3))
-    assert made.low_s <= 10 * (1 + 2)
-    assert made.high_s >= 10 * (1 + 4)

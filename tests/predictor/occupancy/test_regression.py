@@ -147,18 +147,6 @@ def test_products_need_runs_that_vary_both():
     assert all(term.times is None for term in function.terms)
 
 
-def test_a_bend_that_was_taken_is_multiplied_by_another_attribute():
-    taken = terms_of(4 + 2 * np.maximum(X - 1.5, 0) * Y)
-    assert any("+ y" in one for one in taken)
-
-
-def test_a_function_bends_at_a_value_that_was_run():
-    samples = [{"x": float(x)} for x in range(1, 7)]
-    values = [max(0.0, one["x"] - 2) for one in samples]
-    function, _ = learn(samples, values, reference={"x": 1.0}, attributes=("x",))
-    assert [str(term) for term in function.terms] == ["(x - 2)+"]
-
-
 @pytest.mark.parametrize(("apart", "count"), [(0.015, 1), (0.008, 0)])
 def test_an_attribute_that_differs_by_less_than_one_per_cent_has_no_term(apart, count):
     samples = [{"x": 1 + apart * sign} for sign in (-1, 1, -1, 1)]

@@ -110,49 +110,6 @@ def _drawn(seed: int) -> LearnerSettings:
     return replace(TABLE, reference=Reference.RAND, seed=seed)
 
 
-def test_predictor_refinement_improvement_based():
-    """f_a: cpu 3 makes it exact; cpu 2 takes nothing off.  f_n: lat 3 and 2, likewise.
-
-    f_d: cpu 4 takes nothing off.  f_a goes on to lat: 4.
-    """
-    made = runs(replace(TABLE, traversal=Traversal.IMPROVEMENT))
-    assert made[Purpose.TRAINING] == [(3, 5), (2, 5), (1, 3), (1, 2), (4, 5), (1, 4)]
-
-
-def test_predictor_refinement_dynamic():
-    """Algorithm 4, errors in percent, f_a against f_n (f_d has none).
-
-    Constants: f_a is off by 160 after the corners, f_n by 120: cpu 3, and f_a is exact.  f_n, 108:
-    lat 3.  26.8, much less: lat 2.  25.2, hardly less: on to cpu, 2.  22.1 beside 21.4 of f_a, for
-    cpu 2 is not on its line: cpu 4.  19.7 beside 17.8, and cpu is used up: lat 4.
-    """
-    settings = replace(TABLE, traversal=Traversal.DYNAMIC)
-    made = runs(settings, bent)
-    assert made[Purpose.SCREENING] == without((1, 5))
-    assert made[Purpose.TRAINING] == [(3, 5), (1, 3), (1, 2), (2, 5), (4, 5), (1, 4)]
-    assert made[Purpose.TRAINING] == ByThePaper(settings, bent).runs()
-    corners = [bent({"cpu": float(c), "lat": float(n)}) for c, n in CORNERS]
-    assert left_out(corners, A, ()) == pytest.approx(160.0)
-    assert left_out(corners, N, ()) == pytest.approx(119.93, abs=0.01)
-    learner, errors = Learner(SPACE, settings), []
-    while proposal := learner.propose():
-        learner.observe(bent(proposal.assignment))
-        if proposal.purpose is Purpose.TRAINING:
-            errors.append(learner.refinement.error_of(N))
-    assert errors[1:5] == pytest.approx([26.76, 25.16, 22.09, 19.69], abs=0.01)
-
-
-def test_attribute_addition_static():
-    """Functions by effect, attributes as told, the wrong way; a level is run once.
-
-    f_a: lat 3 raises its error.  f_n: cpu 3 raises it.  f_d: cpu 2, nothing.  f_a goes on to cpu:
-    4.  f_n to lat: 2.  f_d to lat: 4.
-    """
-    made = runs(replace(TABLE, attribute_order=DOMAIN, attributes=WRONG))
-    assert made[Purpose.SCREENING] == without((1, 5))
-    assert made[Purpose.TRAINING] == [(1, 3), (3, 5), (2, 5), (4, 5), (1, 2), (1, 4)]
-
-
 def test_sample_selection_l2_i2():
     made = runs(replace(TABLE, selection=Selection.L2_I2))
     assert made == {Purpose.REFERENCE: [(1, 5)], Purpose.TRAINING: without((1, 5))}

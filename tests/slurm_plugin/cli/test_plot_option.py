@@ -81,20 +81,3 @@ def test_lines_for_scripts_and_a_drawing_do_not_mix(option):
 def test_a_list_is_not_drawn(use, capsys):
     assert main(["predict", "--plot"]) == 73
     assert "which application?" in capsys.readouterr().err
-
-
-def test_a_drawing_loads_nothing_heavy(nimod):
-    code = (
-        "import sys; from slurm_plugin.cli.advise import main; main(sys.argv[1:])\n"
-        "sys.exit(bool({'numpy', 'scipy', 'matplotlib', 'rich', 'sqlalchemy'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--user", "ada", "--plot", "wrf.sh", "d02"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=nimod.folder,
-        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
-    )
-    assert "◆ recommended" in done.stdout
-    assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from predictor.table import quantile
 from predictor.tables.changes import change_of
-from predictor.types import UNBOUNDED, Change, Memory, Point, Tail, Verdict
+from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
@@ -19,7 +19,6 @@ from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
-    as_scheduled,
     every_option,
 )
 from slurm_plugin.protocol.reasons import Reason
@@ -72,10 +71,6 @@ def test_a_count_is_taken_where_it_is_as_sure_as_the_site_wants():
     unsure, sure = (choose(request, one, by=policy(confidence=c)) for c in (0.95, 0.89))
     assert (unsure.chosen.nodes, sure.chosen.nodes) == (16, 8)
     assert sure.chosen.sure == pytest.approx(0.9)
-
-
-def test_the_request_is_what_slurm_would_give():
-    assert choose().request.nodes == 16
 
 
 def test_a_longer_queue_means_fewer_nodes():
@@ -254,12 +249,6 @@ def test_a_job_is_not_set_to_what_slurm_would_give_where_its_memory_does_not_fit
     assert choose(part=partition(profile([(NOW, 1), (NOW + 90000, 31)]))).chosen.nodes == 1
 
 
-def test_slurm_gives_all_that_are_free_when_the_fewest_are():
-    free = partition(profile([(NOW, 1), (NOW + 60, 5), (NOW + 120, 26)]))
-    assert as_scheduled(replace(REQUEST, low=2), free, now_s=NOW) == 6
-    assert as_scheduled(replace(REQUEST, low=33, high=40), free, now_s=NOW) is None
-
-
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_BAND, Reason.DISTRUSTED])
 def test_what_is_switched_off_is_observed_and_nothing_else(reason):
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
@@ -289,6 +278,10 @@ def test_every_count_is_reported_as_it_was_decided():
     [
         (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
         (table(verdict=Verdict.REFUSED), Reason.UNRELIABLE_CURVE),
+        (
+            table(verdict=Verdict.DOUBTFUL, problems=(Problem("other_layout", ""),)),
+            Reason.OTHER_LAYOUT,
+        ),
         (table(nodes=range(1, 9)), Reason.OUTSIDE_CURVE),
         (history(), Reason.NO_CURVE),
         (history(problems=()), Reason.NAME_ONLY),

@@ -2,36 +2,25 @@
 
 from math import inf
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
-from predictor.types import Problem, Verdict
+from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option
-from slurm_plugin.decision.policy import Action, as_scheduled, decide, every_option, limits_to_ask
+from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.decision.time_limits import TimeLimits
-from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
-from tests.slurm_plugin.made import NOW, amdahl, history, idle, partition, rules, table
+from tests.slurm_plugin.decision.choosing import REQUEST, choose, policy
+from tests.slurm_plugin.made import NOW, idle, partition, rules, table
 
-REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
 STRICT = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-
-
-def policy(**fields):
-    config = Config()
-    return rules(msgspec.structs.replace(config, policy=replace(config.policy, **fields)))
 
 
 #: All runs took as long: what is decided is arithmetic.
 CERTAIN = table(spread=1.0)
-
-
-def choose(request=REQUEST, learned=None, part=None, by=None):
-    return decide(request, learned or table(), part or partition(), by or rules(), now_s=NOW)
 
 
 # What Slurm would give
@@ -200,33 +189,9 @@ def test_without_a_deadline_nothing_is_judged():
 # Why a request stands
 
 
-@pytest.mark.parametrize(
-    ("learned", "reason"),
-    [
-        (history(), Reason.OUTSIDE_CURVE),
-        (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
-        (
-            table(verdict=Verdict.DOUBTFUL, problems=(Problem("other_layout", ""),)),
-            Reason.OTHER_LAYOUT,
-        ),
-    ],
-)
-def test_why_a_prediction_is_not_acted_on(learned, reason):
-    decided = choose(learned=learned)
-    assert (decided.action, decided.reason) == (Action.KEEP, reason)
-
-
 def test_a_refused_prediction_leaves_no_option():
     decided = choose(learned=table(verdict=Verdict.REFUSED))
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
-
-
-def test_the_guard_and_the_limit_are_distinguished():
-    steep = table(amdahl(0.0, 36000.0))
-    tight = policy(guard_ratio=1.0, guard_s=0.0)
-    assert choose(learned=steep, by=tight).reason is Reason.OUTSIDE_GUARD
-    held = replace(REQUEST, limit_s=2500.0, limit_raisable=False)
-    assert choose(held, learned=steep, by=tight).reason is Reason.LIMIT_TOO_LONG
 
 
 # What is told of every count

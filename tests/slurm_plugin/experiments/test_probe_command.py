@@ -15,7 +15,6 @@ from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments import probe_command as probe
-from slurm_plugin.experiments.probe_text import probe_table
 from tests.processes import free_ports, wait_until
 
 KEY = b"0123456789abcdef"
@@ -152,14 +151,3 @@ def test_only_this_machine_is_served_without_a_key(tmp_path, monkeypatch, capsys
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "none.yaml"))
     assert main(["probe", "--serve", "--name", "a", "--bind", "0.0.0.0:0"]) == 69
     assert "set probes.key_file" in capsys.readouterr().err
-
-
-def test_every_resource_can_be_printed():
-    lines = probe_table(
-        [Probe(resource=each, source="a", at_s=1.0, value=0.5) for each in Resource]
-    ).text()
-    assert len(lines.splitlines()) == 1 + len(Resource)
-    failed = probe_table(
-        [Probe(resource=Resource.CPU, source="a", at_s=1.0, error="no /proc")]
-    ).text()
-    assert failed.endswith("failed: no /proc")

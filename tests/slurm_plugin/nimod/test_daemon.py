@@ -106,17 +106,6 @@ def test_a_request_without_end_is_cut_off(running):
     assert running.status().ok
 
 
-def test_a_peer_that_does_not_read_is_dropped(running):
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(10)
-        channel.connect(running.socket)
-        line = encode(Ask(op="status"))
-        with pytest.raises(OSError):
-            for _ in range(20_000):
-                channel.sendall(line)
-    assert running.status().ok
-
-
 def test_many_clients_at_once(running):
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: running.decide(), range(200)))

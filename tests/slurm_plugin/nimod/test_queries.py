@@ -92,15 +92,6 @@ def test_answers_come_in_order_while_others_are_served(running):
     assert [b'"tables"' in line for line in answers] == [True, False] * 5
 
 
-def test_a_peer_that_leaves_before_its_answer_harms_nobody(running):
-    for _ in range(5):
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.connect(running.socket)
-            channel.sendall(encode(Ask(op="applications")))
-    assert running.status().ok
-    assert running.status().failed == 0
-
-
 def test_no_store_is_an_error_in_words(nimod):
     nimod.url = "sqlite:////dev/null/nimo.db"
     nimod.start(ready=False)

@@ -9,8 +9,7 @@ from predictor.types import Prediction
 from slurm_plugin.experiments.plan import estimates
 from slurm_plugin.experiments.plan.estimates import GUESSED, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.options import choices, restricted
-from slurm_plugin.experiments.plan.plan_search import critical, score
-from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.experiments.plan.plan_search import score
 from slurm_plugin.experiments.plan.schedule import TaskOption, build
 from slurm_plugin.experiments.plan.timeline import Timeline
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
@@ -33,10 +32,6 @@ def steps_of(option: TaskOption) -> dict[str, tuple[float, float]]:
     return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
 
 
-def test_a_task_where_its_data_is_takes_its_run_time():
-    assert steps_of(TaskOption("near", 4)) == {"work": (0.0, 300.0)}
-
-
 def test_a_copy_takes_latency_and_size_over_bandwidth():
     """1,000 MB and 100 MB at 10 MB/s and 2 s; the place is four times as fast."""
     made = steps_of(TaskOption("fast", 1))
@@ -56,33 +51,6 @@ def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte():
     (work,) = (one for one in made.steps if one.name == "work")
     assert work.remote == (("raw", "home"),)
     assert work.estimate.time_s == pytest.approx(200 + size * (2 / MIB + 1 / bandwidth))
-
-
-def test_node_seconds_are_of_tasks_alone():
-    made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 2)})
-    assert made.node_s == pytest.approx(2 * 500 / 4)
-    result = plans(problem(FLOW))[0]
-    assert result.node_hours == pytest.approx(result.schedule.node_s / 3600)
-
-
-def test_two_tasks_share_nodes_one_after_the_other():
-    text = """
-storages: {s: {path: /s}}
-places: {a: {storage: s}}
-files: {f: {at: s, size: 1M}}
-tasks:
-  x: {command: x, reads: [f], run_time: {2: 100}}
-  y: {command: y, reads: [f], run_time: {2: 60}}
-"""
-    made = build(problem(text, nodes=3), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
-    assert [(one.name, one.start_s - NOW, one.wait_s) for one in made.steps] == [
-        ("x", 0.0, 0.0),
-        ("y", 100.0, 100.0),
-    ]
-    assert [one.name for one in critical(made)] == ["x", "y"]
-    wide = build(problem(text, nodes=4), ["x", "y"], dict.fromkeys("xy", TaskOption("a", 2)))
-    assert wide.end_s - NOW == 100.0
-    assert [one.name for one in critical(wide)] == ["x"]
 
 
 def test_score_counts_lateness_then_node_seconds_then_the_end():

@@ -214,21 +214,6 @@ def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path)
     assert one.leaving == []
 
 
-def test_what_changes_of_a_step_is_said(tmp_path):
-    before = with_options("--nodes=1", "--time=10")
-    moved = replace(before, step=replace(before.step, pool="q", nodes=2, remote=(("f", "s"),)))
-    said, *_ = changed(before, moved, tmp_path)
-    assert said == ["x: 2 nodes at q, reading in place instead of 1 node at p"]
-    one = given(planned("a", 0, 9), before)
-    said = list(resubmit.change(one, [planned("a", 0, 9)], tmp_path / "w", lambda _: ""))
-    assert said == ["x: not needed any more"]
-    assert [number for number, _ in one.leaving] == ["2"]
-    copy = replace(planned("y", 0, 9).step, nodes=0, pool="s to t")
-    new = replace(planned("y", 0, 9), step=copy)
-    said = list(resubmit.change(one, [new], tmp_path / "w", lambda _: ""))
-    assert said == ["y: new, s to t", "a: not needed any more"]
-
-
 def test_an_update_that_slurm_refuses_takes_a_new_job(tmp_path):
     def refuse(_: Sequence[str]) -> str:
         raise SlurmError("denied")

@@ -12,10 +12,8 @@ from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob
 from slurm_plugin.experiments.plan.estimates import TaskEstimate
-from slurm_plugin.experiments.plan.monitor import JobStatus, PlanMonitor, look, summary, unfinished
-from slurm_plugin.experiments.plan.plans import Plan
-from slurm_plugin.experiments.plan.replan import Replan
-from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step
+from slurm_plugin.experiments.plan.monitor import JobStatus, PlanMonitor, look
+from slurm_plugin.experiments.plan.schedule import Step
 from slurm_plugin.experiments.plan.submit import find
 from slurm_plugin.text.formatting import clock
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm
@@ -157,17 +155,6 @@ def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("started_s", "how"), [(31.4, "31 s later than planned"), (-30.6, "31 s earlier than planned")]
-)
-def test_off_the_plan_is_later_or_earlier(tmp_path, started_s, how):
-    slurm = Slurm()
-    slurm.shown = {"1": f"RUNNING|{NOW:.0f}|N/A"}
-    one = given(job("x", -started_s, 1000))
-    made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW)
-    assert one_round(made) == [f"x: RUNNING, {how}"]
-
-
-@pytest.mark.parametrize(
     ("ended_s", "message", "again"),
     [
         (1129.0, "x: COMPLETED, 129 s later than planned", True),
@@ -292,17 +279,6 @@ def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting():
     assert JobStatus("CANCELLED", 1.0, None).ended
 
 
-def test_states_are_counted():
-    one = given(job("x", 0, 1), job("y", 0, 1), job("z", 0, 1), states={"x": "RUNNING"})
-    assert dict(summary(one)) == {"RUNNING": 1, "PENDING": 2}
-    one.states["y"] = "FAILED"
-    assert [each.name for each in unfinished(one)] == ["x", "z"]
-    assert one.begun("x")
-    assert not one.begun("z")
-    assert one.lost("y")
-    assert not one.lost("x")
-
-
 def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
     one = given(job("x", 0, 1), mark="abc")
     assert one.name("x") == "w.x.abc"
@@ -323,36 +299,3 @@ def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
 
 
 ENDED = f"all ended by {clock(NOW + 500)}"
-
-
-@pytest.mark.parametrize(
-    ("changed", "before_s", "said"),
-    [
-        (
-            True,
-            900.0,
-            f"planned again; all ended by {clock(NOW + 500)} instead of {clock(NOW + 900)}",
-        ),
-        (True, None, f"planned again; all ended by {clock(NOW + 500)}"),
-        (False, 900.0, f"the plan stays; all ended by {clock(NOW + 500)}"),
-        (False, None, f"the plan stays; all ended by {clock(NOW + 500)}"),
-    ],
-)
-def test_what_planning_again_came_to(tmp_path, changed, before_s, said):
-    def plan(end_s: float) -> Plan:
-        return Plan(
-            label="", schedule=PlanSchedule((), {}, NOW, 0.0), end_s=NOW + end_s, low_s=NOW,
-            high_s=NOW + end_s + 100, confidence=0.95, chance=None, proven=False, path=(),
-        )  # fmt: skip
-
-    def reported(deadline_s: float | None) -> str:
-        one = given(job("x", 0, 1000), astray="x is off", deadline_s=deadline_s)
-        replan = Replan(one.jobs, plan(500.0), before_s and plan(before_s), changed)  # type: ignore[arg-type]
-        made = follower(one, tmp_path, ask=silent, clock=lambda: NOW, planner=lambda _: replan)
-        (line,) = one_round(made)
-        return line
-
-    assert reported(None) == f"x is off: {said}"
-    # The time that the plan keeps nearly always decides, not the median.
-    assert reported(NOW + 600).endswith(f"meets the deadline {clock(NOW + 600)}")
-    assert "MAY MISS" in reported(NOW + 599)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import inf
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -20,8 +19,6 @@ from slurm_plugin.experiments.plan.plan_search import (
 )
 from slurm_plugin.experiments.plan.plans import Plan, drawback, ends, judged, plans, rank
 from slurm_plugin.experiments.plan.schedule import (
-    Board,
-    PlanningProblem,
     PlanSchedule,
     Step,
     TaskOption,
@@ -88,37 +85,6 @@ def test_a_critical_path_is_parted_into_what_it_is_spent_on(kind, text):
     assert drawback(later, first, None).startswith(said)
     alike = replace(later, end_s=first.end_s)
     assert "critical path" not in drawback(alike, spent(**parts), None)
-
-
-def test_the_part_that_is_the_longer_one_is_named_from_a_second_on():
-    first = plan(step("x", 0, 100))
-    runs = drawback(plan(step("x", 0, 190)), first, None)
-    assert runs.startswith("ends 1.5 min later: runs take 1.5 min more on its critical path; ")
-    waits = plan(step("x", 42, 142, ready_s=0))
-    said = "ends 42 s later: waits take 42 s more on its critical path"
-    assert drawback(waits, first, None) == said
-    assert drawback(plan(step("x", 0, 101)), first, None).startswith(
-        "ends 1 s later: runs take 1 s"
-    )
-    near = replace(plan(step("x", 0, 100.9)), end_s=NOW + 105)
-    assert drawback(near, first, None).startswith("ends 5 s later; ")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.4, "0 s"),
-        (59.0, "59 s"),
-        (60.0, "1.0 min"),
-        (3569.0, "59 min"),
-        (3599.0, "1.0 h"),
-        (3600.0, "1.0 h"),
-    ],
-)
-def test_spans_are_in_the_unit_that_suits_them(seconds, text):
-    first = plan(step("x", 0, 100))
-    later = replace(first, end_s=first.end_s + seconds)
-    assert drawback(later, first, None).startswith(f"ends {text} later")
 
 
 def test_why_a_plan_is_not_the_first():
@@ -200,30 +166,6 @@ def test_a_lower_confidence_takes_fewer_nodes():
     sure = plans(problem(TRADE), deadline_s=NOW + 1050.0)[0]
     bold = plans(problem(TRADE), deadline_s=NOW + 1050.0, confidence=0.6)[0]
     assert (sure.schedule.choices["x"].nodes, bold.schedule.choices["x"].nodes) == (2, 1)
-
-
-def test_targets_move_in_proportion_and_then_by_halves(monkeypatch):
-    """1000 s may be 1179: the next target for 1050 s is 1050/1179 of it, and 700 s keep it."""
-    targets: list[float] = []
-    real = plan_search.search
-
-    def search(*given: object, **also: object) -> object:
-        targets.append(given[2] - NOW)  # type: ignore[operator]
-        return real(*given, **also)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(plan_search, "search", search)
-    made = problem(TRADE)
-    high_s = ends(build(made, ["x"], {"x": TaskOption("a", 1)}), NOW).quantile(0.95) - NOW  # type: ignore[arg-type]
-    plans(made, deadline_s=NOW + 1050.0)
-    moved = 1050 / high_s * 1000
-    # 700 s are in time; in proportion the target would be beyond the last that failed: halves.
-    middle = (moved + 1050) / 2
-    assert targets[:3] == [1050.0, pytest.approx(moved), pytest.approx(middle)]
-    assert len(targets) == 6 + 2
-    assert targets[-2:] == [0.0, inf]
-    targets.clear()
-    plans(made, deadline_s=NOW + 1300.0)
-    assert targets == [1300.0, 0.0, inf]
 
 
 def test_rivals_keep_to_one_place_and_one_way():
@@ -324,22 +266,6 @@ def test_a_tree_that_is_too_large_proves_nothing(monkeypatch):
     assert stopped.schedule is best
 
 
-def test_no_more_steps_are_tried_than_the_tree_may_have(monkeypatch):
-    made = problem(DIAMOND, 4)
-    drafts: list[str] = []
-    real = Board.draft
-    monkeypatch.setattr(
-        Board,
-        "draft",
-        lambda board, task, option: drafts.append(task.name) or real(board, task, option),
-    )
-    for most in (3, 7):
-        drafts.clear()
-        monkeypatch.setattr(plan_search, "MOST_PLACED", most)
-        exact(made, choices(made), NOW)
-        assert len(drafts) == most
-
-
 def test_more_nodes_go_where_a_second_costs_least():
     """From 100 s: 50 s for 150 node-seconds, as 20 s for 60, or 60 s for 220.
 
@@ -378,51 +304,6 @@ def test_changing_one_task_after_the_other_makes_some_plans_better():
     started = [heuristic(one, choices(one), NOW, effort=9 * 12) for one in problems]
     pairs = list(zip(improved, started, strict=True))
     assert sum(bool(a and b) and score(a, NOW) < score(b, NOW) for a, b in pairs) == 4
-
-
-def test_everything_stays_together_at_each_place_and_way():
-    """x may be anywhere, y at a alone: together at a, copying; the fast and the cheap."""
-    own = {
-        "x": [
-            OptionChoice(TaskOption("a", 1), 100, 100),
-            OptionChoice(TaskOption("a", 4), 50, 200),
-            OptionChoice(TaskOption("b", 1, stage=False), 10, 10),
-        ],
-        "y": [OptionChoice(TaskOption("a", 1), 7, 7)],
-    }
-    made = [{task: one.option.nodes for task, one in each.items()} for each in
-            at_one_place(own)]  # fmt: skip
-    assert made == [{"x": 4, "y": 1}, {"x": 1, "y": 1}]
-
-
-@pytest.mark.parametrize("target_s", [0.0, 1e6])
-def test_not_a_try_more_is_made_than_the_effort_has(monkeypatch, target_s):
-    """Each try places all nine tasks; with a far target the first is all that growing takes."""
-    made = problem(random_text(Random(2), tasks=9, places=2, counts=3), nodes=6)
-    all_of = choices(made)
-    tries: list[PlanningProblem] = []
-
-    def counted(one: PlanningProblem, *given: Any) -> PlanSchedule | None:
-        tries.append(one)
-        return build(one, *given)
-
-    monkeypatch.setattr(plan_search, "build", counted)
-
-    def tried(effort: int) -> int:
-        tries.clear()
-        assert heuristic(made, all_of, NOW + target_s, effort=effort) is not None
-        return len(tries)
-
-    starts = tried(0)
-    assert [tried(effort) - starts for effort in (1, 9, 10, 18, 45)] == [1, 1, 2, 2, 5]
-
-
-def test_the_cheapest_and_the_fastest_options_of_all_tasks():
-    made = problem(DIAMOND, 4)
-    cheap = plan_search.cheapest(made, choices(made))
-    fast = plan_search.fastest(made, choices(made))
-    assert (cheap.node_s, cheap.end_s - NOW) == (115.0, 75.0)
-    assert (fast.node_s, fast.end_s - NOW) == (135.0, 55.0)
 
 
 def test_where_one_way_is_missing_the_other_is_taken_at_the_same_place():

@@ -75,13 +75,6 @@ def test_a_task_that_was_long_makes_the_others_faster(flow, given):
     assert result.plan.high_s <= DEADLINE
 
 
-def test_one_that_was_as_planned_changes_nothing(flow, given):
-    ran(given, "a", 0, 1010)
-    result = plan_again(later(flow, 1010), given)
-    assert not result.changed
-    assert nodes(result) == {"b": 1, "c": 1}
-
-
 def test_a_run_that_goes_on_is_expected_to_go_on(flow, given):
     ran(given, "a", 0)
     (step,) = steps_begun(given, NOW + 2000)

@@ -422,19 +422,3 @@ def test_the_record_lies_beside_the_workflow(tmp_path):
     state_file.save(tmp_path / "w.plan.json", one)
     assert state_file.load(tmp_path / "w.plan.json") == one
     assert len(one.mark) == 6
-
-
-def test_each_cluster_is_asked_once_about_its_own_places(slurm, tmp_path):
-    slurm.gives(partition(profile([(NOW, 2)])))
-    slurm.gives(partition(profile([(NOW, 4)]), name="gpu"), cluster="big")
-    text = """
-storages: {s: {path: /s}}
-places:
-  near: {storage: s, partition: batch}
-  far: {storage: s, partition: gpu, cluster: big}
-tasks: {x: {command: x, nodes: 2-3, run_time: 10}}
-"""
-    made = problem_of(flow(text), tmp_path)
-    assert list(slurm.asked) == ["", "big"]
-    assert {name: line.free for name, line in made.free.items()} == {"near": (2,), "far": (4,)}
-    assert set(made.rooms) == {("x", "near"), ("x", "far")}
