@@ -13,7 +13,7 @@ from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.availability import profile
-from tests.slurm_plugin.decision.choosing import REQUEST, choose, policy
+from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy
 from tests.slurm_plugin.made import NOW, idle, partition, rules, table
 
 STRICT = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
@@ -137,7 +137,7 @@ def test_a_limit_may_be_as_long_as_the_partitions():
         assert result[8].in_limit is expected
 
 
-def deadline(left_s, limit_s=None, by=None, **fields):
+def deadline(left_s, limit_s=None, by=RULES, **fields):
     """Decide for exactly 16 nodes: 325 s, at most 357.5 s."""
     request = Request(low=16, high=16, limit_s=limit_s, deadline_s=NOW + left_s, **fields)
     return choose(request, by=by)
