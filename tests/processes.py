@@ -100,10 +100,7 @@ class Processes:
                 start_new_session=True,
                 cwd="/",
             )
-        wait_until(
-            lambda: self.up or process.poll() is not None,
-            what="the guardian to answer",
-        )
+        wait_until(lambda: self.up or process.poll() is not None, what="the guardian to answer")
         if not self.up:
             raise ProcessError(f"the guardian did not start:\n{tail(log)}")
 

@@ -57,11 +57,7 @@ def run(
         capture_output=True,
         text=True,
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "NIMO_TEST_MINUTES": minutes,
-        },
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NIMO_TEST_MINUTES": minutes},
     )
 
 

@@ -18,10 +18,7 @@ SINCE: tuple[tuple[Version, str, str], ...] = (
 )
 # A requeued job waits until its credential has expired: 120 s unless told otherwise.
 AUTHENTICATION: dict[str, dict[str, str]] = {
-    "munge": {
-        "AuthType": "auth/munge",
-        "AuthInfo": "socket={munge_socket},cred_expire=10",
-    },
+    "munge": {"AuthType": "auth/munge", "AuthInfo": "socket={munge_socket},cred_expire=10"},
     # Since 23.11. The key is slurm.key beside slurm.conf.
     "slurm": {"AuthType": "auth/slurm", "AuthInfo": "cred_expire=10"},
 }

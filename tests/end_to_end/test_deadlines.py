@@ -108,8 +108,7 @@ def full_cluster(site: Site) -> Iterator[None]:
         *("-J", "full", "-N", "8", "--exclusive", "-t", "60", "--wrap=sleep 3600")
     )
     wait_until(
-        lambda: site.cluster.job(everything)["JobState"] == "RUNNING",
-        what="the cluster to be full",
+        lambda: site.cluster.job(everything)["JobState"] == "RUNNING", what="the cluster to be full"
     )
     site.settled()
     try:

@@ -18,8 +18,7 @@ def read(runtime: Load, text: str) -> tuple[dict[str, object], list[str]]:
 
 def test_values_take_the_type_of_their_default(runtime):
     settings, complaints = read(
-        runtime,
-        "# comment\n\nsocket = /run/x y.sock \n timeout_ms=7.5\nforward_deadline = yes\n",
+        runtime, "# comment\n\nsocket = /run/x y.sock \n timeout_ms=7.5\nforward_deadline = yes\n"
     )
     assert complaints == []
     assert (settings["socket"], settings["timeout_ms"]) == ("/run/x y.sock", 7.5)

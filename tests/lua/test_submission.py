@@ -245,11 +245,7 @@ WRONG = {
     "nodes as text": {"v": 1, "action": "set", "set": {"min_nodes": "4", "max_nodes": "4"}},
     "half a node": {"v": 1, "action": "set", "set": {"min_nodes": 3.5, "max_nodes": 3.5}},
     "not a number": '{"v": 1, "action": "set", "set": {"min_nodes": 1e999, "max_nodes": 1e999}}\n',
-    "range instead of a count": {
-        "v": 1,
-        "action": "set",
-        "set": {"min_nodes": 2, "max_nodes": 4},
-    },
+    "range instead of a count": {"v": 1, "action": "set", "set": {"min_nodes": 2, "max_nodes": 4}},
     "only one end": {"v": 1, "action": "set", "set": {"min_nodes": 4}},
     "tasks nobody asked for": change(4, num_tasks=4),
     "too few CPUs": change(4, min_cpus=2),

@@ -175,11 +175,7 @@ def test_a_level_on_which_no_run_finished_yet_asks_for_one():
     assert drift_problem(drift).observe == 4
 
 
-@given(
-    st.integers(0, 20),
-    st.floats(1e-3, 1e4, allow_nan=False),
-    st.sampled_from([1.0, 1.6]),
-)
+@given(st.integers(0, 20), st.floats(1e-3, 1e4, allow_nan=False), st.sampled_from([1.0, 1.6]))
 def test_seconds_or_hours_make_no_difference(seed, unit, factor):
     runs = history(seed, 20, 12, factor=factor)
     other = [

@@ -3,11 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.models.adept.envelope import (
-    Bounds,
-    RangePair,
-    envelope,
-)
+from predictor.models.adept.envelope import Bounds, RangePair, envelope
 from predictor.models.downey import VarianceMode, speedup, terms
 
 NODES = st.lists(st.integers(1, 500), min_size=2, max_size=5, unique=True).map(sorted)

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks._error_measures import percentage_errors
-from predictor.occupancy.application_model import (
-    Occupancies,
-    OccupancyFit,
-    OccupancyModel,
-    Sample,
-)
+from predictor.occupancy.application_model import Occupancies, OccupancyFit, OccupancyModel, Sample
 from predictor.occupancy.functions import Shape
 from predictor.occupancy.linear_form import LinearOccupancyModel
 

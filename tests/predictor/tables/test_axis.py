@@ -52,10 +52,7 @@ def test_one_node_with_more_cpus_for_each_task_is_a_curve_over_cpus():
 def test_one_node_with_more_tasks_is_a_curve_over_cpus():
     runs = [sized(i, time_s(n), cpus=2 * n, tasks=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
     table = only(runs)
-    assert (table.unit, table.layout) == (
-        Unit.CPUS,
-        Layout(cpus=2, each=Each.TASK, nodes=1),
-    )
+    assert (table.unit, table.layout) == (Unit.CPUS, Layout(cpus=2, each=Each.TASK, nodes=1))
 
 
 def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus():

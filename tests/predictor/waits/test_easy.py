@@ -147,11 +147,7 @@ def kth() -> Log:
 @needs_log
 @pytest.mark.parametrize(
     ("order", "clairvoyant", "slowdown"),
-    [
-        (Order.SUBMITTED, False, 92.6),
-        (Order.SHORTEST, False, 69.4),
-        (Order.SHORTEST, True, 49.85),
-    ],
+    [(Order.SUBMITTED, False, 92.6), (Order.SHORTEST, False, 69.4), (Order.SHORTEST, True, 49.85)],
 )
 def test_published_bounded_slowdowns(kth, order, clairvoyant, slowdown):
     """Tsafrir, Etsion, Feitelson 2007, on KTH-SP2; jobs without run time or nodes left out."""

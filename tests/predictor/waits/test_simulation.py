@@ -85,11 +85,7 @@ def test_jobs_start_no_earlier_than_they_may():
 
 
 def test_jobs_that_come_first_though_they_come_later_delay_the_others():
-    state = {
-        "units": 8,
-        "running": [running(8, 1000.0)],
-        "waiting": [running(8, 1000.0, number=1)],
-    }
+    state = {"units": 8, "running": [running(8, 1000.0)], "waiting": [running(8, 1000.0, number=1)]}
     shapes = [JobShape(8, 500.0, 500.0)]
     few = QueueState(**state, arrivals=Arrivals(per_s=1 / 100, ahead=0.0, shapes=shapes))
     many = QueueState(**state, arrivals=Arrivals(per_s=1 / 100, ahead=0.1, shapes=shapes))

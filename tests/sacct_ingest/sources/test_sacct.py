@@ -95,8 +95,7 @@ def test_a_sacct_that_fails_is_an_error_after_its_rows(tmp_path, body, message):
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["Too wide of a date range in query", "Query result exceeds size limit"],
+    "reason", ["Too wide of a date range in query", "Query result exceeds size limit"]
 )
 def test_too_large_a_question_is_distinguished_from_other_failures(tmp_path, reason):
     with pytest.raises(SacctOverload, match=reason):
@@ -173,8 +172,7 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
         )
     for name in ("requeued", "resized"):
         wait_until(
-            lambda name=name: slurm.job(ids[name])["JobState"] == "RUNNING",
-            what=f"{name} to run",
+            lambda name=name: slurm.job(ids[name])["JobState"] == "RUNNING", what=f"{name} to run"
         )
     # Its rows differ in their second of submission: resized within the first, there is but one.
     time.sleep(1.1)

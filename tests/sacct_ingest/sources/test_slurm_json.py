@@ -349,17 +349,7 @@ def outcome(text: str) -> tuple[list[JobRun], list[Any]]:
 
 
 @pytest.mark.parametrize("layout", [{"indent": 4}, {"indent": None}, {"separators": (",", ":")}])
-@pytest.mark.parametrize(
-    "odd",
-    [
-        "plain",
-        "}, {",
-        '"},\n{"job_id":',
-        "a\x01b",
-        "\ud800",
-        "名前 😀",
-    ],
-)
+@pytest.mark.parametrize("odd", ["plain", "}, {", '"},\n{"job_id":', "a\x01b", "\ud800", "名前 😀"])
 def test_jobs_alike_are_read_as_pythons_decoder_reads_each(layout, odd):
     jobs = [new_job(job_id, comment={"job": odd}) for job_id in range(1, 9)]
     # Another order of keys, and no job at all.

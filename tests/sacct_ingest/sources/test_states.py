@@ -17,10 +17,7 @@ _PROJECT = Path(sacct_ingest.__file__).parents[1]
 
 
 def test_what_the_states_mean():
-    assert {state for state in JobState if state.cut_short} == {
-        JobState.TIMEOUT,
-        JobState.DEADLINE,
-    }
+    assert {state for state in JobState if state.cut_short} == {JobState.TIMEOUT, JobState.DEADLINE}
     assert {state for state in JobState if state.says_run_time} == {
         JobState.COMPLETED,
         JobState.TIMEOUT,

@@ -124,9 +124,4 @@ def _tables(plan: Any) -> Iterator[dict[str, Any]]:
         yield from _tables(list(plan.values()))
 
 
-_SCANNED = {
-    "sqlite": _sqlite,
-    "postgresql": _postgresql,
-    "mysql": _mariadb,
-    "mariadb": _mariadb,
-}
+_SCANNED = {"sqlite": _sqlite, "postgresql": _postgresql, "mysql": _mariadb, "mariadb": _mariadb}

@@ -11,8 +11,7 @@ from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 def advisor(config=None, *, tables=(), look=None, **settings):
     ids = itertools.count(1)
     made = DecisionService(
-        config or Config(**{"mode": Mode.ENFORCE, **settings}),
-        new_id=lambda: f"{next(ids):012x}",
+        config or Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}"
     )
     made.tables = stored(*(tables or [table()]))
     made.cluster = look or cluster()

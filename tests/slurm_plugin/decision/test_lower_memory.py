@@ -29,12 +29,7 @@ def need(high=1000, given=8000, sizes=COUNTS, runs=9, predictions=9, inside=9):
 
 def asked(**fields):
     return job(
-        **{
-            "min_nodes": 4,
-            "max_nodes": 4,
-            "min_mem_per_node": 8000,
-            "comment": "nimo:mem=auto",
-        }
+        **{"min_nodes": 4, "max_nodes": 4, "min_mem_per_node": 8000, "comment": "nimo:mem=auto"}
         | fields
     )
 

@@ -17,10 +17,7 @@ from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request, choices, standing
-from slurm_plugin.decision.policy import (
-    Action,
-    every_option,
-)
+from slurm_plugin.decision.policy import Action, every_option
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.decision.choosing import (
@@ -286,10 +283,7 @@ def test_every_count_is_reported_as_it_was_decided():
         (history(), Reason.NO_CURVE),
         (history(problems=()), Reason.NAME_ONLY),
         (history(problems=(), level="script"), Reason.MIXED_RUNS),
-        (
-            history(observed=(Point(1, 60.0),), layout=Layout(cpus=1), level="line"),
-            Reason.SERIAL,
-        ),
+        (history(observed=(Point(1, 60.0),), layout=Layout(cpus=1), level="line"), Reason.SERIAL),
     ],
 )
 def test_what_cannot_be_trusted_is_not_acted_on(learned, reason):

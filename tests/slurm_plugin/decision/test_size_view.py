@@ -22,8 +22,7 @@ def view(table: PredictionTable, whole: Partition, **fields: object) -> Partitio
 
 
 @pytest.mark.parametrize(
-    ("table", "fields", "total"),
-    [(sized(), {}, 64), (sized(DEVICES, Unit.GPUS), GPU, 16)],
+    ("table", "fields", "total"), [(sized(), {}, 64), (sized(DEVICES, Unit.GPUS), GPU, 16)]
 )
 def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(table, fields, total):
     """A node is shared: one of its sixteen CPUs holds up others by a sixteenth of it."""

@@ -302,10 +302,7 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         damaged,
         {"store": (FindingState.ERROR, "is damaged", "sudo -u nimo nimo ingest")},
     ),
-    "hung nimod": (
-        frozen,
-        {"nimod": (FindingState.ERROR, "it hangs", "systemctl restart nimod")},
-    ),
+    "hung nimod": (frozen, {"nimod": (FindingState.ERROR, "it hangs", "systemctl restart nimod")}),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
         {"store": (FindingState.WARNING, "every user can read", "chmod o-r")},

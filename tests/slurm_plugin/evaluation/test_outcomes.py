@@ -297,10 +297,7 @@ def test_weeks_begin_on_monday() -> None:
     monday_s = 1_790_553_600.0  # 2026-09-28
     pairs: list[Pair] = [(decision(at_s=monday_s + d), run()) for d in (-1.0, 0.0, 1.0)]
     weeks = summarise(pairs, confidence=0.9).weeks
-    assert [(w.begin_s, w.decisions) for w in weeks] == [
-        (monday_s - 7 * 86_400, 1),
-        (monday_s, 2),
-    ]
+    assert [(w.begin_s, w.decisions) for w in weeks] == [(monday_s - 7 * 86_400, 1), (monday_s, 2)]
 
 
 def test_weeks_have_the_errors_that_the_headline_has() -> None:

@@ -99,10 +99,7 @@ def signal_all(pids: Iterable[int], number: int) -> None:
 
 def benchmarks_on(cluster: SlurmCluster, node: str) -> list[int]:
     """Give the benchmark processes of our jobs on a node, not those of other clusters."""
-    marks = {
-        f"SLURMD_NODENAME={node}".encode(),
-        f"SLURM_CONF={cluster.layout.slurm_conf}".encode(),
-    }
+    marks = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={cluster.layout.slurm_conf}".encode()}
     result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -143,11 +140,7 @@ def test_a_node_that_is_down_is_left_out_and_said_to_be(cluster, config, capsys)
 
 @pytest.mark.parametrize(
     ("arguments", "reported"),
-    [
-        ([], "which nodes? name them with -w"),
-        (["-w", "n9"], "n9"),
-        (["-p", "none"], "none"),
-    ],
+    [([], "which nodes? name them with -w"), (["-w", "n9"], "n9"), (["-p", "none"], "none")],
 )
 def test_mistakes_are_one_line(config, arguments, reported, capsys):
     assert main(["profile", "--only", "cpu", *arguments]) not in (0, 2)

@@ -96,10 +96,7 @@ def test_without_waits_there_is_no_such_column():
     assert "wait" not in text.render(advice(), now_s=0)
 
 
-@pytest.mark.parametrize(
-    ("meets", "words"),
-    [(True, "can be made"), (None, "cannot tell whether")],
-)
+@pytest.mark.parametrize(("meets", "words"), [(True, "can be made"), (None, "cannot tell whether")])
 def test_deadline_in_words(meets, words):
     rendered = text.render(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
     assert words in next(

@@ -86,13 +86,7 @@ def test_options_fill_the_fields_that_slurmctld_would(words, field, value):
 
 @pytest.mark.parametrize(
     ("text", "nodes"),
-    [
-        ("4", (4, 4)),
-        ("2-8", (2, 8)),
-        ("1k", (1024, 1024)),
-        ("4,2,16", (2, 16)),
-        ("2-8:2", (2, 8)),
-    ],
+    [("4", (4, 4)), ("2-8", (2, 8)), ("1k", (1024, 1024)), ("4,2,16", (2, 16)), ("2-8:2", (2, 8))],
 )
 def test_node_counts(text, nodes):
     made = job("-N", text, "a.sh")

@@ -79,11 +79,7 @@ nimo|sub|alice|lim|normal,three|three
 
 def tables(enforced="associations,limits,qos"):
     return read_limits(
-        ASSOC_MGR_TEXT,
-        QOS_TEXT,
-        ASSOC_TEXT,
-        cluster="nimo",
-        enforced=enforced.split(","),
+        ASSOC_MGR_TEXT, QOS_TEXT, ASSOC_TEXT, cluster="nimo", enforced=enforced.split(",")
     )
 
 

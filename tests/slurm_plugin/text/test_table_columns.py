@@ -98,7 +98,4 @@ def test_ideographs_take_two_columns_of_the_terminal():
     ]
     assert OutputTable(COLUMNS, rows).text(
         TableOptions(form="name%6", header=False)
-    ).splitlines() == [
-        " 名前+",
-        "  cafe\u0301",
-    ]
+    ).splitlines() == [" 名前+", "  cafe\u0301"]

@@ -18,12 +18,7 @@ from slurm_plugin.experiments.plan.plan_search import (
     score,
 )
 from slurm_plugin.experiments.plan.plans import Plan, drawback, ends, judged, plans, rank
-from slurm_plugin.experiments.plan.schedule import (
-    PlanSchedule,
-    Step,
-    TaskOption,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskOption, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem, random_text
 
 
