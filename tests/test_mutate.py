@@ -64,8 +64,8 @@ def test_what_changes_nothing_that_matters_is_left_alone(mutate, tmp_path, text)
 def test_a_mutant_takes_the_place_of_its_module(mutate):
     path = mutate.ROOT / "predictor" / "occupancy" / "linear_form.py"
     mutant = next(m for m in mutate.mutants(path) if m.change == "100 -> 101")
-    assert not mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], mutant, 60)
-    assert mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], None, 60)
+    assert not mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], mutant, 600)
+    assert mutate.passes(["tests/predictor/occupancy/test_linear_form.py"], None, 600)
 
 
 def test_every_survivor_that_is_listed_is_still_a_mutant(mutate):
@@ -85,14 +85,14 @@ def test_only_tests_that_call_a_function_run_for_its_mutants(mutate, tmp_path):
     path = mutate.ROOT / "predictor" / "occupancy" / "linear_form.py"
     own = "tests/predictor/occupancy/test_linear_form.py"
     group = mutate.Group("metrics", (path,), (own,), ())
-    calls = mutate.calls_of(group, 60)
+    calls = mutate.calls_of(group, 600)
     every = mutate.mutants(path)
     mutant = next(m for m in every if m.change == "100 -> 101")
     assert path.read_text().splitlines()[mutant.function - 1].startswith("def ")
     chosen = mutate.chosen_tests(group, mutant, calls)
     assert chosen
     assert all(one.startswith(f"{own}::") for one in chosen)
-    assert not mutate.passes(chosen, mutant, 60)
+    assert not mutate.passes(chosen, mutant, 600)
     module = tmp_path / "m.py"
     module.write_text("A = 1\n\n@cache\ndef f(x=2):\n    return [y + 3 for y in x]\n")
     assert {(m.source[:3], m.function) for m in mutate.mutants(module)} == {
@@ -100,4 +100,4 @@ def test_only_tests_that_call_a_function_run_for_its_mutants(mutate, tmp_path):
     }  # fmt: skip
     failing = tmp_path / "test_fails.py"
     failing.write_text("def test_it():\n    assert False\n")
-    assert mutate.calls_of(mutate.Group("no", (path,), (str(failing),), ()), 60) is None
+    assert mutate.calls_of(mutate.Group("no", (path,), (str(failing),), ()), 600) is None

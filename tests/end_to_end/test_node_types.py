@@ -62,7 +62,6 @@ def row(reported: dict[str, Any], nodes: int) -> dict[str, Any]:
     return next(one for one in reported["rows"] if one["nodes"] == nodes)
 
 
-@pytest.mark.timeout(600)  # runs wait for each other
 def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types):
     site = two_types
     # Node time counts: these jobs take one CPU of each node, which is a part of its price.
