@@ -8,14 +8,15 @@ answered.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import SlurmError
-from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.errors import NimoError, ScriptError, SlurmError
+from sacct_ingest.scripts.job_script import CommandLine, parse_command_line
 from sacct_ingest.scripts.sbatch_options import Value, lookup
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.job_request import JobFields
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
+SCHEMA = 1  #: of the answers of --json-lines; raised where a field changes its meaning or goes
 _TIMEOUT_S = 5.0
 
 _EPILOG = """\
@@ -63,6 +65,7 @@ examples:
   nimo-advise --plot=curve.svg job.sh
   nimo-advise --store history.db job.sh
   nimo-advise --local job.sh
+  echo '{"id": 7, "argv": ["-N", "1-8", "job.sh"]}' | nimo-advise --json-lines
 """
 
 #: Our own options; all others are sbatch's.
@@ -74,6 +77,7 @@ _FLAGS = (
     "--usage",
     "--all",
     "--json",
+    "--json-lines",
     "-P",
     "--parsable2",
     "-v",
@@ -117,6 +121,11 @@ def parser() -> argparse.ArgumentParser:
         type=percentage,
         default=0.0,
         help="required chance to make the deadline (default: the site's, 95)",
+    )
+    made.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="read many requests from standard input, one JSON object a line, and answer each",
     )
     plot.add_plot(made)
     add_shared(made, "parsable", "json", "config", "local", "store")
@@ -168,15 +177,21 @@ def _takes_next(word: str) -> bool:
 def _advise(arguments: Sequence[str]) -> int:
     own, sbatch = split_arguments(arguments)
     args = parser().parse_args(own)
-    scripts = args.json or args.parsable2
-    if scripts and args.plot == plot.TERMINAL:
+    if (args.json or args.parsable2) and args.plot == plot.TERMINAL:
         parser().error("--plot does not go with --json or -P; --plot=FILE writes a picture")
-    command = parse_command_line(["sbatch", *sbatch])
-    for name in command.options:
-        if lookup("sbatch", name) is None:
-            dashes = "-" if len(name) == 1 else "--"
-            parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
     settings = user_settings(args)
+    if args.json_lines:
+        if sbatch:
+            parser().error("--json-lines takes the options of sbatch in each line's argv")
+        return _lines(args, settings)
+    return _one(args, sbatch, settings)
+
+
+def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[], Config]) -> int:
+    scripts = args.json or args.parsable2
+    command = parse_command_line(["sbatch", *sbatch])
+    if unknown := _unknown(command):
+        parser().error(unknown)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job)
     texts = iter(()) if scripts else _texts(for_command(advice, command.options), args)
@@ -197,6 +212,54 @@ def _advise(arguments: Sequence[str]) -> int:
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)
+
+
+def _unknown(command: CommandLine) -> str:
+    """Say which option there is not; empty: all are known."""
+    for name in command.options:
+        if lookup("sbatch", name) is None:
+            dashes = "-" if len(name) == 1 else "--"
+            return f"neither nimo-advise nor sbatch has an option {dashes}{name}"
+    return ""
+
+
+def _lines(args: argparse.Namespace, settings: Callable[[], Config]) -> int:
+    """Answer each line of standard input with a line, whatever is wrong with it."""
+    from slurm_plugin.text.streams import json_text  # noqa: PLC0415 - not for people
+
+    for line in sys.stdin:
+        answer: dict[str, object] = {"schema": SCHEMA, "id": None}
+        try:
+            asked = json.loads(line)
+            answer["id"] = asked.get("id") if isinstance(asked, dict) else None
+            words = _words(asked)
+            job = request(words, user=args.user)
+            advice = _answer(args, settings, job)
+            if needs_slurm(job, words, advice.largest):
+                _check(words, job, _rules(args, settings))
+            answer |= {"status": exit_status(advice), "advice": advice}
+        except NimoError as error:
+            answer |= {"status": error.exit_status, "error": str(error)}
+        except ValueError as error:
+            answer |= {"status": ScriptError.exit_status, "error": f"not JSON: {error}"}
+        print(json_text(answer), flush=True)
+    return ADVICE
+
+
+def _words(asked: object) -> list[str]:
+    """Words for sbatch of a request.
+
+    Raises ScriptError: it is none.
+    """
+    words = asked.get("argv") if isinstance(asked, dict) and asked.keys() <= {"id", "argv"} else ()
+    if not (isinstance(words, list) and all(isinstance(one, str) for one in words)):
+        raise ScriptError('a request is a JSON object with "argv", a list of texts, and "id"')
+    command = parse_command_line(["sbatch", *words])
+    if unknown := _unknown(command):
+        raise ScriptError(unknown)
+    if "wrap" not in command.options and command.script in ("", "-", "/dev/stdin"):
+        raise ScriptError("a request needs a job script or --wrap")
+    return words
 
 
 def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:

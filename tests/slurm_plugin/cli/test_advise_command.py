@@ -53,6 +53,28 @@ def test_all_shows_more_than_the_selection(nimod: DemoSite) -> None:
     assert len(every.stdout.splitlines()) > len(few.stdout.splitlines()) + 8
 
 
+def test_many_requests_are_answered_a_line_each(learned, capsys, monkeypatch):
+    monkeypatch.chdir(learned.folder)
+    asked = [
+        '{"id": 7, "argv": ["-N", "2-6", "wrf.sh", "d02"]}',
+        '{"id": 8, "argv": ["--nonsense", "wrf.sh"]}',
+        '{"argv": ["none.sh"]}',
+        '{"id": 9, "argv": []}',
+        '["wrf.sh"]',
+        "{",
+    ]
+    monkeypatch.setattr("sys.stdin", iter(asked))
+    store = ["--store", str(learned.store), "--user", "ada"]
+    assert main(["--json-lines", *store]) == 0
+    known, *others = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (known["schema"], known["id"], known["status"]) == (1, 7, 0)
+    assert 2 <= known["advice"]["nodes"] <= 6
+    said = ("no option --nonsense", "none.sh", "needs a job script", "JSON object", "not JSON")
+    assert [one["status"] for one in others] == [66] * 5
+    assert all(a in b["error"].replace("has an", "no") for a, b in zip(said, others, strict=True))
+    assert [one["id"] for one in others] == [8, None, 9, None, None]
+
+
 def test_lines_for_scripts(nimod: DemoSite) -> None:
     header, *rows = advise(nimod, "-P", "wrf.sh", "d02").stdout.splitlines()
     named = [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
