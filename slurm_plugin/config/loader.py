@@ -10,8 +10,7 @@ import msgspec
 import yaml
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config.address import address
-from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.setting_types import Auth, address
 from slurm_plugin.config.settings import Config
 from slurm_plugin.config.settings_file import find
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text

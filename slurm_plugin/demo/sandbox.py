@@ -9,7 +9,7 @@ from sacct_ingest.records import JobRun
 from slurm_plugin.demo import stand_ins
 from slurm_plugin.demo.applications import Application, applications
 from slurm_plugin.demo.history import CLUSTER, CORES, make_runs
-from slurm_plugin.demo.history_text import sacct_text
+from slurm_plugin.demo.stand_ins import sacct_text
 
 HISTORY = "sacct.txt"
 

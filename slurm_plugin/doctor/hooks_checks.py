@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import which
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.config.shipped_files import ETC, HOOKS, place
+from slurm_plugin.config.settings_file import ETC, HOOKS, place
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_conf_lines import line

@@ -27,7 +27,7 @@ from sacct_ingest.records import Probe
 from slurm_plugin.cli.command_context import add_table_of_store, load_config, print_table
 from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.experiments import probe_text as words
-from slurm_plugin.service.systemd import notify
+from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.table_columns import terminal_width

@@ -30,19 +30,17 @@ from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.state import StateSender
 from slurm_plugin.nimod.connection import Connection
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions
-from slurm_plugin.nimod.remote_requests import RemoteRequests
-from slurm_plugin.nimod.request_handler import RequestHandler
+from slurm_plugin.nimod.request_handler import RemoteRequests, RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.nimod.supervision import (
+    Periodic,
     answer_until_stopped,
     enter_real_time_class,
     stop_at_signals,
 )
 from slurm_plugin.protocol.status_messages import Status
-from slurm_plugin.service.listening import Listening, let_in
-from slurm_plugin.service.systemd import notify
+from slurm_plugin.service.listening import Listening, let_in, notify
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks

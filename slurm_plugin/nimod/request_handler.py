@@ -2,6 +2,8 @@
 
 import logging
 import time
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -11,8 +13,7 @@ from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.nimod.access import UserNames
-from slurm_plugin.nimod.answer_counts import AnswerCounts
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.answering.process import PendingQuestion
 from slurm_plugin.nimod.answering.questions import (
     AdviceQuestion,
@@ -20,13 +21,14 @@ from slurm_plugin.nimod.answering.questions import (
     StoreQuestion,
     WaitsQuestion,
 )
-from slurm_plugin.nimod.connection import Reply
+from slurm_plugin.nimod.connection import Reply, Respond
+from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.ready_decisions import is_ticket
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
-from slurm_plugin.protocol.status_messages import Status
+from slurm_plugin.protocol.status_messages import Counts, Decided, Status
 from slurm_plugin.service.request_rates import Complaints, Rates
 from slurm_plugin.slurm.poller import ClusterPoller
 
@@ -224,3 +226,102 @@ class RequestHandler:
 def _user_of(ask: Ask, uid: int) -> int:
     """User on whose behalf a peer asks: slurmctld asks for all."""
     return ask.job.user_id if ask.op == "decide" and ask.job.user_id is not None else uid
+
+
+#: Upper ends of the bins of answer times, seconds.
+BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+class AnswerCounts:
+    """Counts since nimod began.
+
+    began_s: when that was, seconds since the epoch.
+    """
+
+    def __init__(self, began_s: float) -> None:
+        self._began_s = began_s
+        self._decisions: Counter[tuple[str, str, str, bool]] = Counter()
+        self._bins = [0] * (len(BOUNDS_S) + 1)
+        self._sum_s = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Take the time that the answer to a submission was made in."""
+        self._bins[bisect_left(BOUNDS_S, seconds)] += 1
+        self._sum_s += seconds
+
+    def decided(self, row: DecisionRow) -> None:
+        """Take a decision."""
+        self._decisions[row.mode, row.action, row.reason, row.applied] += 1
+
+    def counts(self) -> Counts:
+        """Give all of it."""
+        return Counts(
+            began_s=self._began_s,
+            decisions=[
+                Decided(mode=mode, action=action, reason=reason, applied=applied, count=count)
+                for (mode, action, reason, applied), count in self._decisions.items()
+            ],
+            bounds_s=list(BOUNDS_S),
+            bins=list(self._bins),
+            sum_s=self._sum_s,
+        )
+
+
+Done = Callable[[bytes], None]
+
+
+class RemoteRequests:
+    """Gives them to the loop, one after the other.
+
+    loop: that answers everybody.
+    limiter: a request takes a place in it, as a connection here does.
+    names: where names of users come from.
+    respond: makes the answer to a line.
+    """
+
+    def __init__(
+        self, loop: Loop, limiter: ConnectionLimiter, names: UserNames, respond: Respond
+    ) -> None:
+        self._loop = loop
+        self._limiter = limiter
+        self._names = names
+        self._respond = respond
+
+    def submit(self, line: bytes, uid: int, done: Done) -> None:
+        """Have a request answered; ``done`` is called once, with nothing where none is due."""
+        self._loop.call_in_turn(partial(self._begin, line, uid, done))
+
+    def _begin(self, line: bytes, uid: int, done: Done) -> None:
+        if self._names.cached(uid) is None and self._limiter.admit(uid) is not None:
+            named = partial(self._named, line, uid, done)
+            self._names.ask(uid, partial(self._loop.call_in_turn, named))
+        else:
+            self._answer(line, uid, self._limiter.admit(uid), done)
+
+    def _named(self, line: bytes, uid: int, done: Done) -> None:
+        self._answer(line, uid, self._limiter.admit_named(uid), done)
+
+    def _answer(self, line: bytes, uid: int, account: int | None, done: Done) -> None:
+        if account is None:
+            error = f"user {uid} asks too much at the same time; try again in a moment"
+            done(encode(Answer(ok=False, error=error)))
+            return
+        end = partial(self._end, account, done)
+        try:
+            reply = self._respond(line, uid)
+        except BaseException:
+            end(b"")
+            raise
+        if reply.query is None:
+            end(reply.data)
+        else:
+            end = partial(self._end, account, done, taken=reply.taken)
+            reply.query(lambda data: self._loop.call_soon(partial(end, data)))
+
+    def _end(
+        self, account: int, done: Done, data: bytes, taken: Callable[[], None] | None = None
+    ) -> None:
+        self._limiter.give_back(account)
+        done(data)
+        if taken is not None:
+            taken()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config.shipped_files import ENTRIES, HOOKS, place
+from slurm_plugin.config.settings_file import ENTRIES, HOOKS, place
 from slurm_plugin.setup.files import put
 
 _LOADED = ENTRIES[-1]
@@ -26,7 +26,7 @@ def install(folder: Path) -> list[Path]:
     """Put the hooks of this release into a folder, in place of those of another one.
 
     A hook of the site's own stays, with ours beside it
-    (:func:`slurm_plugin.config.shipped_files.place`).
+    (:func:`slurm_plugin.config.settings_file.place`).
 
     Returns list of Path: the files that were written, compiled copies too; empty where all are
         there already.

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from slurm_plugin.config.shipped_files import HOOKS
+from slurm_plugin.config.settings_file import HOOKS
 from slurm_plugin.setup.hooks import compile_hooks, install
 from tests.cluster.host import write_file
 from tests.cluster.slurm import SlurmCluster

@@ -8,7 +8,7 @@ nimo_cli_filter.lua beside it, for the site's hook to call (docs/install.md).
 import argparse
 from pathlib import Path
 
-from slurm_plugin.config.shipped_files import HOOKS
+from slurm_plugin.config.settings_file import HOOKS
 from slurm_plugin.setup import install
 
 EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"

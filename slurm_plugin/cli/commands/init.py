@@ -16,8 +16,7 @@ from slurm_plugin.cli.command_context import add_shared, store_url
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.config.settings_file import SYSTEM_FILE, find
-from slurm_plugin.config.shipped_files import ETC
+from slurm_plugin.config.settings_file import ETC, SYSTEM_FILE, find
 from slurm_plugin.doctor import Installation
 from slurm_plugin.setup import (
     Answers,

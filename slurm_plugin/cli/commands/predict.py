@@ -24,7 +24,7 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
-from slurm_plugin.nimod import query_client
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.slurm.privacy import is_own
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     name, every = args.application or "", bool(args.all)
     answer = nimod_or_store(
         settings,
-        lambda: query_client.applications(
+        lambda: client.applications(
             nimod_socket(args, settings), name, every=every, timeout_s=TIMEOUT_S
         ),
         _stored,

@@ -22,7 +22,7 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
-from slurm_plugin.nimod import query_client
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.reports.report_title import ReportHead, title_of
 from slurm_plugin.text.formatting import wrapped
@@ -107,13 +107,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
     """Ask nimod, and print the first line before all else is loaded."""
-    answer = query_client.report(socket, _asked(args), timeout_s=TIMEOUT_S)
+    answer = client.report(socket, _asked(args), timeout_s=TIMEOUT_S)
     if answer.own_only:
         why = "PrivateData hides others' jobs; operators name the store: --store"
         print(f"nimo: only your own jobs are shown: {why}", file=sys.stderr)
     if _for_terminal(args):
-        _print_title(query_client.head_of(answer))
-    return query_client.report_of(answer)
+        _print_title(client.head_of(answer))
+    return client.report_of(answer)
 
 
 def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:

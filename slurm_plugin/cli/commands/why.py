@@ -16,7 +16,7 @@ from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
-from slurm_plugin.nimod import query_client
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         time.sleep(pause_s)
         explanation = nimod_or_store(
             lambda: config,
-            lambda: query_client.explain(
+            lambda: client.explain(
                 config.socket, args.job, decision_id, submitted=submitted, timeout_s=TIMEOUT_S
             ),
             lambda config: _stored(config, args.job, decision_id, submitted),

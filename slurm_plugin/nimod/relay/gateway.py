@@ -11,13 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from slurm_plugin.config.address import Address, address
-from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import RelaySettings
-from slurm_plugin.nimod.relay.certificates import Certificates, check_name
-from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
-from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive, release
-from slurm_plugin.nimod.relay.loop_thread import LoopThread
+from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
+from slurm_plugin.nimod.relay.handshake import (
+    LONGEST_LINE,
+    Certificates,
+    check_name,
+    receive,
+    release,
+)
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode

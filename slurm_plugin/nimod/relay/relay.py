@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config.address import address
+from slurm_plugin.config.setting_types import address
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
@@ -25,9 +25,8 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinks
-from slurm_plugin.service.listening import Listening
+from slurm_plugin.service.listening import Listening, notify
 from slurm_plugin.service.request_rates import Rates
-from slurm_plugin.service.systemd import notify
 
 #: Long answers of one user that are made or not taken yet: each may have megabytes.
 _UNTAKEN = 4

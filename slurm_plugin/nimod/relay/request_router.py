@@ -16,8 +16,7 @@ from itertools import count
 from math import inf
 from typing import Any, Protocol
 
-from slurm_plugin.config.address import Address
-from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.setting_types import Address, Auth
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.protocol.decision_messages import Answer

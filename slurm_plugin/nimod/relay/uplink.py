@@ -8,13 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slurm_plugin.config.address import Address
-from slurm_plugin.config.setting_types import Auth
+from slurm_plugin.config.setting_types import Address, Auth
 from slurm_plugin.config.settings import RelaySettings
-from slurm_plugin.nimod.relay.certificates import Certificates
-from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
-from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, introduce
-from slurm_plugin.nimod.relay.loop_thread import LoopThread
+from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
+from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, Certificates, introduce
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.nimod.relay.request_router import Controller, Done, RequestRouter
 from slurm_plugin.protocol.status_messages import Uplinked

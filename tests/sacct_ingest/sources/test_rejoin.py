@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.sources.rejoin import rejoiner
 from sacct_ingest.sources.run_source import Tally
-from sacct_ingest.sources.sacct_text import read_text
+from sacct_ingest.sources.sacct_text import read_text, rejoiner
 
 HEADER = [
     "JobID",

@@ -25,8 +25,8 @@ from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.commands.metrics import serve
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.nimod.answer_counts import BOUNDS_S, AnswerCounts
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
+from slurm_plugin.nimod.request_handler import BOUNDS_S, AnswerCounts
 from slurm_plugin.protocol.status_messages import Status
 from tests.processes import free_ports, wait_until
 from tests.sacct_ingest.records import run as made_run

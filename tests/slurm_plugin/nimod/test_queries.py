@@ -8,7 +8,7 @@ import pytest
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.evaluation.report_data import collect
-from slurm_plugin.nimod import client, query_client
+from slurm_plugin.nimod import client
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Selection
@@ -77,7 +77,7 @@ def test_a_decision_is_for_its_owner(asked):
 
 
 def test_root_sees_everything(running):
-    result = query_client.applications(running.socket, every=True, timeout_s=LONGEST_WAIT_S)
+    result = client.applications(running.socket, every=True, timeout_s=LONGEST_WAIT_S)
     assert [one.label for one in result.tables] == ["solve"]
     assert not result.own_only
 
@@ -97,7 +97,7 @@ def test_no_store_is_an_error_in_words(nimod):
     nimod.start(ready=False)
     nimod.notify.recv(100)
     with pytest.raises(client.Unreachable, match="/dev/null"):
-        query_client.applications(nimod.socket, every=True, timeout_s=LONGEST_WAIT_S)
+        client.applications(nimod.socket, every=True, timeout_s=LONGEST_WAIT_S)
 
 
 @needs_root
@@ -112,11 +112,11 @@ def test_a_report_is_about_ones_own_jobs_where_jobs_are_private(asked):
 
 @needs_root
 def test_a_report_of_nimod_is_that_of_the_store(asked):
-    answer = query_client.report(asked.socket, Selection(), timeout_s=LONGEST_WAIT_S)
+    answer = client.report(asked.socket, Selection(), timeout_s=LONGEST_WAIT_S)
     with Store.open(asked.url) as store:
         whole = collect(store, DecisionSelection(), confidence=0.9)
-    assert query_client.report_of(answer) == whole
-    head = query_client.head_of(answer)
+    assert client.report_of(answer) == whole
+    head = client.head_of(answer)
     assert (head.decisions, head.first_s, head.last_s) == (2, whole.first_s, whole.last_s)
     assert title_of(head) == title_of(whole)
 

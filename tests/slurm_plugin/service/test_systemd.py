@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from slurm_plugin.service.systemd import notify, watchdog_s
+from slurm_plugin.service.listening import notify, watchdog_s
 
 
 @pytest.fixture

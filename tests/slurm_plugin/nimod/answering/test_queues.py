@@ -1,6 +1,6 @@
 """Whose question is next."""
 
-from slurm_plugin.nimod.answering.queues import FairQueues
+from slurm_plugin.nimod.answering.process import FairQueues
 
 
 def test_accounts_take_turns_however_many_questions_one_has():

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.config.address import Address
+from slurm_plugin.config.setting_types import Address
 from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod.relay import gateway, uplink
 from slurm_plugin.nimod.relay.gateway import Gateway

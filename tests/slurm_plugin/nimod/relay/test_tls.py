@@ -6,8 +6,8 @@ import pytest
 
 from slurm_plugin.config.setting_types import Auth
 from slurm_plugin.config.settings import RelaySettings, Tls
-from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import LinkError
+from slurm_plugin.nimod.relay.handshake import Certificates, check_name
 from tests.certificates import Authority
 from tests.conftest import unavailable
 from tests.processes import wait_until

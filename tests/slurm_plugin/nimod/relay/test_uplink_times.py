@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from slurm_plugin.cli import advise
-from slurm_plugin.config.address import address
+from slurm_plugin.config.setting_types import address
 from slurm_plugin.nimod.client import LinkDown
 from slurm_plugin.nimod.relay import request_router as module
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
