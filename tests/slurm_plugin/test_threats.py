@@ -15,7 +15,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.text import streams
+from slurm_plugin.text import log
 from slurm_plugin.text.formatting import printable
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
@@ -94,7 +94,7 @@ def test_logs_cannot_be_forged(text):
     record = logging.makeLogRecord(
         {"name": "x", "levelname": "INFO", "msg": text, "exc_info": info}
     )
-    first, *rest = streams.OneLine("%(levelname)s %(name)s: %(message)s").format(record).split("\n")
+    first, *rest = log.OneLine("%(levelname)s %(name)s: %(message)s").format(record).split("\n")
     assert first.startswith("INFO x: ")
     assert all(line.startswith("  | ") for line in rest)
     assert all(line.isprintable() for line in [first, *rest])

@@ -18,7 +18,7 @@ from pathlib import Path
 from slurm_plugin.nimod.answering.questions import Answerer
 from slurm_plugin.nimod.answering.state import WorkerState
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.text.streams import set_up
+from slurm_plugin.text.log import set_up
 
 #: Begins a line that asks for a table; answers begin with a brace.
 TABLE = b"table "
