@@ -90,9 +90,10 @@ def place(folder: Path, hook: str) -> Path:
     Under another name where the site has one of its own, which then calls it.
     """
     path = folder / hook
-    foreign = hook in ENTRIES and path.exists() and not _is_ours(path)
-    return folder / f"nimo_{hook}" if foreign else path
-
-
-def _is_ours(hook: Path) -> bool:
-    return bool(_LOADS_NIMO.search(hook.read_text(errors="replace")))
+    if (
+        hook in ENTRIES
+        and path.exists()
+        and not _LOADS_NIMO.search(path.read_text(errors="replace"))
+    ):
+        return folder / f"nimo_{hook}"
+    return path

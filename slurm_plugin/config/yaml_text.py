@@ -34,7 +34,9 @@ def load_yaml(text: str, *, name: str) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: {_one_line(error)}") from error
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(f"{name}: {place}{problem or 'not YAML'}") from error
 
 
 def convert(data: Any, kind: type[_Made], *, name: str) -> _Made:
@@ -72,12 +74,6 @@ Loader.yaml_implicit_resolvers = {
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile("^(?:true|false|True|False)$"), list("tTfF")
 )
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{place}{problem or 'not YAML'}"
 
 
 def _explain(message: str, kind: type) -> str:

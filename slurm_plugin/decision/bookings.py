@@ -116,11 +116,11 @@ def _without(cluster: Cluster, made: Booking) -> Cluster:
     if part is None:
         return cluster
     times = made.start_s, made.end_s
-    return cluster.with_partition(
-        part.queued(made.nodes, made.part)
-        if made.waits
-        else part.promise(made.nodes, *times, made.share, made.part)
-    )
+    if made.waits:
+        part = part.queued(made.nodes, made.part)
+    else:
+        part = part.promise(made.nodes, *times, made.share, made.part)
+    return msgspec.structs.replace(cluster, partitions={**cluster.partitions, part.name: part})
 
 
 def _expected_s(case: DecisionContext, nodes: int) -> float:

@@ -56,7 +56,12 @@ def make_runs(
         )
         for i, arrival in enumerate(arrivals)
     ]
-    marked = (_with_array(run, arrival) for run, arrival in zip(runs, arrivals, strict=True))
+    marked = (
+        run
+        if (task := arrival.array_task) is None
+        else replace(run, array_job_id=run.job_id - task, array_task_id=task)
+        for run, arrival in zip(runs, arrivals, strict=True)
+    )
     return [run for run in marked if run.end_s is not None and run.end_s < end_s]
 
 
@@ -161,14 +166,6 @@ def _ending(application: Application, nodes: int, rng: Random) -> tuple[JobState
     if elapsed_s > limit_s:
         return JobState.TIMEOUT, limit_s + rng.randint(0, 20)
     return JobState.COMPLETED, round(elapsed_s)
-
-
-def _with_array(run: JobRun, arrival: _Arrival) -> JobRun:
-    if arrival.array_task is None:
-        return run
-    return replace(
-        run, array_job_id=run.job_id - arrival.array_task, array_task_id=arrival.array_task
-    )
 
 
 def _submit_line(application: Application, nodes: int) -> str:

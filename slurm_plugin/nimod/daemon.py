@@ -96,7 +96,7 @@ class Daemon:
             publish_outlasted=self._adapt,
             wait_record=self._outlooks,
             clock=time.time,
-            cluster=self._cluster_name,
+            cluster=lambda: self._service.cluster.name if self._service.cluster else "",
         )
         self._answers = AnswerProcess(partial(StateSender, self._service, self._outlooks))
         self._background = (
@@ -256,10 +256,6 @@ class Daemon:
         """Plan jobs so that few outlast their plan; called by the store's thread."""
         share = self._service.config.time_limit.outlasted_share
         self._service.plans.quantiles = quantiles_of(outlasted, share)
-
-    def _cluster_name(self) -> str:
-        cluster = self._service.cluster
-        return cluster.name if cluster else ""
 
     def _look(self) -> None:
         """Get a new view of the cluster; called by its own thread."""

@@ -116,7 +116,7 @@ class Loop:
             self._drop(connection)
         return len(quiet)
 
-    def run(self, tick: Callable[[], None], *, tick_s: float) -> None:
+    def run(self, tick: Callable[[], object], *, tick_s: float) -> None:
         """Serve until stopped; ``tick`` is called about every ``tick_s`` seconds."""
         due_s = self._clock()
         while not self._stopping:
@@ -186,7 +186,7 @@ class Loop:
         while self._calls:
             self._attempt(self._calls.popleft())
 
-    def _attempt(self, work: Callable[[], None]) -> None:
+    def _attempt(self, work: Callable[[], object]) -> None:
         """Do something; an error in it is reported and ends neither the loop nor a connection."""
         try:
             work()

@@ -108,16 +108,6 @@ class RequestHandler:
             return Reply(afterwards=partial(self._handle_notice, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
 
-    def _elsewhere(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
-        """Have a question answered that takes long: about everybody's jobs, or one's own."""
-        question = self._question(ask, uid, trusted=trusted)
-        self.answered += isinstance(question, Question)
-        self.failed += isinstance(question, str)
-        if isinstance(question, str):
-            return Reply(encode(Answer(ok=False, error=question)))
-        pending = self._pending(self._names.account(uid), question)
-        return Reply(query=pending.query, taken=pending.taken)
-
     def _question(self, ask: Ask, uid: int, *, trusted: bool) -> Question | str:
         """Make the question, or say why this user may not ask it."""
         private = self._poller.private
@@ -147,7 +137,14 @@ class RequestHandler:
 
     def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
         if ask.op in LONG_ANSWERS and ask.v == VERSION:
-            return self._elsewhere(ask, uid, trusted=trusted)
+            # What takes long, about everybody's jobs or one's own, is answered elsewhere.
+            question = self._question(ask, uid, trusted=trusted)
+            if isinstance(question, str):
+                self.failed += 1
+                return Reply(encode(Answer(ok=False, error=question)))
+            self.answered += 1
+            pending = self._pending(self._names.account(uid), question)
+            return Reply(query=pending.query, taken=pending.taken)
         began, book = time.perf_counter(), None
         message: Answer | Status
         try:

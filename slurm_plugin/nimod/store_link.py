@@ -227,7 +227,8 @@ class StoreLink:
         if version == self._version:
             tables = self._published.with_off(off)
         else:
-            types = node_types_of(store)
+            measured = store.profiles.latest()
+            types = {(one.cluster, one.node): one.node_type for one in measured if one.node_type}
             # At the start nothing can be answered before they are loaded.
             pause = self._pause if len(self._published) else lambda: None
             payloads = _in_slices(store.fits.payloads(), pause)
@@ -241,13 +242,3 @@ def _in_slices(items: Iterable[_Item], pause: Callable[[], None]) -> Iterator[_I
         yield item
         if number % _SLICE == 0:
             pause()
-
-
-def node_types_of(store: Store) -> dict[tuple[str, str], str]:
-    """Type of each node that was measured, by cluster and name.
-
-    Raises sacct_ingest.errors.StoreError: the store cannot be read.
-    """
-    return {
-        (one.cluster, one.node): one.node_type for one in store.profiles.latest() if one.node_type
-    }

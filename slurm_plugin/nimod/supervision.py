@@ -46,11 +46,7 @@ def answer_until_stopped(loop: Loop, socket: str) -> None:
     if within_s is None:
         loop.run(lambda: None, tick_s=_TICK_S)
     else:
-        loop.run(_alive, tick_s=min(_TICK_S, within_s / 3))
-
-
-def _alive() -> None:
-    notify("WATCHDOG=1")
+        loop.run(lambda: notify("WATCHDOG=1"), tick_s=min(_TICK_S, within_s / 3))
 
 
 class Periodic:

@@ -4,8 +4,10 @@ Jobs predicted to start at once are judged apart from jobs predicted to wait: th
 easy to predict.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
+from itertools import accumulate
 from math import ceil, log
 
 import msgspec
@@ -83,15 +85,8 @@ class _Kind:
     def result(self) -> WaitShares | None:
         if self._jobs < _FEWEST:
             return None
-        return WaitShares(
-            jobs=self._jobs, within_s=self._within_s(), later=self._later / self._jobs
-        )
-
-    def _within_s(self) -> float:
-        """Bound that holds for the share, rounding up."""
-        rank = ceil(SHARE * self._jobs)
-        for where in sorted(self._counts):
-            rank -= self._counts[where]
-            if rank <= 0:
-                return self._most_s[where]
-        raise IndexError(rank)
+        bins = sorted(self._counts)
+        # The bound that holds for the share, rounding up.
+        totals = list(accumulate(self._counts[where] for where in bins))
+        within_s = self._most_s[bins[bisect_left(totals, ceil(SHARE * self._jobs))]]
+        return WaitShares(jobs=self._jobs, within_s=within_s, later=self._later / self._jobs)

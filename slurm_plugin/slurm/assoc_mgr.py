@@ -68,10 +68,17 @@ def read_limits(
         return LimitTables()
     try:
         rows = list(_rows(assoc_mgr))
-        more = _qos_extras(qos_table)
+        more = {
+            name: (flags, user, account) for name, flags, user, account, *_ in _split(qos_table)
+        }
+        lists = {
+            (account, user, partition): (tuple(filter(None, names.split(","))), default)
+            for of, account, user, partition, names, default, *_ in _split(assoc_table)
+            if not cluster or of == cluster
+        }
         return LimitTables(
             qos=dict(_qos(line, fields, more) for kind, line, fields in rows if kind == "QOS"),
-            associations=dict(_associations(rows, _qos_lists(assoc_table, cluster), cluster)),
+            associations=dict(_associations(rows, lists, cluster)),
             default_accounts={
                 _name(f["UserName"]): f.get("DefAccount", "") for k, _, f in rows if k == "USER"
             },
@@ -195,15 +202,5 @@ def _associations(
         )
 
 
-def _qos_extras(text: str) -> dict[str, tuple[str, str, str]]:
-    rows = (line.split("|") for line in text.splitlines() if line)
-    return {name: (flags, user, account) for name, flags, user, account, *_ in rows}
-
-
-def _qos_lists(text: str, cluster: str) -> dict[Key, tuple[tuple[str, ...], str]]:
-    rows = (line.split("|") for line in text.splitlines() if line)
-    return {
-        (account, user, partition): (tuple(filter(None, names.split(","))), default)
-        for of, account, user, partition, names, default, *_ in rows
-        if not cluster or of == cluster
-    }
+def _split(table: str) -> Iterator[list[str]]:
+    return (line.split("|") for line in table.splitlines() if line)

@@ -194,10 +194,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         """Partition of that name; the empty name means the default one."""
         return self.partitions.get(name or self.default_partition)
 
-    def with_partition(self, partition: Partition) -> "Cluster":
-        """View with one partition exchanged."""
-        return replace(self, partitions={**self.partitions, partition.name: partition})
-
 
 def lower_of(one: _Number | None, other: _Number | None) -> _Number | None:
     """Lower of two bounds, each None where there is none."""

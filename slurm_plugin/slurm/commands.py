@@ -34,7 +34,9 @@ def run(argv: Sequence[str], *, timeout_s: float, uid: int | None = None) -> str
         is no such user.
     """
     argv, formats = _without_formats(argv)
-    env = {**_without_defaults(os.environ), **_FORMATS, **formats}
+    # Without a user's own defaults for squeue and sinfo, such as ``SQUEUE_STATES``.
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SINFO_"))}
+    env = {**own, **_FORMATS, **formats}
     if uid is None or uid == os.geteuid():
         return _output(argv, "", env, timeout_s)
     try:
@@ -121,8 +123,3 @@ def _without_formats(argv: Sequence[str]) -> tuple[Sequence[str], dict[str, str]
         if argv[0] == "squeue" and word in _SQUEUE_OPTIONS:
             return [*argv[:at], *argv[at + 2 :]], {_SQUEUE_OPTIONS[word]: argv[at + 1]}
     return argv, {}
-
-
-def _without_defaults(environ: "os._Environ[str]") -> dict[str, str]:
-    """Environment without a user's own defaults for squeue and sinfo, such as ``SQUEUE_STATES``."""
-    return {k: v for k, v in environ.items() if not k.startswith(("SQUEUE_", "SINFO_"))}

@@ -65,16 +65,11 @@ def _share(job: RawJob, *, counts_memory: bool) -> NodeShare:
     """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
     if job.alone or "cpu" not in job.tres:
         return NodeShare()
-    each = {name: ceil(amount / max(job.nodes, 1)) for name, amount in job.tres.items()}
-    devices = {
-        name.removeprefix("gres/"): n
-        for name, n in each.items()
-        if name.startswith("gres/") and ":" not in name
-    }
+    nodes = max(job.nodes, 1)
     return NodeShare(
-        cpus=each["cpu"],
-        mem_mib=each.get("mem", 0) if counts_memory else 0,
-        gres=tuple(sorted(devices.items())),
+        cpus=ceil(job.tres["cpu"] / nodes),
+        mem_mib=ceil(job.tres.get("mem", 0) / nodes) if counts_memory else 0,
+        gres=tuple(sorted((name, ceil(n / nodes)) for name, n in job.devices.items())),
         whole=False,
     )
 

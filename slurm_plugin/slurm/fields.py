@@ -162,7 +162,7 @@ def words_reader(fields: Sequence[SlurmField]) -> Callable[[Sequence[str]], dict
     """
     names = [field.name for field in fields]
     readers = [
-        field.read if field.read in _QUICK else _EachOnce(field.read).__getitem__
+        field.read if field.read in _QUICK else lru_cache(maxsize=None)(field.read)
         for field in fields
     ]
 
@@ -171,18 +171,6 @@ def words_reader(fields: Sequence[SlurmField]) -> Callable[[Sequence[str]], dict
         return dict(zip(names, values, strict=True))
 
     return read
-
-
-class _EachOnce(dict[str, Any]):
-    """Values of words, each converted when it is met first."""
-
-    def __init__(self, reader: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self._reader = reader
-
-    def __missing__(self, word: str) -> Any:
-        value = self[word] = self._reader(word)
-        return value
 
 
 def read_json(fields: Iterable[SlurmField], item: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sacct_ingest.errors import ScriptError
@@ -29,34 +30,15 @@ _MULTIPLES = {"": 1, "k": 1024, "m": 1024**2}
 _COUNT = re.compile(r"(\d+)([kKmM]?)")
 
 
-def make_job(
-    command: CommandLine,
-    script: str,
-    *,
-    user: str,
-    uid: int | None,
-    work_dir: str,
-    now_s: float,
-    environment: Options = _NO_OPTIONS,
-) -> Job:
-    """Make the request of a batch job; see `job_fields`.
+def make_job(fields: JobFields) -> Job:
+    """Make the request that has these fields.
 
-    Raises ScriptError: the value of an option is not what sbatch would take, or a greater one than
-        nimod takes.
+    Raises ScriptError: an option's value is greater than nimod takes.
     """
     import msgspec  # noqa: PLC0415 - see above
 
     from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
 
-    fields = job_fields(
-        command,
-        script,
-        user=user,
-        uid=uid,
-        work_dir=work_dir,
-        now_s=now_s,
-        environment=environment,
-    )
     try:
         return msgspec.convert(fields, Job)
     except msgspec.ValidationError as error:
@@ -86,10 +68,14 @@ def job_fields(
     """
     parsed = parse_script(script)
     argv = [command.script, *command.arguments] if command.script not in _STDIN else []
+    # What sbatch calls a job without --job-name.
+    name = argv[0].rpartition("/")[2] if argv else "sbatch"
+    if "wrap" in command.options:
+        name = "wrap"
     fields: JobFields = {
         "user_id": uid,
         "user_name": user,
-        "name": _default_name(command),
+        "name": name,
         "work_dir": work_dir,
         "argv": argv,
         "script": script,
@@ -101,7 +87,10 @@ def job_fields(
     }
     for name, value in {**parsed.options, **environment, **command.options}.items():
         if name in readers:
-            fields |= _read(name, value or "", readers[name])
+            try:
+                fields |= readers[name](value or "")
+            except ValueError as error:
+                raise ScriptError(f"--{name}={value or ''}: {error}") from error
     if parsed.het or command.het:
         fields["het_job_offset"] = 0
     return fields
@@ -134,30 +123,11 @@ def check_times(job: JobFields, *, now_s: float) -> None:
         )
 
 
-def _default_name(command: CommandLine) -> str:
-    """Name that sbatch gives to a job without ``--job-name``."""
-    if "wrap" in command.options:
-        return "wrap"
-    return "sbatch" if command.script in _STDIN else command.script.rpartition("/")[2]
-
-
-def _read(name: str, value: str, reader: _Reader) -> dict[str, object]:
-    try:
-        return reader(value)
-    except ValueError as error:
-        raise ScriptError(f"--{name}={value}: {error}") from error
-
-
 def _filled(field: str, read: Callable[[str], object]) -> _Reader:
     return lambda value: {field: read(value)}
 
 
-def _text(field: str) -> _Reader:
-    return _filled(field, str)
-
-
-def _number(field: str) -> _Reader:
-    return lambda value: {field: _counted(value, least=1)}
+_text = partial(_filled, read=str)
 
 
 def _counted(value: str, *, least: int = 0) -> int:
@@ -202,11 +172,7 @@ def _mebibytes(field: str) -> _Reader:
     return read
 
 
-def _gres(value: str) -> str:
-    """Devices as slurmctld has them; cli_filter shows ``gres:gpu:1`` for ``--gres=gpu:1``."""
-    return ",".join(f"gres/{re.sub('^gres[:/]', '', part)}" for part in value.split(","))
-
-
+_number = partial(_filled, read=partial(_counted, least=1))
 #: Options with which a job keeps what it asks for: long name, the job's field that they fill with
 #: what the reader gives, and the member of `slurm_plugin.protocol.reasons.Reason`.
 LEFT_ALONE: tuple[tuple[str, str, Callable[[str], object], str], ...] = (
@@ -230,7 +196,10 @@ _READERS: dict[str, _Reader] = {
     "gpus": lambda value: {"tres_per_job": f"gres/gpu:{value}"},
     "gpus-per-node": lambda value: {"tres_per_node": f"gres/gpu:{value}"},
     "gpus-per-task": lambda value: {"tres_per_task": f"gres/gpu:{value}"},
-    "gres": lambda value: {"tres_per_node": _gres(value)},
+    # As slurmctld has it; cli_filter shows ``gres:gpu:1`` for ``--gres=gpu:1``.
+    "gres": lambda value: {
+        "tres_per_node": ",".join(f"gres/{re.sub('^gres[:/]', '', p)}" for p in value.split(","))
+    },
     "job-name": _text("name"),
     "licenses": _text("licenses"),
     "mem": _mebibytes("min_mem_per_node"),

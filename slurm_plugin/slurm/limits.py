@@ -5,9 +5,10 @@ the partition's goes before the job's unless the job's has the flag ``OverPartQO
 first of them sets a limit, the others' limit of the same kind on the same resource does not count.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 from math import ceil, floor, inf
 
 
@@ -145,11 +146,7 @@ class Qos:
         """Limits as the jobs of a user and an account meet them."""
         user = self.users.get(str(uid), self.per_user)
         group = self.accounts.get(account, self.per_account)
-        return ResourceLimits(
-            caps=(*self.limits.caps, *user, *group),
-            max_time_s=self.limits.max_time_s,
-            flags=self.limits.flags,
-        )
+        return replace(self.limits, caps=(*self.limits.caps, *user, *group))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,27 +237,10 @@ def limits_of(
         ranked.reverse()
     # A partition's QOS that the job asks for, too, counts once.
     qos_limits = [tables.qos[n].of(uid, account) for n in dict.fromkeys(ranked) if n in tables.qos]
-    first = _ranked(qos_limits)
-    leaf = own.limits if own else ResourceLimits()
-    merged = first.over(leaf)
-    return _add_shared(merged, first, tables.above(account))
-
-
-def _ranked(limits: Sequence[ResourceLimits]) -> ResourceLimits:
-    merged = ResourceLimits()
-    for one in limits:
-        merged = merged.over(one)
-    return merged
-
-
-def _add_shared(
-    merged: ResourceLimits, first: ResourceLimits, chain: Iterable[ResourceLimits]
-) -> ResourceLimits:
-    """Add what the accounts above share; each of them counts unless a QOS went before."""
+    first = reduce(ResourceLimits.over, qos_limits, ResourceLimits())
+    merged = first.over(own.limits if own else ResourceLimits())
+    # What the accounts above share counts, too, unless a QOS went before.
     set_by_qos = {(cap.kind, cap.resource) for cap in first.caps}
-    shared = (
-        cap for one in chain for cap in one.caps if (cap.kind, cap.resource) not in set_by_qos
-    )
-    return ResourceLimits(
-        caps=(*merged.caps, *shared), max_time_s=merged.max_time_s, flags=merged.flags
-    )
+    above = (cap for one in tables.above(account) for cap in one.caps)
+    shared = (cap for cap in above if (cap.kind, cap.resource) not in set_by_qos)
+    return replace(merged, caps=(*merged.caps, *shared))

@@ -76,7 +76,8 @@ class NodePool:
                 continue
             count = len(names) - (len(excluded.intersection(names)) if excluded else 0)
             total += count
-            start = _free_from(group, share)
+            fitting = (step[0] for step in group.steps if _holds(step[1:], share))
+            start = group.empty_s if share.whole else next(fitting, inf)
             if start < inf and count:
                 changes += _around(max(start, self.now_s), group.closed, count)
         if self.taken:
@@ -208,12 +209,6 @@ def _could(group: NodeGroup, share: NodeShare) -> bool:
     if share.constraint and not _has_features(group.features, share.constraint):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)
-
-
-def _free_from(group: NodeGroup, share: NodeShare) -> float:
-    if share.whole:
-        return group.empty_s
-    return next((step[0] for step in group.steps if _holds(step[1:], share)), inf)
 
 
 def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: NodeShare) -> bool:

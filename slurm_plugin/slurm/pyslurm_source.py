@@ -26,7 +26,7 @@ def load(release: Release) -> Any:
     """
     try:
         module = importlib.import_module(_MODULE)
-        built = library_release() or _written_for(module)
+        built = library_release() or tuple(map(int, str(module.__version__).split(".")[:2]))
     except Exception as error:  # an extension module may fail in any way
         raise SlurmError(f"PySlurm cannot be loaded: {error}") from error
     if built != release:
@@ -61,31 +61,18 @@ def ask(module: Any, run: Run) -> RawState:
     """
     few = read_few(*ask_few(run))
     try:
-        jobs = [
-            job
-            for job in _values(module.Jobs.load())
-            if converters.state(job.state) in sources.ACTIVE
-        ]
+        jobs, nodes = _values(module.Jobs.load()), _values(module.Nodes.load())
         return replace(
             few,
-            nodes=[_node(node) for node in _values(module.Nodes.load())],
+            nodes=[RawNode(**fields.read_object(fields.NODE, node)) for node in nodes],
             jobs=[_job(job) for job in jobs if converters.state(job.state) in sources.ACTIVE],
         )
     except Exception as error:  # PySlurm has errors of its own
         raise SlurmError(f"PySlurm: {error!r}") from error
 
 
-def _written_for(module: Any) -> Release:
-    major, minor = str(module.__version__).split(".")[:2]
-    return int(major), int(minor)
-
-
 def _values(loaded: Any) -> list[Any]:
     return list(loaded.values()) if hasattr(loaded, "values") else list(loaded)
-
-
-def _node(node: Any) -> RawNode:
-    return RawNode(**fields.read_object(fields.NODE, node))
 
 
 def _job(job: Any) -> RawJob:

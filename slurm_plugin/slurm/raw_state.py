@@ -56,6 +56,12 @@ class RawJob:
     command: str = ""  #: script with its arguments
     work_dir: str = ""
 
+    @property
+    def devices(self) -> dict[str, float]:
+        """Devices in total by name, those of all types together."""
+        parts = ((name.partition("gres/"), n) for name, n in self.tres.items() if ":" not in name)
+        return {name: n for (_, gres, name), n in parts if gres}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawPartition:

@@ -127,7 +127,10 @@ class _SnapshotBuilder:
         own = self.members.get(one.name, ())
         groups = [self.nodes[name] for name in own]
         inside = frozenset(own)
-        waiting = self._rivals(one.name, inside)
+        # Jobs that wait for nodes of this partition.
+        sharing = {p for p, names in self.members.items() if not inside.isdisjoint(names)}
+        sharing.add(one.name)
+        waiting = [it for names, it in self.waiting.items() if not sharing.isdisjoint(names)]
         depth = sum(alike.jobs for alike in waiting)
         cpus = min((g.cpus for g in groups), default=1)
         memory = min((g.mem_mib for g in groups), default=0)
@@ -141,8 +144,13 @@ class _SnapshotBuilder:
         if before is not None and before.pool is not None:
             pool.warm(before.pool)
         free, count = pool.fitting(NodeShare())
-        mem_cpu_mib, mem_node_mib = self._default_memory(one)
-        max_mem_cpu_mib, max_mem_node_mib = self._most_memory(one)
+        # Memory of a job that asks for none, and the most: a partition's limit for each CPU or for
+        # each node replaces both of the site's; where none counts each CPU has none.
+        default = _either(one, self.settings, "mem_cpu_mib", "mem_node_mib")
+        mem_cpu_mib, mem_node_mib = default if self.settings.counts_memory else (0, None)
+        max_mem_cpu_mib, max_mem_node_mib = _either(
+            one, self.settings, "max_mem_cpu_mib", "max_mem_node_mib"
+        )
         return Partition(
             name=one.name,
             nodes=count,
@@ -173,11 +181,6 @@ class _SnapshotBuilder:
             threads_core=max((g.threads_core for g in groups), default=1),
         )
 
-    def _rivals(self, name: str, own: frozenset[str]) -> list[_Waiting]:
-        """Jobs that wait for nodes of this partition."""
-        sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
-        return [alike for names, alike in self.waiting.items() if not sharing.isdisjoint(names)]
-
     def _planned(
         self,
         waiting: Iterable[_Waiting],
@@ -195,18 +198,11 @@ class _SnapshotBuilder:
         counted = node if self.settings.counts_memory else (node[0], 0)
         return expected.planned(jobs, free, counted, now_s=self.taken_s)
 
-    def _default_memory(self, one: RawPartition) -> tuple[int | None, int | None]:
-        """Memory for each CPU or each node of a job that asks for none; none counts: 0."""
-        if not self.settings.counts_memory:
-            return 0, None
-        own = one.mem_cpu_mib, one.mem_node_mib
-        return own if any(own) else (self.settings.mem_cpu_mib, self.settings.mem_node_mib)
 
-    def _most_memory(self, one: RawPartition) -> tuple[int | None, int | None]:
-        """Most memory for each CPU or on each node: either limit of a partition replaces both."""
-        own = one.max_mem_cpu_mib, one.max_mem_node_mib
-        site = self.settings
-        return own if any(own) else (site.max_mem_cpu_mib, site.max_mem_node_mib)
+def _either(one: RawPartition, site: SlurmConf, *names: str) -> tuple[int | None, int | None]:
+    own, sites = ([getattr(of, name) for name in names] for of in (one, site))
+    cpu, node = own if any(own) else sites
+    return cpu, node
 
 
 def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
@@ -229,11 +225,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, Nod
 def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
     """Tell what a job has of each of its nodes, as if it were dealt out evenly."""
     nodes = len(job.node_names)
-    gres = {
-        name.removeprefix("gres/"): ceil(amount / nodes)
-        for name, amount in job.tres.items()
-        if name.startswith("gres/") and ":" not in name
-    }
+    gres = {name: ceil(amount / nodes) for name, amount in job.devices.items()}
     cpu, mem = job.tres.get("cpu", 0.0), job.tres.get("mem", 0.0)
     return ceil(cpu / nodes), ceil(mem / nodes), gres
 

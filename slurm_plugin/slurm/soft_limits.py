@@ -161,7 +161,10 @@ class QueueHeads:
             known, planned_s = first.get(name, (job.job_id, inf))
             earliest_s = min(planned_s if known == job.job_id else inf, job.start_s)
             self._first[name] = job.job_id, earliest_s
-            if inf > job.start_s > earliest_s + _own_time_s(job):
+            # Its run time as it was predicted, or else its limit.
+            note = parse(job.admin_comment)
+            own_time_s = float(note.time_s) if note else job.limit_s or inf
+            if inf > job.start_s > earliest_s + own_time_s:
                 if self._until.get(name, 0.0) <= now_s:
                     _log.warning("%s: job %s starts later: no limits to plan with", name, known)
                 self._until[name] = now_s + DAY_S
@@ -170,9 +173,3 @@ class QueueHeads:
 
 def _rank(job: RawJob) -> tuple[int, float]:
     return job.priority, -job.submit_s
-
-
-def _own_time_s(job: RawJob) -> float:
-    """Run time of a job as it was predicted, or else its limit."""
-    note = parse(job.admin_comment)
-    return float(note.time_s) if note else job.limit_s or inf

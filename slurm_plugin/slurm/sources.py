@@ -129,7 +129,12 @@ def _jobs(
     squeue: str, job: Sequence[fields.SlurmField], separator: str = SEPARATOR
 ) -> list[RawJob]:
     try:
-        return [RawJob(**_in_array(row)) for row in _job_rows(job, squeue, separator)]
+        ours = sum(not row.by_user for row in job)
+        read = fields.words_reader(job)
+        texts = (one.split(separator) for one in squeue.split(f"{separator}\n") if one)
+        rows = (read([*first.split(_END, ours), *others]) for first, *others in texts)
+        # Of a job without an array text has its own id.
+        return [RawJob(**(row if row["tasks"] else row | {"array_id": None})) for row in rows]
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue printed text that NIMO cannot read: {error}") from error
 
@@ -192,24 +197,6 @@ def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, An
     for one in text.split("\n"):
         if one:
             yield read(one.split(_END)[: len(rows)])
-
-
-def _in_array(row: dict[str, Any]) -> dict[str, Any]:
-    """Give a job without an array none: text has its own id there."""
-    if not row["tasks"]:
-        row["array_id"] = None
-    return row
-
-
-def _job_rows(
-    rows: Sequence[fields.SlurmField], text: str, separator: str
-) -> Iterator[dict[str, Any]]:
-    ours = sum(not row.by_user for row in rows)
-    read = fields.words_reader(rows)
-    for one in text.split(f"{separator}\n"):
-        if one:
-            first, *others = one.split(separator)
-            yield read([*first.split(_END, ours), *others])
 
 
 def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:

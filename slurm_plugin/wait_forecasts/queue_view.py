@@ -224,11 +224,7 @@ def size_of(job: RawJob, nodes: int, units: NodeUnits, *, alone: bool) -> int:
     if alone:
         return max(ceil(nodes * each), 1)
     count = max(len(job.node_names) or job.nodes, 1)
-    gres = {
-        name.removeprefix("gres/"): amount / count
-        for name, amount in job.tres.items()
-        if name.startswith("gres/") and ":" not in name
-    }
+    gres = {name: amount / count for name, amount in job.devices.items()}
     cpus, memory = job.tres.get("cpu", 1.0) / count, job.tres.get("mem", 0.0) / count
     return max(ceil(nodes * units.part(cpus, memory, gres) * each - 1e-9), 1)
 

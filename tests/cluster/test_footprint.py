@@ -11,7 +11,7 @@ from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.footprint import footprint
-from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.job_request import job_fields, make_job
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster import SlurmCluster
@@ -113,7 +113,8 @@ def test_cpus_and_memory_of_a_job_on_a_node_are_what_slurm_gives(rule, view, giv
     partition = view.partitions[rule]
     for request in REQUESTS:
         command = parse_command_line(["sbatch", "-p", rule, *request.split(), "job.sh"])
-        job = make_job(command, "#!/bin/sh\n", user="u", uid=0, work_dir="/", now_s=0.0)
+        who = {"user": "u", "uid": 0, "work_dir": "/", "now_s": 0.0}
+        job = make_job(job_fields(command, "#!/bin/sh\n", **who))
         made = footprint(job, partition)
         slurm = given[rule, request]
         fits = made.allowed and made.cpus <= partition.node_cpus

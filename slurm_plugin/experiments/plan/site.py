@@ -44,7 +44,7 @@ from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.job_request import make_job, user_name
+from slurm_plugin.slurm.job_request import job_fields, make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
@@ -244,14 +244,8 @@ def _request(task: Task, place: PlanSite, now_s: float) -> Job:
     """Job request that a task makes at a place."""
     argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
     try:
-        return make_job(
-            parse_command_line(argv),
-            "",
-            user=user_name(),
-            uid=os.getuid(),
-            work_dir="",
-            now_s=now_s,
-        )
+        line, user, uid = parse_command_line(argv), user_name(), os.getuid()
+        return make_job(job_fields(line, "", user=user, uid=uid, work_dir="", now_s=now_s))
     except ScriptError as error:
         raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
 

@@ -85,14 +85,6 @@ def release() -> str:
     return version("nimo-slurm")
 
 
-def trusted_uids() -> frozenset[int]:
-    """Uids whose credentials count: root's, nimo's, and that of this process."""
-    uids = {0, os.geteuid()}
-    with suppress(KeyError):
-        uids.add(pwd.getpwnam("nimo").pw_uid)
-    return frozenset(uids)
-
-
 async def introduce(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Munge | None
 ) -> tuple[Link, Greeting]:
@@ -103,7 +95,11 @@ async def introduce(
         EOFError: the connection is cut.
     """
     greeting = await _read(reader, Greeting)
-    _check_release(greeting)
+    if (greeting.link, greeting.v) != (LINK_VERSION, VERSION):
+        raise LinkError(
+            f"it is release {greeting.release[:_SHOWN]!r}, this relay {release()}; "
+            "install the same release of nimo-slurm on both"
+        )
     ours = "tls" if munge is None else "munge"
     if greeting.auth != ours:
         raise LinkError(
@@ -184,21 +180,16 @@ def _write(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
     writer.write(msgspec.json.encode(message) + b"\n")
 
 
-def _check_release(greeting: Greeting) -> None:
-    if (greeting.link, greeting.v) != (LINK_VERSION, VERSION):
-        raise LinkError(
-            f"it is release {greeting.release[:_SHOWN]!r}, this relay {release()}; "
-            "install the same release of nimo-slurm on both"
-        )
-
-
 def _check_version(introduction: Introduction) -> None:
     if (introduction.link, introduction.v) != (LINK_VERSION, VERSION):
         raise LinkError(f"a relay of version {introduction.link}.{introduction.v}")
 
 
 def _check_uid(uid: int) -> None:
-    if uid not in trusted_uids():
+    trusted = {0, os.geteuid()}
+    with suppress(KeyError):
+        trusted.add(pwd.getpwnam("nimo").pw_uid)
+    if uid not in trusted:
         raise LinkError(
             f"credentials of uid {uid} do not count, only those of root and nimo; "
             "give nimo the same uid on both hosts, or see who listens there"

@@ -140,7 +140,7 @@ def test_an_option_that_is_longer_than_nimod_takes_is_refused():
     command = parse_command_line(["sbatch", "-p", "p," * 2049, "a.sh"])
     who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
     with pytest.raises(ScriptError, match="length <= 4096"):
-        make_job(command, SCRIPT, **who)
+        make_job(job_fields(command, SCRIPT, **who))
 
 
 def test_variables_go_before_the_script_and_after_the_command_line():
@@ -158,7 +158,7 @@ def test_variables_go_before_the_script_and_after_the_command_line():
     }
     command = parse_command_line(["sbatch", "-J", "mine", "wrf.sh"])
     who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
-    made = make_job(command, SCRIPT, **who, environment=options_of(environ))
+    made = make_job(job_fields(command, SCRIPT, **who, environment=options_of(environ)))
     assert (made.partition, made.time_limit, made.name) == ("long", 120, "mine")
     assert (made.shared, made.min_mem_per_node, made.array_inx) == (0, 4096, "1-9")
     assert (made.tres_per_node, made.req_switch) == ("gres/gpu:2", 1)
