@@ -185,9 +185,7 @@ def _fold(
             connection.execute(insert(sums), values)
 
 
-def _by_sums(
-    given: Iterable[Contribution],
-) -> dict[tuple[str, str, str], list[Contribution]]:
+def _by_sums(given: Iterable[Contribution]) -> dict[tuple[str, str, str], list[Contribution]]:
     """Sort runs by level, key and node type of the sums that they belong to."""
     by_sums: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
     for one in given:

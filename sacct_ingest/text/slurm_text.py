@@ -18,9 +18,7 @@ _DURATION = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
 _LIMIT = re.compile(r"(?:(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?|(\d+)(?::(\d+)(?::(\d+))?)?)")
 _SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGTPE]?)(?:i?B)?([nc]?)", re.IGNORECASE)
 _POWERS: Final = ("", "K", "M", "G", "T", "P", "E")
-_JOB_ID = re.compile(
-    r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?",
-)
+_JOB_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?")
 
 
 def storable(number: int) -> int:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from slurm_plugin.config.settings import Access
@@ -94,46 +95,33 @@ class UserNames:
             self._complaints.log(NAMELESS, "uid %d has no name: %s", uid, error)
 
 
+@dataclass(kw_only=True)
 class ConnectionLimiter:
-    """Lets peers in: everybody a few times, slurmctld always.
+    """Lets peers in: everybody a few times, slurmctld always."""
 
-    limits: the site's settings.
-    trusted: whether a uid may ask about all jobs: slurmctld's user and root.
-    respond: makes the answer to a line.
-    names: source of user names.
-    later: takes a connection whose user's name was looked up, for :meth:`settle`; called in another
-        thread.
-    """
+    limits: Access
+    trusted: Callable[[int], bool]  #: whether a uid may ask about all jobs: slurmctld's and root
+    respond: Respond
+    names: UserNames
+    #: takes a connection whose user's name was looked up, for :meth:`settle`; in another thread
+    later: Callable[[Connection], None]
 
-    def __init__(
-        self,
-        limits: Access,
-        *,
-        trusted: Callable[[int], bool],
-        respond: Respond,
-        names: UserNames,
-        later: Callable[[Connection], None],
-    ) -> None:
-        self._limits = limits
-        self._trusted = trusted
-        self._respond = respond
-        self._names = names
-        self._later = later
+    def __post_init__(self) -> None:
         self._inside: Counter[int] = Counter()
         self._complaints = Complaints(_log)
 
     def enter(self, channel: socket.socket) -> Connection | None:
         """Make a connection of a channel; None where it is refused, or its user unknown yet."""
         uid = peer_uid(channel)
-        first = self._trusted(uid)
+        first = self.trusted(uid)
         account = uid if first else self.admit(uid)
         if account is None:
             channel.close()
             return None
-        made = Connection(channel, self._respond, uid=uid, account=account, first=first)
-        if first or self._names.cached(uid) is not None:
+        made = Connection(channel, self.respond, uid=uid, account=account, first=first)
+        if first or self.names.cached(uid) is not None:
             return made
-        self._names.ask(uid, lambda: self._later(made))
+        self.names.ask(uid, lambda: self.later(made))
         return None
 
     def settle(self, connection: Connection) -> bool:
@@ -150,9 +138,9 @@ class ConnectionLimiter:
 
         A user whose name was not looked up yet has one of few places, until :meth:`admit_named`.
         """
-        unnamed = self._names.cached(uid) is None
-        account = UNNAMED if unnamed else self._names.account(uid)
-        most = _UNNAMED if unnamed else self._limits.connections
+        unnamed = self.names.cached(uid) is None
+        account = UNNAMED if unnamed else self.names.account(uid)
+        most = _UNNAMED if unnamed else self.limits.connections
         left = _CONNECTIONS - self._inside.total()
         if self._inside[account] >= min(most, left * _SHARE_LEFT):
             self._complain(uid if unnamed else account)

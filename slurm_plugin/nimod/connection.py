@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
@@ -33,53 +34,33 @@ Query = Callable[[Callable[[bytes], None]], None]
 Respond = Callable[[bytes, int], Reply]
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """Takes lines from a peer, one at a time, and sends it what ``respond`` makes of them.
 
     Nothing here waits: the loop calls :meth:`serve` when there is something to do.
-
-    channel: connected Unix socket.
-    respond: makes the answer to a line.
-    uid: who the kernel says the peer is.
-    account: uid that its place counts for.
-    first: whether this peer goes before others.
-    turn: number of its last turn.
-    served_s: when that was, by the loop's clock.
-    since_s: since when it is half way through a request or an answer; None: it is not.
-    quiet: whether the peer does not wait for answers.
-    awake: whether it said that a request is about to come.
-    query: has the answer made that it waits for; None: it waits for none.
     """
 
-    __slots__ = (
-        *("_channel", "_received", "_respond", "_taken", "_undone", "_unsent"),
-        *("account", "first", "query", "quiet", "awake", "served_s", "since_s", "turn", "uid"),
-    )
+    _channel: socket.socket  #: connected Unix socket
+    _respond: Respond  #: makes the answer to a line
+    _: KW_ONLY
+    uid: int  #: who the kernel says the peer is
+    account: int = -1  #: uid that its place counts for
+    first: bool = False  #: whether this peer goes before others
+    turn: int = 0  #: number of its last turn
+    served_s: float = 0.0  #: when that was, by the loop's clock
+    #: since when it is half way through a request or an answer; None: it is not
+    since_s: float | None = None
+    quiet: bool = False  #: whether the peer does not wait for answers
+    awake: bool = False  #: whether it said that a request is about to come
+    query: Query | None = None  #: has the answer made that it waits for; None: it waits for none
+    _received: bytearray = field(default_factory=bytearray)
+    _unsent: bytes = b""
+    _taken: Callable[[], None] | None = None
+    _undone: list[Callable[[], None]] = field(default_factory=list)
 
-    def __init__(
-        self,
-        channel: socket.socket,
-        respond: Respond,
-        *,
-        uid: int,
-        account: int | None = None,
-        first: bool = False,
-    ) -> None:
-        channel.settimeout(0)
-        self.uid = uid
-        self.account = uid if account is None else account
-        self.first = first
-        self.turn = 0
-        self.served_s = 0.0
-        self.since_s: float | None = None
-        self.quiet = self.awake = False
-        self.query: Query | None = None
-        self._channel = channel
-        self._respond = respond
-        self._received = bytearray()
-        self._unsent = b""
-        self._taken: Callable[[], None] | None = None
-        self._undone: list[Callable[[], None]] = []
+    def __post_init__(self) -> None:
+        self._channel.settimeout(0)
 
     def fileno(self) -> int:
         """File descriptor, for a selector."""

@@ -90,7 +90,7 @@ class Daemon:
         self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
         self._link = StoreLink(
-            config.store_url,
+            url=config.store_url,
             publish=self._publish,
             publish_waits=partial(setattr, self._service, "waits"),
             publish_outlasted=self._adapt,
@@ -109,7 +109,7 @@ class Daemon:
         # Nobody asks for the names of those that are served at once.
         self._names = UserNames(own={uid: _name_of(uid) for uid in self._own_trusted})
         self.requests = RequestHandler(
-            self._service,
+            service=self._service,
             poller=self._poller,
             pending=self._answers.pending,
             names=self._names,
@@ -145,7 +145,7 @@ class Daemon:
 
     def _start(self, channel: socket.socket, reserved: socket.socket) -> Loop:
         limiter = ConnectionLimiter(
-            self._config.access,
+            limits=self._config.access,
             trusted=self.requests.trusts,
             respond=self.requests.respond,
             names=self._names,

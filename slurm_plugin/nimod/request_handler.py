@@ -5,6 +5,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -35,49 +36,33 @@ from slurm_plugin.slurm.poller import ClusterPoller
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True)
 class RequestHandler:
-    """Answers request lines; ``answered`` and ``failed`` count them.
+    """Answers request lines; ``answered`` and ``failed`` count them."""
 
-    service: decides and advises.
-    poller: says who slurmctld runs as, and whether Slurm hides users' jobs from others.
-    pending: makes a question of an account, for the process that answers what takes long.
-    names: names of users, as far as they have been looked up.
-    trusted: users who may ask about all jobs, besides those that the poller names.
-    requests_per_s: most requests of any other user.
-    record: takes a decision for the store.
-    status, reload: says how nimod is; has everything read anew.
-    """
+    service: DecisionService  #: decides and advises
+    poller: ClusterPoller  #: says who slurmctld runs as, and whether Slurm hides users' jobs
+    #: makes a question of an account, for the process that answers what takes long
+    pending: Callable[[int, Question], PendingQuestion]
+    names: UserNames
+    trusted: frozenset[int]  #: users who may ask about all jobs, besides the poller's
+    requests_per_s: float  #: most requests of any other user
+    record: Callable[[DecisionRow], None]  #: takes a decision for the store
+    status: Callable[[], Status]
+    reload: Callable[[], None]  #: has everything read anew
+    answered: int = 0
+    failed: int = 0
+    asked_s: float | None = None  #: when slurmctld asked last, by the monotonic clock
 
-    def __init__(  # noqa: PLR0913 - each by its name
-        self,
-        service: DecisionService,
-        *,
-        poller: ClusterPoller,
-        pending: Callable[[int, Question], PendingQuestion],
-        names: UserNames,
-        trusted: frozenset[int],
-        requests_per_s: float,
-        record: Callable[[DecisionRow], None],
-        status: Callable[[], Status],
-        reload: Callable[[], None],
-    ) -> None:
-        self._service = service
-        self._poller = poller
-        self._pending = pending
-        self._names = names
-        self._trusted = trusted
-        self._requests_per_s = requests_per_s
-        self._rates = Rates(requests_per_s)
+    def __post_init__(self) -> None:
+        self._rates = Rates(self.requests_per_s)
         self._complaints = Complaints(_log)
-        self._record, self._status, self._reload = record, status, reload
-        self.answered = self.failed = 0
         self.counts = AnswerCounts(time.time())
-        self.asked_s: float | None = None  #: when slurmctld asked last, by the monotonic clock
-        self.quiet = service.config.changes_nothing
+        self.quiet = self.service.config.changes_nothing
 
     def trusts(self, uid: int) -> bool:
         """Whether a user may ask about all jobs."""
-        return uid in self._trusted or uid in self._poller.slurm_users
+        return uid in self.trusted or uid in self.poller.slurm_users
 
     def respond(self, line: bytes, uid: int, *, remote: bool = False) -> Reply:
         """Answer one request line of a peer; never raises.
@@ -87,10 +72,10 @@ class RequestHandler:
         remote: it comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
-        account = self._names.account(uid)
+        account = self.names.account(uid)
         if not trusted and not self._rates.allow(account, time.monotonic()):
             self.failed += 1
-            most = self._requests_per_s
+            most = self.requests_per_s
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"
             return Reply(encode(Answer(ok=False, error=error)), last=True)
         if line.isspace():
@@ -110,17 +95,17 @@ class RequestHandler:
 
     def _question(self, ask: Ask, uid: int, *, trusted: bool) -> Question | str:
         """Make the question, or say why this user may not ask it."""
-        private = self._poller.private
+        private = self.poller.private
         if ask.op == "advise" and trusted:
-            booked = self._service.booked(ask.job.user_name)
+            booked = self.service.booked(ask.job.user_name)
             return AdviceQuestion(ask.job, private=False, confidence=ask.confidence, booked=booked)
-        own = self._names.cached(uid)
+        own = self.names.cached(uid)
         if ask.op == "advise":
             job = ask.job
             if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
                 return f"jobs of user {job.user_name or job.user_id!r} are not for user {uid}"
             job.user_name, job.user_id = own, uid
-            booked = self._service.booked(own)
+            booked = self.service.booked(own)
             return AdviceQuestion(job, private=private, confidence=ask.confidence, booked=booked)
         # None asks about all users' jobs: an unknown name must not become that.
         if not own and (not trusted or ask.op == "waits"):
@@ -143,7 +128,7 @@ class RequestHandler:
                 self.failed += 1
                 return Reply(encode(Answer(ok=False, error=question)))
             self.answered += 1
-            pending = self._pending(self._names.account(uid), question)
+            pending = self.pending(self.names.account(uid), question)
             return Reply(query=pending.query, taken=pending.taken)
         began, book = time.perf_counter(), None
         message: Answer | Status
@@ -169,9 +154,9 @@ class RequestHandler:
             self.asked_s = time.monotonic()
         if ask.op == "decide" and trusted and ask.taken:
             # Of a nimod before this one: only the job's note has the decision.
-            return self._service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
+            return self.service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
         if ask.op == "decide" and trusted:
-            return self._service.answer(ask.job, via=ask.via, now_s=time.time())
+            return self.service.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Status]] = {
             "status": lambda: self._status_for(trusted=trusted),
             "links": lambda: Answer(ok=False, error="this is no relay"),
@@ -181,19 +166,19 @@ class RequestHandler:
             return for_all[ask.op](), None
         if not trusted:
             return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
-        self._reload()
-        return self._status(), None
+        self.reload()
+        return self.status(), None
 
     def _status_for(self, *, trusted: bool) -> Status:
         """Give the state: where Slurm hides others' jobs, not how many wait."""
-        status = self._status()
-        if self._poller.private and not trusted:
+        status = self.status()
+        if self.poller.private and not trusted:
             status.waits = [msgspec.structs.replace(one, waiting=None) for one in status.waits]
         return status
 
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
-        user, now_s = self._names.cached(uid), time.time()
+        user, now_s = self.names.cached(uid), time.time()
         if ask.one_way and not is_ticket(ask.ticket):
             return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:
@@ -201,12 +186,12 @@ class RequestHandler:
             job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
         except (ScriptError, msgspec.DecodeError) as error:
             return Answer(ok=False, error=str(error))
-        private = not trusted and self._poller.private
+        private = not trusted and self.poller.private
         ticket = ask.ticket if ask.one_way else ""
         if job is None:
             return Answer()
         comes = "test-only" not in command.options
-        return self._service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
+        return self.service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
     def _book(self, book: Book, user: int) -> None:
         """Book the nodes of a decision and record it: its answer has been sent."""
@@ -217,7 +202,7 @@ class RequestHandler:
             return
         if row is not None:
             self.counts.decided(row)
-            self._record(row)
+            self.record(row)
 
 
 def _user_of(ask: Ask, uid: int) -> int:
@@ -267,36 +252,28 @@ class AnswerCounts:
 Done = Callable[[bytes], None]
 
 
+@dataclass(frozen=True, slots=True)
 class RemoteRequests:
-    """Gives them to the loop, one after the other.
+    """Gives requests of users on login nodes to the loop, one after the other."""
 
-    loop: that answers everybody.
-    limiter: a request takes a place in it, as a connection here does.
-    names: where names of users come from.
-    respond: makes the answer to a line.
-    """
-
-    def __init__(
-        self, loop: Loop, limiter: ConnectionLimiter, names: UserNames, respond: Respond
-    ) -> None:
-        self._loop = loop
-        self._limiter = limiter
-        self._names = names
-        self._respond = respond
+    loop: Loop  #: that answers everybody
+    limiter: ConnectionLimiter  #: a request takes a place in it, as a connection here does
+    names: UserNames
+    respond: Respond
 
     def submit(self, line: bytes, uid: int, done: Done) -> None:
         """Have a request answered; ``done`` is called once, with nothing where none is due."""
-        self._loop.call_in_turn(partial(self._begin, line, uid, done))
+        self.loop.call_in_turn(partial(self._begin, line, uid, done))
 
     def _begin(self, line: bytes, uid: int, done: Done) -> None:
-        if self._names.cached(uid) is None and self._limiter.admit(uid) is not None:
+        if self.names.cached(uid) is None and self.limiter.admit(uid) is not None:
             named = partial(self._named, line, uid, done)
-            self._names.ask(uid, partial(self._loop.call_in_turn, named))
+            self.names.ask(uid, partial(self.loop.call_in_turn, named))
         else:
-            self._answer(line, uid, self._limiter.admit(uid), done)
+            self._answer(line, uid, self.limiter.admit(uid), done)
 
     def _named(self, line: bytes, uid: int, done: Done) -> None:
-        self._answer(line, uid, self._limiter.admit_named(uid), done)
+        self._answer(line, uid, self.limiter.admit_named(uid), done)
 
     def _answer(self, line: bytes, uid: int, account: int | None, done: Done) -> None:
         if account is None:
@@ -305,7 +282,7 @@ class RemoteRequests:
             return
         end = partial(self._end, account, done)
         try:
-            reply = self._respond(line, uid)
+            reply = self.respond(line, uid)
         except BaseException:
             end(b"")
             raise
@@ -313,12 +290,12 @@ class RemoteRequests:
             end(reply.data)
         else:
             end = partial(self._end, account, done, taken=reply.taken)
-            reply.query(lambda data: self._loop.call_soon(partial(end, data)))
+            reply.query(lambda data: self.loop.call_soon(partial(end, data)))
 
     def _end(
         self, account: int, done: Done, data: bytes, taken: Callable[[], None] | None = None
     ) -> None:
-        self._limiter.give_back(account)
+        self.limiter.give_back(account)
         done(data)
         if taken is not None:
             taken()

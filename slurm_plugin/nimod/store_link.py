@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
 from typing import TypeVar
@@ -31,50 +31,35 @@ _SLICE, _PAUSE_S = 100, 0.003
 _WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
 
 
+@dataclass(kw_only=True)
 class StoreLink:
     """Reads tables when they have changed and writes the decisions that wait.
 
     A store that is locked, read-only, gone or not there yet is tried again at the next visit;
     decisions wait meanwhile, up to ``limit`` of them, after which the oldest are given up.  One
     that the store refuses is set aside among its rejected rows, and the others are written.
-
-    url: SQLAlchemy URL.
-    publish: called with new tables, in the thread that visits.
-    publish_waits: called now and then with how near predicted waits came.
-    publish_outlasted: and with which jobs outlasted the limits that they were planned with.
-    wait_record: keeps what estimates of waits were off by: read from the store once, written now
-        and then.
-    clock: seconds since the epoch.
-    cluster: name of the cluster, for decisions made before it was read; empty until then.
-    pause: leaves the interpreter to answers for a moment.
-    limit: most decisions in memory.
     """
 
-    def __init__(  # noqa: PLR0913 - what it reads and writes, each for somebody else
-        self,
-        url: str,
-        *,
-        publish: Callable[[PredictionLookup], None],
-        cluster: Callable[[], str],
-        publish_waits: Callable[[WaitAccuracy], None] = lambda _: None,
-        publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None,
-        wait_record: Outlooks | None = None,
-        clock: Callable[[], float] = time.time,
-        pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S),
-        limit: int = 100_000,
-    ) -> None:
-        self._url = url
-        self._publish = publish
-        self._publish_waits = publish_waits
-        self._publish_outlasted = publish_outlasted
-        self._wait_record = wait_record
+    url: str  #: SQLAlchemy URL
+    publish: Callable[[PredictionLookup], None]  #: takes new tables, in the thread that visits
+    #: name of the cluster, for decisions made before it was read; empty until then
+    cluster: Callable[[], str]
+    #: take now and then how near predicted waits came, and which jobs outlasted their plans
+    publish_waits: Callable[[WaitAccuracy], None] = lambda _: None
+    publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None
+    #: keeps what estimates of waits were off by: read from the store once, written now and then
+    wait_record: Outlooks | None = None
+    clock: Callable[[], float] = time.time  #: seconds since the epoch
+    pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S)  #: leaves the interpreter to answers
+    limit: int = 100_000  #: most decisions in memory
+    #: when another store was last met in the place of the one before; None: never
+    changed_s: float | None = field(default=None, init=False)
+    trouble: str = field(default="", init=False)  #: with the store, in words; empty where it works
+
+    def __post_init__(self) -> None:
         self._record_read = False
         self._past_of: int | None = None
-        self._clock = clock
         self._waits_s = -inf
-        self._cluster = cluster
-        self._pause = pause
-        self._limit = limit
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
         self._written: deque[DecisionRow] = deque(maxlen=_BATCH)
@@ -83,18 +68,6 @@ class StoreLink:
         self._version: int | None = None
         self._published = PredictionLookup()
         self._standings = -1
-        self._complaint = ""
-        self._changed_s: float | None = None
-
-    @property
-    def changed_s(self) -> float | None:
-        """When another store was last met in the place of the one before; None: never."""
-        return self._changed_s
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the store, in words; empty where it works."""
-        return self._complaint
 
     @property
     def pending(self) -> int:
@@ -103,7 +76,7 @@ class StoreLink:
 
     def record(self, row: DecisionRow) -> None:
         """Take a decision to be written at the next visit; never waits."""
-        if len(self._waiting) >= self._limit:
+        if len(self._waiting) >= self.limit:
             self._waiting.popleft()
             self._lost += 1
         self._waiting.append(row)
@@ -124,7 +97,7 @@ class StoreLink:
         except StoreError as error:
             self._complain(str(error))
         else:
-            self._complaint = ""
+            self.trouble = ""
 
     def _current(self) -> Store:
         """Give the store that is at its place now, opened anew where it was replaced.
@@ -132,8 +105,8 @@ class StoreLink:
         One that was deleted is not made anew: it may come back, and the tables are good meanwhile.
         """
         if self._store is not None and (change := self._store.change()):
-            _log.error("store %s %s; %d decisions wait", self._url, change, self.pending)
-            self._changed_s = self._clock()
+            _log.error("store %s %s; %d decisions wait", self.url, change, self.pending)
+            self.changed_s = self.clock()
             self._store.close()
             self._store, self._version, self._standings = None, None, -1
             # The last ones may have gone into what is there no more; none is written twice.
@@ -143,7 +116,7 @@ class StoreLink:
             self._store.close()
             self._store = None
         if self._store is None:
-            self._store = Store.open(self._url, create=not self._had_store)
+            self._store = Store.open(self.url, create=not self._had_store)
             self._had_store = True
         return self._store
 
@@ -154,20 +127,20 @@ class StoreLink:
 
     def _complain(self, text: str) -> None:
         """Log a trouble once, not at every visit."""
-        if text != self._complaint:
+        if text != self.trouble:
             _log.error("%s; trying again, %d decisions wait", text, len(self._waiting))
-        self._complaint = text
+        self.trouble = text
 
     def _judge_waits(self, store: Store) -> None:
-        now_s = self._clock()
+        now_s = self.clock()
         if now_s - self._waits_s >= _WAITS_EVERY_S:
             self._waits_s = now_s
-            self._publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
-            self._publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
+            self.publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
+            self.publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
 
     def _exchange_record(self, store: Store) -> None:
         """Read the record of waits once the cluster's name is read, and write what is new in it."""
-        outlooks, cluster = self._wait_record, self._cluster()
+        outlooks, cluster = self.wait_record, self.cluster()
         if outlooks is None or not cluster:
             return
         if not self._record_read:
@@ -176,7 +149,7 @@ class StoreLink:
         if self._past_of != self._version:
             outlooks.remember(store.records.of_level(QUEUE).get(cluster, ""))
             self._past_of = self._version
-        now_s = self._clock()
+        now_s = self.clock()
         new = (
             (WAITS, outlooks.corrections.unsaved(now_s=now_s)),
             (OUTLOOK, outlooks.outlook(now_s=now_s)),
@@ -213,11 +186,11 @@ class StoreLink:
                     yield from self._refused(store, half)
                 return
             made = {"source": "nimod", "reason": str(error), "text": ascii(rows[0])}
-            store.rejects.add([RejectRow(**made, read_s=int(self._clock()))])
+            store.rejects.add([RejectRow(**made, read_s=int(self.clock()))])
             yield str(error)
 
     def _named(self, row: DecisionRow) -> DecisionRow:
-        return row if row.cluster else replace(row, cluster=self._cluster())
+        return row if row.cluster else replace(row, cluster=self.cluster())
 
     def _read(self, store: Store) -> None:
         version, standings = store.fits.version(), store.standings.version()
@@ -230,11 +203,11 @@ class StoreLink:
             measured = store.profiles.latest()
             types = {(one.cluster, one.node): one.node_type for one in measured if one.node_type}
             # At the start nothing can be answered before they are loaded.
-            pause = self._pause if len(self._published) else lambda: None
+            pause = self.pause if len(self._published) else lambda: None
             payloads = _in_slices(store.fits.payloads(), pause)
             tables = self._published.renewed(payloads, version=version, off=off, node_types=types)
         self._published, self._version, self._standings = tables, version, standings
-        self._publish(tables)
+        self.publish(tables)
 
 
 def _in_slices(items: Iterable[_Item], pause: Callable[[], None]) -> Iterator[_Item]:

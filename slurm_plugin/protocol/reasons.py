@@ -16,10 +16,7 @@ class Reason(StrEnum):
         return member
 
     # The count was chosen.
-    CHEAPEST = (
-        "cheapest",
-        "this count costs least: wait, run time and the delay of queued jobs",
-    )
+    CHEAPEST = ("cheapest", "this count costs least: wait, run time and the delay of queued jobs")
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     LEARNING = "learning", "this count was not tried yet, to learn how the application scales"
     PROVEN = "proven", "it has run on a count that would be better (opt_in.proven)"
@@ -58,10 +55,7 @@ class Reason(StrEnum):
     )
     NO_SNAPSHOT = "no_snapshot", "NIMO has not read the state of the cluster yet"
     STALE_SNAPSHOT = "stale_snapshot", "NIMO has not read the state of the cluster for too long"
-    NEW_SHAPE = (
-        "new_shape",
-        "NIMO is still counting the nodes that fit this kind of job",
-    )
+    NEW_SHAPE = ("new_shape", "NIMO is still counting the nodes that fit this kind of job")
     PROCESSOR_TIME = (
         "processor_time",
         "its lists or its script are too long for NIMO to decide in time",

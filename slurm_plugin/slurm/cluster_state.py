@@ -80,12 +80,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.nodes, self.max_nodes or self.nodes)
 
     def for_job(
-        self,
-        share: NodeShare,
-        allowed: NodeBounds,
-        flags: Collection[str] = (),
-        *,
-        user: str = "",
+        self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = (), *, user: str = ""
     ) -> "Partition":
         """Partition as a job under these limits sees it: the nodes that can take it, their times.
 

@@ -114,12 +114,7 @@ class ClusterPoller:
         self._guard.look(raw.jobs, safe=settings.plans_softly)
         limits = self._limits.look(self._cluster, settings.enforced)
         self._latest = build(
-            raw,
-            settings,
-            limits,
-            cluster=self._cluster,
-            taken_s=taken_s,
-            previous=self._latest,
+            raw, settings, limits, cluster=self._cluster, taken_s=taken_s, previous=self._latest
         )
         return self._latest
 

@@ -116,11 +116,7 @@ def read_text(
     """
     with_few = read_few(partitions, reservations, licences)
     try:
-        return replace(
-            with_few,
-            nodes=_joined(_rows(fields.NODE, sinfo)),
-            jobs=_jobs(squeue, job),
-        )
+        return replace(with_few, nodes=_joined(_rows(fields.NODE, sinfo)), jobs=_jobs(squeue, job))
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue or sinfo printed text that NIMO cannot read: {error}") from error
 

@@ -196,11 +196,7 @@ class QueuedStarts:
             # Of a long array's tasks some stand for those around them.
             draws = starts.draws_s[place * len(starts.draws_s) // job.jobs]
             of = class_for(
-                starts.partition,
-                draws,
-                starts.share,
-                made_s=self.made_s,
-                waiting=starts.waiting,
+                starts.partition, draws, starts.share, made_s=self.made_s, waiting=starts.waiting
             )
             return self.record.estimate(draws, of)
         if (own := self.starts.get(job.job_id or 0)) is not None:

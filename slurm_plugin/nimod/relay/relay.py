@@ -75,7 +75,7 @@ class Relay:
 
     def _loop(self, channel: socket.socket) -> Loop:
         limiter = ConnectionLimiter(
-            self._config.access,
+            limits=self._config.access,
             trusted=lambda _: False,
             respond=self.respond,
             names=self._names,

@@ -30,7 +30,7 @@ def channels():
 
 def listener(names, *, trusted=False, later=lambda _: None):
     return ConnectionLimiter(
-        Access(connections=2),
+        limits=Access(connections=2),
         trusted=lambda uid: trusted,
         respond=lambda line, uid: Reply(b""),
         names=names,
@@ -121,7 +121,7 @@ def asked(names, uid=ME):
 
 def limiter_of(names):
     return ConnectionLimiter(
-        Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
+        limits=Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
         names=names, later=lambda _: None,
     )  # fmt: skip
 

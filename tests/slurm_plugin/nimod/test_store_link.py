@@ -46,7 +46,7 @@ def published():
 @pytest.fixture
 def link(url, published):
     made = StoreLink(
-        url, publish=lambda t: published.append(len(t)), cluster=lambda: "pine", limit=1000
+        url=url, publish=lambda t: published.append(len(t)), cluster=lambda: "pine", limit=1000
     )
     yield made
     made.close()
@@ -89,7 +89,10 @@ def test_tables_that_are_gone_from_the_store_go(link, published, url):
 def test_answers_have_their_turn_while_tables_are_read(url):
     recorded, pauses = [], []
     link = StoreLink(
-        url, publish=recorded.append, cluster=lambda: "", pause=lambda: pauses.append(len(recorded))
+        url=url,
+        publish=recorded.append,
+        cluster=lambda: "",
+        pause=lambda: pauses.append(len(recorded)),
     )
     with Store.open(url, create=True) as store:
         store.fits.replace([fit(table(key=f"alice/{n}")) for n in range(250)])
@@ -138,7 +141,7 @@ def test_a_store_that_fails_loses_nothing(link, url, monkeypatch, caplog):
 def test_a_broken_store_is_no_end(tmp_path, published, caplog):
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"this is no database" * 100)
-    link = StoreLink(f"sqlite:///{broken}", publish=published.append, cluster=lambda: "")
+    link = StoreLink(url=f"sqlite:///{broken}", publish=published.append, cluster=lambda: "")
     link.record(decision(1))
     link.visit()
     assert (link.pending, published) == (1, [])
@@ -149,7 +152,7 @@ def test_a_broken_store_is_no_end(tmp_path, published, caplog):
 
 
 def test_beyond_the_limit_the_oldest_are_given_up_and_that_is_said(url, published, caplog):
-    link = StoreLink(url, publish=published.append, cluster=lambda: "", limit=3)
+    link = StoreLink(url=url, publish=published.append, cluster=lambda: "", limit=3)
     for number in range(5):
         link.record(decision(number))
     link.visit()
@@ -175,7 +178,7 @@ def test_the_file_is_a_plain_sqlite_database(link, url):
 
 def test_what_is_switched_off_comes_with_the_tables_and_alone(url):
     published = []
-    link = StoreLink(url, publish=published.append, cluster=lambda: "pine")
+    link = StoreLink(url=url, publish=published.append, cluster=lambda: "pine")
     with Store.open(url) as store:
         store.fits.replace([fit()])
         link.visit()
@@ -198,7 +201,7 @@ def standing(**fields):
 def test_waits_are_judged_now_and_then(url):
     judged, now = [], [1e9]
     link = StoreLink(
-        url,
+        url=url,
         publish=lambda _: None,
         publish_waits=judged.append,
         clock=lambda: now[0],
