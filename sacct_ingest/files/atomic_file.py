@@ -92,10 +92,14 @@ def locked(
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if waiting is None:
-                raise Busy(path, _holder(file)) from error
+                text = os.pread(file, 20, 0)
+                raise Busy(path, int(text) if text.isdigit() else None) from error
             waiting()
             fcntl.flock(file, fcntl.LOCK_EX)
-        _sign(file)
+        # Who has the lock, for `Busy`; what stood there is overwritten.
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(file)
@@ -153,15 +157,3 @@ def _opened(path: Path) -> int:
     if status.st_uid == os.geteuid() and status.st_mode & 0o007:
         os.fchmod(file, status.st_mode & 0o660)
     return file
-
-
-def _holder(file: int) -> int | None:
-    text = os.pread(file, 20, 0)
-    return int(text) if text.isdigit() else None
-
-
-def _sign(file: int) -> None:
-    """Write who has the lock, for `Busy`; what stood there is overwritten."""
-    with suppress(OSError):
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)

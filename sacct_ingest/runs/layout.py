@@ -214,34 +214,22 @@ def _cpus_of_task(run: Sized) -> int:
     return run.cpus // run.tasks if run.tasks else 0
 
 
-def _of_threads(run: Sized) -> Layout:
-    return Layout(
-        run.tasks or 0, gpus=run.gpus or 0, each=Each.JOB, nodes=run.nodes, gpu_type=run.gpu_type
-    )
+def _sized(run: Sized, each: Each, tasks: int = 0, cpus: int = 0, gpus: int | None = 0) -> Layout:
+    return Layout(tasks, cpus, gpus=gpus, each=each, nodes=run.nodes, gpu_type=run.gpu_type)
 
 
-def _of_tasks(run: Sized) -> Layout:
-    return Layout(
-        cpus=_cpus_of_task(run),
-        gpus=run.gpus or 0,
-        each=Each.TASK,
-        nodes=run.nodes,
-        gpu_type=run.gpu_type,
-    )
-
-
-def _of_same_cpus(run: Sized) -> Layout:
-    return Layout(cpus=run.cpus, gpus=None, each=Each.JOB, nodes=run.nodes, gpu_type=run.gpu_type)
-
-
-def _of_gpus(run: Sized) -> Layout:
-    cpus = -(-run.cpus // run.gpus) if run.gpus else 0
-    return Layout(cpus=cpus, gpus=None, each=Each.GPU, nodes=run.nodes, gpu_type=run.gpu_type)
-
-
+#: Either the tasks stay, or what each task has; either the CPUs, or what each GPU has.
 _WAYS: dict[Unit, tuple[Callable[[Sized], Layout], ...]] = {
-    Unit.CPUS: (_of_threads, _of_tasks),
-    Unit.GPUS: (_of_same_cpus, _of_gpus),
+    Unit.CPUS: (
+        lambda run: _sized(run, Each.JOB, tasks=run.tasks or 0, gpus=run.gpus or 0),
+        lambda run: _sized(run, Each.TASK, cpus=_cpus_of_task(run), gpus=run.gpus or 0),
+    ),
+    Unit.GPUS: (
+        lambda run: _sized(run, Each.JOB, cpus=run.cpus, gpus=None),
+        lambda run: _sized(
+            run, Each.GPU, cpus=-(-run.cpus // run.gpus) if run.gpus else 0, gpus=None
+        ),
+    ),
 }
 
 

@@ -222,7 +222,12 @@ class _Joiner:
                 if record is not None:
                     self.begun = []
                     yield self._first, record
-                elif self._is_lost():
+                # No further line can make a record of what is too long.
+                elif (
+                    self._count > self._width + (MOST_REJOINED if len(self.begun) > 1 else 0)
+                    or len(self.begun) > _MAX_LINES
+                    or self._size > _MAX_RECORD
+                ):
                     self._refuse()
 
     def end(self) -> None:
@@ -249,12 +254,6 @@ class _Joiner:
             return None
         values = "".join(self.begun).rstrip("\n").split(self._delimiter)
         return values if len(values) == self._width else self._rejoin(values)
-
-    def _is_lost(self) -> bool:
-        """Whether no further line can make a record of what has begun."""
-        spare = MOST_REJOINED if len(self.begun) > 1 else 0
-        too_many = self._count > self._width + spare
-        return too_many or len(self.begun) > _MAX_LINES or self._size > _MAX_RECORD
 
     def _refuse(self) -> None:
         reason = "too few fields"

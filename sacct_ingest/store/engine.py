@@ -213,6 +213,15 @@ def path_of(engine: Engine) -> Path | None:
     return Path(unquote(database.removeprefix("file:")) if "uri" in engine.url.query else database)
 
 
+def file_of(path: Path | None) -> tuple[int, int] | None:
+    """Device and inode of a file; None where it is not there."""
+    try:
+        status = path.stat() if path else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status else None
+
+
 def _prepare(path: Path, *, create: bool) -> None:
     try:
         if not create and not path.exists():

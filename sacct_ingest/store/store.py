@@ -14,7 +14,14 @@ from sqlalchemy import Engine
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import counters
 from sacct_ingest.store.decisions import Decisions
-from sacct_ingest.store.engine import make_engine, opened_read_only, path_of, reading, writing
+from sacct_ingest.store.engine import (
+    file_of,
+    make_engine,
+    opened_read_only,
+    path_of,
+    reading,
+    writing,
+)
 from sacct_ingest.store.fits import Fits, Standings
 from sacct_ingest.store.ingests import Rejects, Watermarks
 from sacct_ingest.store.migrate import migrate
@@ -43,7 +50,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._file, self._number = _file_of(engine), _number_of(engine)
+        self._file, self._number = file_of(path_of(engine)), _number_of(engine)
         self.runs = Runs(engine)
         self.fits = Fits(engine)
         self.records = Records(engine)
@@ -86,7 +93,7 @@ class Store:
 
         Raises StoreError: it cannot be read.
         """
-        file = _file_of(self._engine)
+        file = file_of(path_of(self._engine))
         if self._file is not None and file != self._file:
             return "was deleted" if file is None else "was replaced by another file"
         with reading(self._engine) as connection:
@@ -141,13 +148,3 @@ def _number_of(engine: Engine) -> int | None:
         counters.start(connection, {_NUMBER: secrets.randbits(_BITS)})
     with reading(engine) as connection:
         return counters.find(connection, _NUMBER)
-
-
-def _file_of(engine: Engine) -> tuple[int, int] | None:
-    """Device and inode of an SQLite file."""
-    path = path_of(engine)
-    try:
-        status = path.stat() if path else None
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino) if status else None

@@ -26,7 +26,7 @@ from sqlalchemy.pool import StaticPool
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import JobRun
 from sacct_ingest.store.add_runs import PackedRuns, add_packed, decode_packed, encode, pack_runs
-from sacct_ingest.store.engine import make_engine, path_of, translated
+from sacct_ingest.store.engine import file_of, make_engine, path_of, translated
 from sacct_ingest.store.rows import Stored
 
 #: Runs from which on there is a process: it opens the store while the next ones are read.
@@ -81,12 +81,6 @@ class RunWriter:
             self._write()
         self._wait()
 
-    def take_over(self) -> None:
-        """Open the store here: the last to leave an SQLite file has to write its log back."""
-        if self._process is not None and path_of(self._engine) is not None:
-            with translated(self._engine), self._engine.connect():
-                pass
-
     def close(self) -> None:
         """End the process, after the batch that it has begun."""
         if self._process is not None:
@@ -115,7 +109,10 @@ def writer(engine: Engine) -> Iterator[RunWriter]:
         with _rare_collections():
             yield made
             made.wait()
-        made.take_over()
+        if made.pid is not None and path_of(engine) is not None:
+            # The last to leave an SQLite file has to write its log back: it is opened here.
+            with translated(engine), engine.connect():
+                pass
     finally:
         made.close()
 
@@ -148,17 +145,9 @@ def _is_open(path: Path | None) -> bool:
     if path is None:
         return False
     beside = (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
-    files = {_identity(one) for one in beside} - {None}
+    files = {file_of(one) for one in beside} - {None}
     # The descriptor of the folder itself is gone by now.
-    return any(_identity(one) in files for one in Path("/proc/self/fd").iterdir())
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+    return any(file_of(one) in files for one in Path("/proc/self/fd").iterdir())
 
 
 class _Pipe:
@@ -184,11 +173,9 @@ class _Pipe:
             raise EOFError
         return data
 
-    def has_message(self) -> bool:
-        """Whether there is something to receive, or an end."""
-        poll = select.poll()
-        poll.register(self._channel, select.POLLIN)
-        return bool(poll.poll(0))
+    def fileno(self) -> int:
+        """File descriptor, to poll."""
+        return self._channel.fileno()
 
     def close(self) -> None:
         """Close this end."""
@@ -218,8 +205,10 @@ class _Process:
             raise StoreError("the process that writes the store is gone") from error
 
     def idle(self) -> bool:
-        """Whether it has written the batch that it was given."""
-        return self._pipe.has_message()
+        """Whether it has written the batch that it was given: there is an answer, or an end."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        return bool(poll.poll(0))
 
     def answer(self) -> Stored:
         """Wait for what became of the batch."""

@@ -12,10 +12,11 @@ import re
 import msgspec
 
 _NOTE = re.compile(
-    r"(?:^|\s)NIMO1:(?P<id>[0-9a-f]{12}):n=(?P<n>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
-    r"t=(?P<t>\d+),lo=(?P<lo>\d+),hi=(?P<hi>\d+),"
-    r"v=(?P<v>[a-z]+),m=(?P<m>[a-z]+),r=(?P<r>[a-z_]+)"
-    r"(?:,tl=(?P<tl>\d+))?(?:,tm=(?P<tm>\d+))?(?:,sl=(?P<sl>\d+)-(?P<ul>\d+))?(?:,mm=(?P<mm>\d+))?(?=\s|$)"
+    r"(?:^|\s)NIMO1:(?P<decision_id>[0-9a-f]{12}):n=(?P<nodes>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
+    r"t=(?P<time_s>\d+),lo=(?P<low_s>\d+),hi=(?P<high_s>\d+),"
+    r"v=(?P<verdict>[a-z]+),m=(?P<mode>[a-z]+),r=(?P<reason>[a-z_]+)"
+    r"(?:,tl=(?P<limit_min>\d+))?(?:,tm=(?P<least_min>\d+))?"
+    r"(?:,sl=(?P<soft_min>\d+)-(?P<own_min>\d+))?(?:,mm=(?P<mem_mib>\d+))?(?=\s|$)"
 )
 
 
@@ -63,26 +64,10 @@ def build(note: Note) -> str:
 def parse(admin_comment: str) -> Note | None:
     """Find the last note in a job's admin_comment: a requeued job may have been decided twice."""
     notes = list(_NOTE.finditer(admin_comment))
-    if not notes:
+    try:
+        return msgspec.convert(notes[-1].groupdict(), Note, strict=False) if notes else None
+    except msgspec.ValidationError:  # a number beyond 64 bits is none of ours
         return None
-    part = notes[-1]
-    return Note(
-        decision_id=part["id"],
-        nodes=int(part["n"]),
-        low=int(part["low"]),
-        high=int(part["high"]),
-        time_s=int(part["t"]),
-        low_s=int(part["lo"]),
-        high_s=int(part["hi"]),
-        verdict=part["v"],
-        mode=part["m"],
-        reason=part["r"],
-        limit_min=int(part["tl"]) if part["tl"] else None,
-        least_min=int(part["tm"]) if part["tm"] else None,
-        soft_min=int(part["sl"]) if part["sl"] else None,
-        own_min=int(part["ul"]) if part["ul"] else None,
-        mem_mib=int(part["mm"]) if part["mm"] else None,
-    )
 
 
 def decision_id_in(admin_comment: str) -> str:

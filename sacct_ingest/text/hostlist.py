@@ -33,7 +33,12 @@ def expand(text: str) -> tuple[str, ...]:
     >>> expand("n[08-10],gpu1")
     ('n08', 'n09', 'n10', 'gpu1')
     """
-    return tuple(_names(text, highest=None))
+    names: list[str] = []
+    for pieces in _parts(text, None) if text not in ("", "(null)") else ():
+        names += islice(_combined(pieces), MOST_NAMES + 1 - len(names))
+        if len(names) > MOST_NAMES:
+            raise ValueError(f"a node list of more than {MOST_NAMES} names")
+    return tuple(names)
 
 
 class NodeNames:
@@ -171,22 +176,6 @@ def _indexes(text: str) -> Iterator[range]:
         yield numbers
 
 
-def _names(text: str, *, highest: int | None) -> Iterator[str]:
-    """Names in a list; with ``highest``, ranges end there.
-
-    Raises ValueError: as for `expand`, as soon as it is met.
-    """
-    left = MOST_NAMES
-    if text in ("", "(null)"):
-        return
-    for pieces in _parts(text, highest):
-        for name in islice(_combined(pieces), left + 1):
-            left -= 1
-            if left < 0:
-                raise ValueError(f"a node list of more than {MOST_NAMES} names")
-            yield name
-
-
 def _parts(text: str, highest: int | None) -> Iterator[list[_Piece]]:
     """Split a list at its commas, and each part into text and brackets, in one pass."""
     pieces: list[_Piece] = []
@@ -199,7 +188,8 @@ def _parts(text: str, highest: int | None) -> Iterator[list[_Piece]]:
         if len(pieces) > _MOST_PIECES:
             raise ValueError(f"a node name of more than {_MOST_PIECES} pieces")
         piece = text[begin : mark.start()]
-        pieces.append(_ranges(piece, highest) if inside else piece)
+        ranges = [_range(part, highest=highest) for part in piece.split(",")] if inside else []
+        pieces.append(ranges if inside else piece)
         begin, inside = mark.end(), mark[0] == "["
         if mark[0] == ",":
             yield pieces
@@ -222,10 +212,6 @@ def _combined(pieces: Sequence[_Piece], start: str = "") -> Iterator[str]:
     for numbers, width in piece:
         for number in numbers:
             yield from _combined(rest, f"{start}{number:0{width}}")
-
-
-def _ranges(text: str, highest: int | None) -> list[tuple[range, int]]:
-    return [_range(part, highest=highest) for part in text.split(",")]
 
 
 def _range(text: str, *, step: int = 1, highest: int | None = None) -> tuple[range, int]:

@@ -96,7 +96,11 @@ def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
 def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) -> str:
     """Show the submissions with nimod's answers as a table."""
     rows = [
-        [one.line, _answer_text(answer), _WORDS.get(answer.reason, answer.reason)]
+        [
+            one.line,
+            f"set --nodes={answer.set.min_nodes}" if answer.set else answer.action,
+            _WORDS.get(answer.reason, answer.reason),
+        ]
         for one, answer in zip(planned, answers, strict=True)
     ]
     return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
@@ -148,9 +152,3 @@ def _shortest(path: Path) -> str:
     """Path as one would type it here."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _answer_text(answer: Answer) -> str:
-    if answer.action == "set" and answer.set is not None:
-        return f"set --nodes={answer.set.min_nodes}"
-    return answer.action

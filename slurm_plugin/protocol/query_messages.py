@@ -54,14 +54,5 @@ def explanation_of(decision: DecisionRow, run: "RunRow | None") -> Explanation:
     """Make the message of a decision and its run."""
     if run is None:
         return Explanation(decision=decision)
-    outcome = Outcome(
-        job_id=run.job_id,
-        state=run.state.value,
-        nodes=run.nodes,
-        elapsed_s=float(run.elapsed_s),
-        limit_s=run.limit_s,
-        submit_s=run.submit_s,
-        start_s=run.start_s,
-        end_s=run.end_s,
-    )
-    return Explanation(decision=decision, outcome=outcome)
+    values = {name: getattr(run, name) for name in Outcome.__struct_fields__}
+    return Explanation(decision=decision, outcome=Outcome(**{**values, "state": run.state.value}))

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from typing import Any, Protocol
 
@@ -33,49 +33,37 @@ class Runner(Protocol):
         """Run ``argv``."""
 
 
+@dataclass
 class ClusterPoller:
-    """The latest view of the cluster, and how to get a new one.
+    """The latest view of the cluster, and how to get a new one."""
 
-    clock: seconds since the epoch.
-    cluster: name of the cluster; empty: Slurm is asked.
-    how: the site's settings.  Where looks take more than their share of the time, pauses grow, and
-        text takes the place of JSON.
-    run: runs a command.
-    stopwatch: seconds from any moment on.
-    adapt: changes what was seen before a view is made of it.
-    slurm_users: uid that slurmctld runs as, once Slurm was asked.
-    raw: what Slurm answered at the last query.
-    private: whether PrivateData hides users' jobs from each other; so until Slurm was asked.
-    """
+    clock: Callable[[], float]  #: seconds since the epoch
+    _: KW_ONLY
+    cluster: str = ""  #: its name; empty: Slurm is asked
+    #: the site's settings.  Where looks take more than their share of the time, pauses grow, and
+    #: text takes the place of JSON
+    how: config.Snapshot = _DEFAULT
+    run: InitVar[Runner] = commands.run  #: runs a command
+    stopwatch: Callable[[], float] = time.monotonic  #: seconds from any moment on
+    #: changes what was seen before a view is made of it
+    adapt: Callable[[RawState], RawState] = lambda raw: raw
+    raw: RawState = field(
+        default_factory=RawState, init=False
+    )  #: Slurm's answers of the last query
+    slurm_users: frozenset[int] = field(default=frozenset(), init=False)  #: who slurmctld runs as
+    #: whether PrivateData hides users' jobs from each other; so until Slurm was asked
+    private: bool = field(default=True, init=False)
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        *,
-        cluster: str = "",
-        how: config.Snapshot = _DEFAULT,
-        run: Runner = commands.run,
-        stopwatch: Callable[[], float] = time.monotonic,
-        adapt: Callable[[RawState], RawState] = lambda raw: raw,
-    ) -> None:
-        self._clock = clock
-        self._cluster = cluster
-        self._source = how.source
-        self._how = how
-        self._run: sources.Run = lambda argv: run(argv, timeout_s=how.timeout_s)
-        self._stopwatch = stopwatch
-        self._adapt = adapt
+    def __post_init__(self, run: Runner) -> None:
+        self._source = self.how.source
+        self._run: sources.Run = lambda argv: run(argv, timeout_s=self.how.timeout_s)
         self._latest: Cluster | None = None
         self._settings: SlurmConf | None = None
-        self._settings_s = 0.0
+        self._settings_s = self._took_s = 0.0
         self._may_update = False
         self._guard = Guard(self._run)
-        self._limits = LimitPoller(clock, self._run)
+        self._limits = LimitPoller(self.clock, self._run)
         self._pyslurm: Any = None
-        self.raw = RawState()
-        self._took_s = 0.0
-        self.slurm_users: frozenset[int] = frozenset()
-        self.private = True
 
     @property
     def settings(self) -> SlurmConf:
@@ -89,7 +77,7 @@ class ClusterPoller:
 
     def pause_s(self) -> float:
         """Seconds to wait until the next look."""
-        return max(self._how.interval_s, self._took_s * (1.0 / self._how.share - 1.0))
+        return max(self.how.interval_s, self._took_s * (1.0 / self.how.share - 1.0))
 
     def forget(self) -> None:
         """Make the next look read slurm.conf, too."""
@@ -100,21 +88,21 @@ class ClusterPoller:
 
         Raises SlurmError: a command failed, or its output cannot be read.
         """
-        began = self._stopwatch()
+        began = self.stopwatch()
         try:
             return self._look()
         finally:
-            self._took_s = self._stopwatch() - began
+            self._took_s = self.stopwatch() - began
             self._spare()
 
     def _look(self) -> Cluster:
         settings = self._ask_settings()
-        taken_s = self._clock()
-        self.raw = raw = self._adapt(self._ask(settings))
+        taken_s = self.clock()
+        self.raw = raw = self.adapt(self._ask(settings))
         self._guard.look(raw.jobs, safe=settings.plans_softly)
-        limits = self._limits.look(self._cluster, settings.enforced)
+        limits = self._limits.look(self.cluster, settings.enforced)
         self._latest = build(
-            raw, settings, limits, cluster=self._cluster, taken_s=taken_s, previous=self._latest
+            raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest
         )
         return self._latest
 
@@ -147,19 +135,19 @@ class ClusterPoller:
 
     def _spare(self) -> None:
         """Turn to text, which costs Slurm and us less, where JSON takes more than its share."""
-        if self._source is Source.JSON and self._took_s > self._how.share * self._how.interval_s:
+        if self._source is Source.JSON and self._took_s > self.how.share * self.how.interval_s:
             _log.warning("a look as JSON took %.1f s; asking for text from now on", self._took_s)
             self._source = Source.TEXT
 
     def _ask_settings(self) -> SlurmConf:
-        now_s = self._clock()
+        now_s = self.clock()
         # What is written by the word of an option is written by a fresh one.
         pause_s = 0.0 if self.settings.plans_softly else _SETTINGS_S
         if self._settings is None or now_s - self._settings_s >= pause_s:
             slurm_conf = read_settings(self._run(CONFIG))
-            if not (self._cluster or slurm_conf.cluster):
+            if not (self.cluster or slurm_conf.cluster):
                 raise SlurmError("scontrol show config: no ClusterName")
-            self._cluster = self._cluster or slurm_conf.cluster
+            self.cluster = self.cluster or slurm_conf.cluster
             if slurm_conf.slurm_user is not None:
                 self.slurm_users = frozenset({slurm_conf.slurm_user})
             self.private = slurm_conf.private
@@ -175,8 +163,6 @@ class ClusterPoller:
 def _commands(settings: SlurmConf) -> Source:
     return Source.JSON if sources.has_json(settings.release) else Source.TEXT
 
-
-_log = logging.getLogger(__name__)
 
 _USE_S = 60.0  #: what is used of limits: slurmctld's memory
 _RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd

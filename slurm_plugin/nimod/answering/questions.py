@@ -102,16 +102,11 @@ class Answerer:
     def _advice(self, question: AdviceQuestion) -> bytes:
         service = self._state.service
         service.book(question.job.user_name, question.booked)
-        return bounded(
-            encode(
-                service.advise(
-                    question.job,
-                    now_s=time.time(),
-                    private=question.private,
-                    confidence=question.confidence,
-                )
-            )
+        private, confidence = question.private, question.confidence
+        advice = service.advise(
+            question.job, now_s=time.time(), private=private, confidence=confidence
         )
+        return bounded(encode(advice))
 
     def _waits(self, question: WaitsQuestion) -> bytes:
         starts, ask, shown = self._state.starts, question.ask, set[int | None]()

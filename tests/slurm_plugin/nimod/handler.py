@@ -32,15 +32,12 @@ class Handler(RequestHandler):
         record: Callable[[DecisionRow], None] = lambda _: None,
     ) -> None:
         config = config or Config(store=f"sqlite:///{folder}/nimo.db")
-        self.service = DecisionService(config, new_id=lambda: "0" * 12)
         self.outlooks = Outlooks(QueueRunTimes(lambda: self.service.tables))
-        self.poller = ClusterPoller(time.time)
-        self.names = UserNames(own=names)
         super().__init__(
-            self.service,
-            poller=self.poller,
+            service=DecisionService(config, new_id=lambda: "0" * 12),
+            poller=ClusterPoller(time.time),
             pending=lambda account, question: AnsweredHere(self, question),
-            names=self.names,
+            names=UserNames(own=names),
             trusted=frozenset({0}),
             requests_per_s=config.access.requests_per_s,
             record=record,
