@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -42,11 +42,8 @@ class IngestSettings:
     span: SpanSettings = field(default_factory=SpanSettings)
 
 
-class Progress(Protocol):
-    """Receives the progress of an ingest."""
-
-    def __call__(self, rows: int, where: str, share: float | None = None, /) -> None:
-        """Take the rows read since the last call, where the ingest is, and the share done."""
+#: Takes the rows read since the last call, where the ingest is, and the share done, if known.
+Progress = Callable[[int, str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)

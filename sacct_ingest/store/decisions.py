@@ -12,9 +12,15 @@ from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
-from sacct_ingest.store.decision_outcomes import AFTER_S, BEFORE_S, GIVE_UP_S, join
+from sacct_ingest.store.decision_outcomes import (
+    AFTER_S,
+    BEFORE_S,
+    FROM_NOTE,
+    GIVE_UP_S,
+    join,
+    rebuild,
+)
 from sacct_ingest.store.engine import LISTED, StoreTable, reading, writing
-from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
 from sacct_ingest.store.schema import decisions, runs
@@ -58,7 +64,7 @@ class Decisions(StoreTable):
         A decision is found by its id in the run's admin_comment; where that is gone (or nothing
         was written to the job, as in observe mode) by cluster, user, job name, working directory
         and a submit time within a few seconds.  Each run belongs to one decision.  A decision that
-        is only in the admin_comment is put back (`sacct_ingest.store.noted_decisions`).
+        is only in the admin_comment is put back (`sacct_ingest.store.decision_outcomes`).
 
         Returns int: decisions that were linked anew.
         """

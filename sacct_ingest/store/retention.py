@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, select
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
+from sacct_ingest.store.decision_outcomes import PRUNED
 from sacct_ingest.store.engine import reading, translated, writing
 from sacct_ingest.store.ingests import Watermarks
-from sacct_ingest.store.noted_decisions import PRUNED
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
 

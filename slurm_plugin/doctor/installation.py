@@ -15,7 +15,6 @@ from slurm_plugin.slurm.slurm_conf import CONFIG
 Run = Callable[[Sequence[str]], str]
 
 _LINE = re.compile(r"^(\w+)\s*= ?(.*?)\s*$", re.MULTILINE)
-_CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
 _SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
@@ -51,25 +50,10 @@ class Installation:
         """Slurm's settings as slurmctld has them in force; empty if it does not answer."""
         return read_pairs(self.slurm_text) if isinstance(self.slurm_text, str) else {}
 
-    @property
-    def slurm_conf_settings(self) -> Mapping[str, str]:
-        """Settings in slurm.conf, for when slurmctld does not answer; empty without the file."""
-        try:
-            return read_pairs(self.slurm_conf.read_text(errors="replace"))
-        except OSError:
-            return {}
-
     @cached_property
     def slurmdbd_text(self) -> str | SlurmError:
         """``sacctmgr show config``, or why there is none."""
         return self._answer(("sacctmgr", "-n", "show", "config"))
-
-    @property
-    def slurmctld_clock_s(self) -> float | None:
-        """Slurmctld's clock when it answered."""
-        text = self.slurm_text
-        match = _CLOCK.search(text) if isinstance(text, str) else None
-        return float(match[1]) if match else None
 
     @property
     def slurm_conf(self) -> Path:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -15,6 +16,7 @@ FIRST, LAST = (22, 5), (26, 5)
 #: First release of each line without the eight CVEs of September 2026; earlier lines have no such.
 SOUND = {(25, 5): 9, (25, 11): 8, (26, 5): 4}
 _SKEW_S = 5.0
+_CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
 _FILTER_PATH = re.compile(r"cli_filter_lua_path=([^,\s]+)")  #: since 25.11
 _DAY_S = 86400
 #: Units of slurmdbd.conf(5), in days.
@@ -24,7 +26,10 @@ _CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
 
 def munge(installation: Installation) -> Iterator[Finding]:
     """Munged answers."""
-    said = installation.slurm or installation.slurm_conf_settings
+    said = installation.slurm
+    if not said:  # slurmctld does not answer
+        with suppress(OSError):
+            said = read_pairs(installation.slurm_conf.read_text(errors="replace"))
     if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
         yield skipped(f"{used} is used instead")
         return
@@ -123,7 +128,8 @@ def cli_filter(installation: Installation) -> Iterator[Finding]:
 
 def clock(installation: Installation) -> Iterator[Finding]:
     """Check that this machine's clock agrees with slurmctld's."""
-    skew_s = installation.now_s - (installation.slurmctld_clock_s or installation.now_s)
+    match = _CLOCK.search(str(installation.slurm_text))
+    skew_s = installation.now_s - float(match[1]) if match else 0.0
     if abs(skew_s) > _SKEW_S:
         yield wrong(
             f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'}"

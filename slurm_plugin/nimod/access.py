@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 
 from slurm_plugin.config.settings import Access
@@ -37,25 +37,20 @@ def reserved_socket(path: str) -> str:
     return path.removesuffix(".sock") + ".ctld"
 
 
+@dataclass
 class UserNames:
     """User names by uid.
 
     They may come over the network (LDAP), so a thread of its own asks for them.
-
-    look_up: gives the name of a uid, or raises.
-    own: names that are at hand from the start.
     """
 
-    def __init__(
-        self,
-        look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name,
-        *,
-        own: Mapping[int, str] = MappingProxyType({}),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._look_up = look_up
-        self._own = own
-        self._clock = clock
+    #: gives the name of a uid, or raises
+    look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name
+    _: KW_ONLY
+    own: Mapping[int, str] = MappingProxyType({})  #: names that are at hand from the start
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._names: dict[int, str] = {}
         self._failed_s: dict[int, float] = {}
         self._complaints = Complaints(_log)
@@ -64,10 +59,10 @@ class UserNames:
 
     def cached(self, uid: int) -> str | None:
         """Name of a user; empty for one without a name, None if there was no request lately."""
-        if (name := self._own.get(uid) or self._names.get(uid)) is not None:
+        if (name := self.own.get(uid) or self._names.get(uid)) is not None:
             return name
         failed_s = self._failed_s.get(uid)
-        return None if failed_s is None or self._clock() > failed_s + _NAMELESS_S else ""
+        return None if failed_s is None or self.clock() > failed_s + _NAMELESS_S else ""
 
     def account(self, uid: int) -> int:
         """Uid that places and requests of a user count for."""
@@ -89,9 +84,9 @@ class UserNames:
             if len(cache) >= _REMEMBERED:
                 cache.clear()
         try:
-            self._names[uid] = self._look_up(uid)
+            self._names[uid] = self.look_up(uid)
         except Exception as error:  # whatever a name service does, the next name is looked up
-            self._failed_s[uid] = self._clock()
+            self._failed_s[uid] = self.clock()
             self._complaints.log(NAMELESS, "uid %d has no name: %s", uid, error)
 
 

@@ -1,6 +1,7 @@
 """What users ask of the store, which only nimod can read: applications, decisions and reports."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import msgspec
@@ -19,21 +20,14 @@ from slurm_plugin.slurm.privacy import is_own
 _TABLES = 1000  #: in one answer, at most
 
 
+@dataclass(slots=True)
 class StoreQueries:
-    """Answers questions about the store, one after the other.
+    """Answers questions about the store, one after the other."""
 
-    url: SQLAlchemy URL of the store.
-    confidence: gives the nominal level of intervals, as the settings have it.
-    most_decisions: in a report, at a multiple of two thousand: more take seconds.
-    """
-
-    def __init__(
-        self, url: str, confidence: Callable[[], float], *, most_decisions: int = 20_000
-    ) -> None:
-        self._url = url
-        self._confidence = confidence
-        self._most_decisions = most_decisions
-        self._store: Store | None = None
+    url: str  #: SQLAlchemy URL of the store
+    confidence: Callable[[], float]  #: gives the nominal level of intervals
+    most_decisions: int = 20_000  #: in a report, at a multiple of two thousand: more take seconds
+    _store: Store | None = None
 
     def answer(self, ask: Ask, user: str | None, *, private: bool) -> bytes:
         """Answer a question.
@@ -43,7 +37,7 @@ class StoreQueries:
         Raises NimoError: the store cannot be read, or the report is of too many decisions;
             AnswerTooLong: the answer is.
         """
-        store = self._store = self._store or Store.open(self._url, create=False)
+        store = self._store = self._store or Store.open(self.url, create=False)
         if ask.op == "explain":
             return bounded(encode(_explain(store, ask, user)))
         if ask.op == "report":
@@ -63,14 +57,14 @@ class StoreQueries:
         def count_decisions(more: int) -> None:
             nonlocal read
             read += more
-            if read > self._most_decisions:
-                most = self._most_decisions
+            if read > self.most_decisions:
+                most = self.most_decisions
                 raise NimoError(f"these are more than {most} decisions; ask for fewer with -S")
 
         report = collect(
             store,
             selection_of(asked, only_user=only),
-            confidence=self._confidence(),
+            confidence=self.confidence(),
             application=asked.application,
             least_node_hours=asked.least_node_hours,
             report_progress=count_decisions,

@@ -35,14 +35,19 @@ def install(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; the hooks go where slurm.conf is")
     names = sorted((path.name for path in HOOKS.glob("*.lua")), key=_rank)
-    changed = [name for name in names if _differs(folder, name)]
+    there = {name: place(folder, name) for name in names}
+    changed = [
+        name
+        for name, path in there.items()
+        if not path.exists() or path.read_bytes() != (HOOKS / name).read_bytes()
+    ]
     # Whatever has changed, slurmctld goes by the time stamp of this one.
     to_write = [*(name for name in changed if name != _LOADED), _LOADED] if changed else []
     written = []
     for name in to_write:
         if name == _LOADED:
             written += compile_hooks(folder)
-        written.append(place(folder, name))
+        written.append(there[name])
         put(written[-1], (HOOKS / name).read_text())
     if to_write:
         (folder / _LOADED).touch()
@@ -52,11 +57,6 @@ def install(folder: Path) -> list[Path]:
 def _rank(name: str) -> tuple[int, str]:
     """Modules before the hooks that load them."""
     return (ENTRIES.index(name) + 1 if name in ENTRIES else 0), name
-
-
-def _differs(folder: Path, name: str) -> bool:
-    path = place(folder, name)
-    return not path.exists() or path.read_bytes() != (HOOKS / name).read_bytes()
 
 
 #: Versions that the hooks run with.

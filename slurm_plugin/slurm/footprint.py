@@ -125,7 +125,9 @@ def _gpu_count(tres: str) -> int | None:
     if len(tres) > _LONGEST:
         return None
     parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))
-    counts = [_device(part) for part in parts if re.match(r"gpu(?:[:=]|$)", part)]
+    gpus = (part for part in parts if re.match(r"gpu(?:[:=]|$)", part))
+    # "gpu:2K" would read as one of the type 2K.
+    counts = [None if re.search(r"[:=]\d+[A-Za-z]$", part) else device(part) for part in gpus]
     return None if None in counts else sum(count for _, count in filter(None, counts))
 
 
@@ -143,11 +145,6 @@ def gpu_type(tres: str) -> str:
 
 #: One of them, with what is behind its name: a type, or the count.
 _GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]([^:=]+))?(?:[:=]\d+)?")
-
-
-def _device(part: str) -> tuple[str, int] | None:
-    # "gpu:2K" would read as one of the type 2K.
-    return None if re.search(r"[:=]\d+[A-Za-z]$", part) else device(part)
 
 
 def memory_bytes(job: Job, partition: Partition | None) -> int | None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
@@ -26,11 +26,8 @@ _DEFAULT = config.Snapshot()
 _SETTINGS_S = 40.0
 
 
-class Runner(Protocol):
-    """Runs a command and returns its text; raises SlurmError."""
-
-    def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str:
-        """Run ``argv``."""
+#: Runs a command within ``timeout_s`` and gives its text; raises SlurmError.
+Runner = Callable[..., str]
 
 
 @dataclass
@@ -47,9 +44,7 @@ class ClusterPoller:
     stopwatch: Callable[[], float] = time.monotonic  #: seconds from any moment on
     #: changes what was seen before a view is made of it
     adapt: Callable[[RawState], RawState] = lambda raw: raw
-    raw: RawState = field(
-        default_factory=RawState, init=False
-    )  #: Slurm's answers of the last query
+    raw: RawState = field(default_factory=RawState, init=False)  #: the last answers
     slurm_users: frozenset[int] = field(default=frozenset(), init=False)  #: who slurmctld runs as
     #: whether PrivateData hides users' jobs from each other; so until Slurm was asked
     private: bool = field(default=True, init=False)

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.demo.narrator import Narrator
 from slurm_plugin.demo.sandbox import DemoSite
+from slurm_plugin.demo.tour import Narrator
 from slurm_plugin.slurm.job_request import user_name
 
 EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"

@@ -115,7 +115,9 @@ class WorkerState:
         self._partitions: dict[str, Partition] = {}
         self._limits = LimitTables()
         self.config = Config()
-        self.service = self._made_service()
+        self.service = DecisionService(
+            self.config, new_id=str, cpu_clock=time.thread_time, most_s=_ADVICE_S
+        )
         self.starts = QueuedStarts()
 
     def take(self, piece: Piece) -> None:
@@ -153,11 +155,6 @@ class WorkerState:
     def _taken(self, name: str) -> dict[Any, Any]:
         """Give what came of a mapping."""
         return self._some.pop(name, {})
-
-    def _made_service(self) -> DecisionService:
-        return DecisionService(
-            self.config, new_id=str, cpu_clock=time.thread_time, most_s=_ADVICE_S
-        )
 
 
 def _with_all_nodes(partitions: Mapping[str, Partition]) -> dict[str, Partition]:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any, Protocol
 
 from slurm_plugin.config.setting_types import Address, Auth
-from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
+from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
@@ -30,6 +29,8 @@ PENDING_S = 10.0  #: ... and that an answer may take of which it said that it ta
 _WAITING = 256  #: requests at the same time
 
 Done = Callable[[bytes], None]
+#: Calls something after so many seconds, as an event loop of asyncio does.
+CallLater = Callable[..., asyncio.TimerHandle]
 
 #: What is said of an error; the first that fits.
 _WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
@@ -45,35 +46,12 @@ _WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 )
 
 
-class Timer(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None:
-        """Do without it."""
-
-
-class CallLater(Protocol):
-    """Calls something after so many seconds, as an event loop of asyncio does."""
-
-    def __call__(
-        self, delay: float, callback: Callable[..., object], /, *args: Any
-    ) -> Timer | asyncio.TimerHandle:
-        """Call ``callback`` later."""
-
-
-class Sender(Protocol):
-    """A link, as far as requests need one."""
-
-    def send(self, frame: Frame) -> None:
-        """Send a frame."""
-
-
 @dataclass(slots=True)
 class _PendingRequest:
     """A request that was sent."""
 
     done: Done
-    timer: Timer | asyncio.TimerHandle
+    timer: asyncio.TimerHandle
 
 
 @dataclass(slots=True)
@@ -81,7 +59,7 @@ class Controller:
     """One controller, and the link to it."""
 
     where: Address
-    link: Sender | None = None
+    link: Link | None = None
     trouble: str = "not linked yet; try again in a moment"
     greeting: Greeting = field(default_factory=Greeting)
     offset_s: float = 0.0  #: its clock less ours
@@ -97,7 +75,9 @@ class RequestRouter:
     call_later: the event loop's.
     """
 
-    def __init__(self, controllers: Sequence[Address], call_later: CallLater) -> None:
+    def __init__(
+        self, controllers: Sequence[Address], call_later: Callable[..., asyncio.TimerHandle]
+    ) -> None:
         self.controllers = [Controller(where) for where in controllers]
         self._call_later = call_later
         self._numbers = count(1)
@@ -136,9 +116,7 @@ class RequestRouter:
         if controller is not None and controller.link is not None:
             controller.link.send(Frame(Kind.NOTICE, 0, uid, line))
 
-    def linked(
-        self, controller: Controller, link: Sender, greeting: Greeting, now_s: float
-    ) -> None:
+    def linked(self, controller: Controller, link: Link, greeting: Greeting, now_s: float) -> None:
         """Use a new link.
 
         now_s: seconds since the epoch, by the clock here.

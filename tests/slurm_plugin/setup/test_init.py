@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_plugin.config.shipped_files import ETC, HOOKS
 
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.loader import load, parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings_file import ETC, HOOKS
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
