@@ -39,75 +39,60 @@ class MetricDescription:
     labels: tuple[str, ...] = ()
 
 
-NIMOD = (
-    MetricDescription("nimo_up", "gauge", "Whether nimod answers"),
-    MetricDescription("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
-    MetricDescription("nimo_start_time_seconds", "gauge", "Start time of nimod, since the epoch"),
-    MetricDescription("nimo_tables", "gauge", "Prediction tables in memory"),
-    MetricDescription(
-        "nimo_tables_loaded_timestamp_seconds", "gauge", "Time at which the tables were loaded"
-    ),
-    MetricDescription("nimo_snapshot_age_seconds", "gauge", "Age of nimod's view of the cluster"),
-    MetricDescription("nimo_requests_total", "counter", "Requests by result", ("result",)),
-    MetricDescription(
+def _described(
+    *rows: tuple[str, str, str] | tuple[str, str, str, tuple[str, ...]],
+) -> tuple[MetricDescription, ...]:
+    return tuple(MetricDescription(*row) for row in rows)
+
+
+METRICS = _described(
+    ("nimo_up", "gauge", "Whether nimod answers"),
+    ("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
+    ("nimo_start_time_seconds", "gauge", "Start time of nimod, since the epoch"),
+    ("nimo_tables", "gauge", "Prediction tables in memory"),
+    ("nimo_tables_loaded_timestamp_seconds", "gauge", "Time at which the tables were loaded"),
+    ("nimo_snapshot_age_seconds", "gauge", "Age of nimod's view of the cluster"),
+    ("nimo_requests_total", "counter", "Requests by result", ("result",)),
+    (
         "nimo_decisions_total",
         "counter",
         "Decisions on submissions",
         ("mode", "action", "reason", "applied"),
     ),
-    MetricDescription(
-        "nimo_answer_seconds", "histogram", "Time in which submissions were answered"
-    ),
-    MetricDescription("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
-)
-STORE = (
-    MetricDescription("nimo_store_up", "gauge", "Whether the store can be read"),
-    MetricDescription("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
-    MetricDescription(
+    ("nimo_answer_seconds", "histogram", "Time in which submissions were answered"),
+    ("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
+    ("nimo_store_up", "gauge", "Whether the store can be read"),
+    ("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
+    (
         "nimo_ingest_timestamp_seconds",
         "gauge",
         "Time up to which the accounting was read",
         ("source",),
     ),
-    MetricDescription(
-        "nimo_fit_timestamp_seconds", "gauge", "Time at which the newest table was fitted"
-    ),
-    MetricDescription("nimo_applications", "gauge", "Applications in the store", ("verdict",)),
-    MetricDescription(
+    ("nimo_fit_timestamp_seconds", "gauge", "Time at which the newest table was fitted"),
+    ("nimo_applications", "gauge", "Applications in the store", ("verdict",)),
+    (
         "nimo_applications_switched_off",
         "gauge",
         "Applications switched off after predictions that missed",
     ),
-)
-ACCURACY = (
-    MetricDescription(
-        "nimo_compared_runs", "gauge", "Completed runs of the last days with a prediction"
-    ),
-    MetricDescription(
-        "nimo_prediction_error_ratio",
-        "gauge",
-        "Mean of |actual - predicted| / actual of these runs",
-    ),
-    MetricDescription(
-        "nimo_prediction_bias_ratio", "gauge", "Median of actual over predicted of these runs"
-    ),
-    MetricDescription(
+    ("nimo_compared_runs", "gauge", "Completed runs of the last days with a prediction"),
+    ("nimo_prediction_error_ratio", "gauge", "Mean of |actual - predicted| / actual of these runs"),
+    ("nimo_prediction_bias_ratio", "gauge", "Median of actual over predicted of these runs"),
+    (
         "nimo_interval_coverage_ratio",
         "gauge",
         "Share of these runs inside their interval",
         ("nominal",),
     ),
-    MetricDescription(
-        "nimo_deadline_jobs", "gauge", "Jobs of the last days with a deadline", ("outcome",)
-    ),
-    MetricDescription(
+    ("nimo_deadline_jobs", "gauge", "Jobs of the last days with a deadline", ("outcome",)),
+    (
         "nimo_saved_seconds",
         "gauge",
         "Time that other counts saved (jobs: changed), or would have saved (jobs: observed)",
         ("jobs", "of"),
     ),
 )
-METRICS = (*NIMOD, *STORE, *ACCURACY)
 _BY_NAME = {one.name: one for one in METRICS}
 #: A value, and the values of the labels.
 Sample = tuple[float | None, tuple[str, ...]]

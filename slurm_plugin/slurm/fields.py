@@ -10,34 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from slurm_plugin.slurm.converters import (
-    allocated,
-    array_tasks,
-    count,
-    flags,
-    gres,
-    hosts,
-    indexes,
-    is_alone,
-    is_exclusive,
-    is_up,
-    least,
-    licences,
-    minutes,
-    moment,
-    name_set,
-    number,
-    reason,
-    seconds,
-    some,
-    some_id,
-    state,
-    takes_nodes,
-    text,
-    tres,
-    words,
-    yes,
-)
+from slurm_plugin.slurm import converters as to
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,58 +26,58 @@ class SlurmField:
 
 
 NODE = (
-    SlurmField("name", "NodeList", ("name",), text, "name"),
-    SlurmField("state", "StateComplete", ("state",), flags, "state"),
-    SlurmField("cpus", "CPUs", ("cpus",), count, "total_cpus"),
-    SlurmField("cpus_used", "CPUsState", ("alloc_cpus",), allocated, "allocated_cpus"),
-    SlurmField("threads_core", "Threads", ("threads",), least, "threads_per_core"),
-    SlurmField("mem_mib", "Memory", ("real_memory",), count, "real_memory"),
-    SlurmField("mem_used_mib", "AllocMem", ("alloc_memory",), count, "allocated_memory"),
-    SlurmField("gres", "Gres", ("gres",), gres, "configured_gres"),
-    SlurmField("gres_used", "GresUsed", ("gres_used",), gres, "allocated_gres"),
+    SlurmField("name", "NodeList", ("name",), to.text, "name"),
+    SlurmField("state", "StateComplete", ("state",), to.flags, "state"),
+    SlurmField("cpus", "CPUs", ("cpus",), to.count, "total_cpus"),
+    SlurmField("cpus_used", "CPUsState", ("alloc_cpus",), to.allocated, "allocated_cpus"),
+    SlurmField("threads_core", "Threads", ("threads",), to.least, "threads_per_core"),
+    SlurmField("mem_mib", "Memory", ("real_memory",), to.count, "real_memory"),
+    SlurmField("mem_used_mib", "AllocMem", ("alloc_memory",), to.count, "allocated_memory"),
+    SlurmField("gres", "Gres", ("gres",), to.gres, "configured_gres"),
+    SlurmField("gres_used", "GresUsed", ("gres_used",), to.gres, "allocated_gres"),
     SlurmField(
-        "features", "Features", ("active_features", "features"), name_set, "active_features"
+        "features", "Features", ("active_features", "features"), to.name_set, "active_features"
     ),
-    SlurmField("partitions", "Partition", ("partitions",), words, "partitions"),
+    SlurmField("partitions", "Partition", ("partitions",), to.words, "partitions"),
 )
 JOB = (
-    SlurmField("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
-    SlurmField("job_id", "JobID", ("job_id",), number, "id"),
-    SlurmField("array_id", "ArrayJobID", ("array_job_id",), some_id, "array_id"),
+    SlurmField("jobs", "JobArrayID", ("array_task_string",), to.array_tasks, "array_tasks_waiting"),
+    SlurmField("job_id", "JobID", ("job_id",), to.number, "id"),
+    SlurmField("array_id", "ArrayJobID", ("array_job_id",), to.some_id, "array_id"),
     SlurmField(
         "tasks",
         "ArrayTaskID",
         ("array_task_string", "array_task_id"),
-        indexes,
+        to.indexes,
         "array_tasks_waiting",
     ),
-    SlurmField("state", "State", ("job_state",), state, "state"),
-    SlurmField("partitions", "Partition", ("partition",), words, "partition"),
-    SlurmField("nodes", "NumNodes", ("node_count",), count, "num_nodes"),
-    SlurmField("start_s", "StartTime", ("start_time",), moment, "start_time"),
-    SlurmField("end_s", "EndTime", ("end_time",), moment, "end_time"),
-    SlurmField("reason", "Reason", ("state_reason",), reason, "state_reason"),
-    SlurmField("planned_names", "SchedNodes", ("scheduled_nodes",), hosts, "scheduled_nodes"),
-    SlurmField("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), tres),
-    SlurmField("licences", "Licenses", ("licenses",), licences, "licenses"),
-    SlurmField("reservation", "Reservation", ("resv_name",), text, "reservation"),
-    SlurmField("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
-    SlurmField("alone", "OverSubscribe", ("shared",), is_alone, "resource_sharing"),
+    SlurmField("state", "State", ("job_state",), to.state, "state"),
+    SlurmField("partitions", "Partition", ("partition",), to.words, "partition"),
+    SlurmField("nodes", "NumNodes", ("node_count",), to.count, "num_nodes"),
+    SlurmField("start_s", "StartTime", ("start_time",), to.moment, "start_time"),
+    SlurmField("end_s", "EndTime", ("end_time",), to.moment, "end_time"),
+    SlurmField("reason", "Reason", ("state_reason",), to.reason, "state_reason"),
+    SlurmField("planned_names", "SchedNodes", ("scheduled_nodes",), to.hosts, "scheduled_nodes"),
+    SlurmField("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), to.tres),
+    SlurmField("licences", "Licenses", ("licenses",), to.licences, "licenses"),
+    SlurmField("reservation", "Reservation", ("resv_name",), to.text, "reservation"),
+    SlurmField("node_names", "NodeList", ("nodes",), to.hosts, "allocated_nodes"),
+    SlurmField("alone", "OverSubscribe", ("shared",), to.is_alone, "resource_sharing"),
     # squeue(1) says AdminComment, which prints nothing on any release.
-    SlurmField("admin_comment", "admin_comment", ("admin_comment",), text, "admin_comment"),
-    SlurmField("priority", "PriorityLong", ("priority",), count, "priority"),
-    SlurmField("submit_s", "SubmitTime", ("submit_time",), moment, "submit_time"),
-    SlurmField("limit_s", "TimeLimit", ("time_limit",), minutes, "time_limit"),
-    SlurmField("user", "UserName", ("user_name",), text, "user_name"),
-    SlurmField("account", "Account", ("account",), text, "account"),
-    SlurmField("name", "Name", ("name",), text, "name", by_user=True),
-    SlurmField("comment", "Comment", ("comment",), text, "comment", by_user=True),
-    SlurmField("command", "Command", ("command",), text, "command", by_user=True),
+    SlurmField("admin_comment", "admin_comment", ("admin_comment",), to.text, "admin_comment"),
+    SlurmField("priority", "PriorityLong", ("priority",), to.count, "priority"),
+    SlurmField("submit_s", "SubmitTime", ("submit_time",), to.moment, "submit_time"),
+    SlurmField("limit_s", "TimeLimit", ("time_limit",), to.minutes, "time_limit"),
+    SlurmField("user", "UserName", ("user_name",), to.text, "user_name"),
+    SlurmField("account", "Account", ("account",), to.text, "account"),
+    SlurmField("name", "Name", ("name",), to.text, "name", by_user=True),
+    SlurmField("comment", "Comment", ("comment",), to.text, "comment", by_user=True),
+    SlurmField("command", "Command", ("command",), to.text, "command", by_user=True),
     SlurmField(
         "work_dir",
         "WorkDir",
         ("current_working_directory",),
-        text,
+        to.text,
         "working_directory",
         by_user=True,
     ),
@@ -112,33 +85,33 @@ JOB = (
 #: Partitions, reservations and licences are few: their text is the same in all releases, where
 #: JSON has them from 23.02 on only, and without the default partition before 25.05.
 PARTITION = (
-    SlurmField("name", "PartitionName", (), text),
-    SlurmField("default", "Default", (), yes),
-    SlurmField("up", "State", (), is_up),
-    SlurmField("max_nodes", "MaxNodes", (), number),
-    SlurmField("min_nodes", "MinNodes", (), least),
-    SlurmField("max_time_s", "MaxTime", (), seconds),
-    SlurmField("default_time_s", "DefaultTime", (), seconds),
-    SlurmField("max_cpus_node", "MaxCPUsPerNode", (), number),
-    SlurmField("mem_cpu_mib", "DefMemPerCPU", (), number),
-    SlurmField("mem_node_mib", "DefMemPerNode", (), number),
-    SlurmField("max_mem_cpu_mib", "MaxMemPerCPU", (), number),
-    SlurmField("max_mem_node_mib", "MaxMemPerNode", (), number),
-    SlurmField("exclusive", "OverSubscribe", (), is_exclusive),
-    SlurmField("exclusive", "Exclusive", (), takes_nodes),  # since 26.05
-    SlurmField("qos", "QoS", (), text),
-    SlurmField("tier", "PriorityTier", (), count),
-    SlurmField("accounts", "AllowAccounts", (), some),
-    SlurmField("denied_accounts", "DenyAccounts", (), name_set),
-    SlurmField("allowed_qos", "AllowQos", (), some),
-    SlurmField("denied_qos", "DenyQos", (), name_set),
+    SlurmField("name", "PartitionName", (), to.text),
+    SlurmField("default", "Default", (), to.yes),
+    SlurmField("up", "State", (), to.is_up),
+    SlurmField("max_nodes", "MaxNodes", (), to.number),
+    SlurmField("min_nodes", "MinNodes", (), to.least),
+    SlurmField("max_time_s", "MaxTime", (), to.seconds),
+    SlurmField("default_time_s", "DefaultTime", (), to.seconds),
+    SlurmField("max_cpus_node", "MaxCPUsPerNode", (), to.number),
+    SlurmField("mem_cpu_mib", "DefMemPerCPU", (), to.number),
+    SlurmField("mem_node_mib", "DefMemPerNode", (), to.number),
+    SlurmField("max_mem_cpu_mib", "MaxMemPerCPU", (), to.number),
+    SlurmField("max_mem_node_mib", "MaxMemPerNode", (), to.number),
+    SlurmField("exclusive", "OverSubscribe", (), to.is_exclusive),
+    SlurmField("exclusive", "Exclusive", (), to.takes_nodes),  # since 26.05
+    SlurmField("qos", "QoS", (), to.text),
+    SlurmField("tier", "PriorityTier", (), to.count),
+    SlurmField("accounts", "AllowAccounts", (), to.some),
+    SlurmField("denied_accounts", "DenyAccounts", (), to.name_set),
+    SlurmField("allowed_qos", "AllowQos", (), to.some),
+    SlurmField("denied_qos", "DenyQos", (), to.name_set),
 )
 RESERVATION = (
-    SlurmField("name", "ReservationName", (), text),
-    SlurmField("start_s", "StartTime", (), moment),
-    SlurmField("end_s", "EndTime", (), moment),
-    SlurmField("node_names", "Nodes", (), hosts),
-    SlurmField("flags", "Flags", (), name_set),
+    SlurmField("name", "ReservationName", (), to.text),
+    SlurmField("start_s", "StartTime", (), to.moment),
+    SlurmField("end_s", "EndTime", (), to.moment),
+    SlurmField("node_names", "Nodes", (), to.hosts),
+    SlurmField("flags", "Flags", (), to.name_set),
 )
 
 
@@ -190,7 +163,7 @@ def _converted(reader: Callable[[Any], Any], value: Any) -> Any:
     return _from_text(reader, value)
 
 
-_QUICK = frozenset({text, count, number, some_id})
+_QUICK = frozenset({to.text, to.count, to.number, to.some_id})
 
 
 @lru_cache(maxsize=16_384)
