@@ -18,7 +18,7 @@ from sacct_ingest.scripts.script_sizes import fixed_sizes, task_multiple
         ("mpirun ./solve; ./other -np 4", {}),
         ("srun -n4 ./solve", {"tasks": "-n4"}),
         ("srun --ntasks=4 ./solve", {"tasks": "--ntasks=4"}),
-        ("srun -N 2 ./solve", {}),
+        ("srun -N 2 ./solve", {"nodes": "-N 2"}),
         (
             "torchrun --nnodes=2 --nproc-per-node=4 t.py",
             {"gpus": "--nproc-per-node=4", "nodes": "--nnodes=2"},
