@@ -10,8 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sacct_ingest.records import JobRun, JobState, StepRun
-from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.history import make_runs
+from slurm_plugin.demo.history import applications, make_runs
 from slurm_plugin.demo.stand_ins import DELIMITER, sacct_text
 
 END_S = 1_790_000_000

@@ -26,8 +26,7 @@ from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.sources import line, read_json, read_text
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 NOW = 1_795_256_400
 CPUS, MEBIBYTES = 64, 256_000

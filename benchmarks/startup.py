@@ -24,7 +24,7 @@ from typing import Any
 import _bench
 
 from slurm_plugin.cli.nimo import COMMANDS
-from slurm_plugin.demo.applications import applications
+from slurm_plugin.demo.history import applications
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.demo.submissions import submit
 from slurm_plugin.demo.tour import plan

@@ -127,14 +127,12 @@ class Runs(StoreTable):
         cluster, partition: only runs of these; empty: of all.
         since_s, until_s: only runs submitted from then, and before then.
         """
-        conditions: list[ColumnElement[bool]] = [runs.c.start_s.is_not(None)]
-        conditions += [runs.c.cluster == cluster] if cluster else []
-        conditions += [runs.c.partition == partition] if partition else []
-        conditions += [runs.c.submit_s >= since_s] if since_s is not None else []
-        conditions += [runs.c.submit_s < until_s] if until_s is not None else []
+        chosen = DecisionSelection(
+            cluster=cluster, partition=partition, since_s=since_s, until_s=until_s
+        )
         query = (
             select(*_FULL_COLUMNS, runs.c.node_list)
-            .where(*conditions)
+            .where(runs.c.start_s.is_not(None), *conditions(chosen, runs, _SELECTED, "submit_s"))
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
         with reading(self._engine) as connection:

@@ -7,8 +7,7 @@ from random import Random
 
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo import stand_ins
-from slurm_plugin.demo.applications import Application, applications
-from slurm_plugin.demo.history import CLUSTER, CORES, make_runs
+from slurm_plugin.demo.history import CLUSTER, CORES, Application, applications, make_runs
 from slurm_plugin.demo.stand_ins import sacct_text
 
 HISTORY = "sacct.txt"

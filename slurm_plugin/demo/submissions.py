@@ -9,8 +9,7 @@ from msgspec import structs
 
 from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.records import JobRun
-from slurm_plugin.demo.applications import Application
-from slurm_plugin.demo.history import CORES, NODES, start_run
+from slurm_plugin.demo.history import CORES, NODES, Application, start_run
 from slurm_plugin.demo.sandbox import job_script
 from slurm_plugin.demo.stand_ins import RUNNING, WAITING
 from slurm_plugin.nimod import client

@@ -16,7 +16,7 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo import submissions
-from slurm_plugin.demo.applications import Application, applications
+from slurm_plugin.demo.history import Application, applications
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.demo.submissions import DemoSubmission
 from slurm_plugin.nimod import client

@@ -1,7 +1,6 @@
 """What is checked of an installation, from munge to the last fit: one finding for each check."""
 
 from slurm_plugin.doctor.checks import CHECKS, examine
-from slurm_plugin.doctor.findings import Finding, FindingState
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import Finding, FindingState, Installation
 
 __all__ = ["CHECKS", "Finding", "FindingState", "Installation", "examine"]

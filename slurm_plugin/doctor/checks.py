@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import hooks_checks, limit_checks, nimo_checks, slurm_checks
-from slurm_plugin.doctor.findings import Finding, skipped
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import Finding, Installation, skipped
 
 
 class Need(StrEnum):

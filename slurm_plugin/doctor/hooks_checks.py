@@ -8,8 +8,7 @@ from shutil import which
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.settings_file import ETC, HOOKS, place
-from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
 from slurm_plugin.doctor.slurm_conf_lines import line
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for

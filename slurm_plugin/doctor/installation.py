@@ -1,15 +1,57 @@
-"""What the checks look at: the settings, Slurm's answers, the files beside slurm.conf."""
+"""What the checks look at: settings, Slurm's answers, files beside slurm.conf; their findings."""
 
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+
+import msgspec
 
 from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm.slurm_conf import CONFIG
+
+
+class FindingState(StrEnum):
+    """Severity of a finding."""
+
+    OK = "ok"
+    WARNING = "warning"  #: it works, but not as well as it could
+    ERROR = "error"  #: NIMO does not work with it
+    SKIPPED = "skipped"  #: cannot be checked from here
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One result of one check."""
+
+    check: str = ""
+    state: FindingState
+    message: str  #: the result of the check
+    fix: str = ""  #: what to do about it; empty where nothing has to be done
+
+
+def fine(message: str) -> Finding:
+    """Say that something is as it should be."""
+    return Finding(state=FindingState.OK, message=message)
+
+
+def warning(message: str, fix: str) -> Finding:
+    """Say what could be better, and how."""
+    return Finding(state=FindingState.WARNING, message=message, fix=fix)
+
+
+def wrong(message: str, fix: str) -> Finding:
+    """Say what keeps NIMO from working, and how to fix it."""
+    return Finding(state=FindingState.ERROR, message=message, fix=fix)
+
+
+def skipped(message: str) -> Finding:
+    """Say why something was not checked."""
+    return Finding(state=FindingState.SKIPPED, message=message)
+
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]

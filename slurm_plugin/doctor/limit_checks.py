@@ -6,8 +6,15 @@ from math import inf
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.setting_types import SoftUse
-from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Installation, Run
+from slurm_plugin.doctor.installation import (
+    Finding,
+    Installation,
+    Run,
+    fine,
+    skipped,
+    warning,
+    wrong,
+)
 from slurm_plugin.slurm.slurm_conf import SOFT_OPTION, SlurmConf, read_settings
 
 _HOW = "docs/install.md, Limits to plan with"

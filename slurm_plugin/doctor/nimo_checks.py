@@ -11,8 +11,7 @@ from urllib.parse import quote
 from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Status, Uplinks
 from slurm_plugin.text.formatting import clock

@@ -7,8 +7,15 @@ from math import inf
 from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Installation, read_pairs
+from slurm_plugin.doctor.installation import (
+    Finding,
+    Installation,
+    fine,
+    read_pairs,
+    skipped,
+    warning,
+    wrong,
+)
 from slurm_plugin.doctor.slurm_conf_lines import line
 
 #: Releases of Slurm with which the tests run.

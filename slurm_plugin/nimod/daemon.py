@@ -43,8 +43,7 @@ from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.listening import Listening, let_in, notify
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 if TYPE_CHECKING:
     from slurm_plugin.nimod.relay.gateway import Gateway

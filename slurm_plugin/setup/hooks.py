@@ -144,19 +144,17 @@ def _dumped(library: ctypes.CDLL, source: bytes, name: bytes) -> bytes | None:
             return None
         for text in (source, name):
             library.lua_pushlstring(state, text, ctypes.c_size_t(len(text)))
-        return _result(library, state) if _call(library, state) == 0 else None
+        # What lies on the stack is called with two arguments for one result.
+        if hasattr(library, "lua_pcallk"):  # from 5.2 on
+            none = ctypes.c_void_p(0)
+            failed = library.lua_pcallk(state, 2, 1, 0, none, none)
+        else:
+            failed = library.lua_pcall(state, 2, 1, 0)
+        if failed:
+            return None
+        length = ctypes.c_size_t()
+        library.lua_tolstring.restype = ctypes.c_void_p
+        made = library.lua_tolstring(state, -1, ctypes.byref(length))
+        return ctypes.string_at(made, length.value)
     finally:
         library.lua_close(state)
-
-
-def _call(library: ctypes.CDLL, state: ctypes.c_void_p) -> int:
-    """Call what lies on the stack with two arguments for one result; 0: it went well."""
-    if hasattr(library, "lua_pcallk"):  # from 5.2 on
-        return int(library.lua_pcallk(state, 2, 1, 0, ctypes.c_void_p(0), ctypes.c_void_p(0)))
-    return int(library.lua_pcall(state, 2, 1, 0))
-
-
-def _result(library: ctypes.CDLL, state: ctypes.c_void_p) -> bytes:
-    length = ctypes.c_size_t()
-    library.lua_tolstring.restype = ctypes.c_void_p
-    return ctypes.string_at(library.lua_tolstring(state, -1, ctypes.byref(length)), length.value)

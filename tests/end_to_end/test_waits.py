@@ -13,8 +13,7 @@ from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from tests.end_to_end.site import Site
 from tests.processes import wait_until
 

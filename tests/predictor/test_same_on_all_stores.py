@@ -12,8 +12,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import RetentionTimes
-from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.history import make_runs
+from slurm_plugin.demo.history import applications, make_runs
 from slurm_plugin.demo.stand_ins import sacct_text
 
 NOW_S, DAY_S = 1_790_000_000, 86_400

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -30,10 +29,8 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES, encode
 from slurm_plugin.service.request_rates import Complaints
 
-_Item = TypeVar("_Item")
 
-
-class FairQueues(Generic[_Item]):
+class FairQueues:
     """A queue for each account, so that a crowd of one delays others by one item each.
 
     An account's next item waits until its last one was released: nobody piles up answers.
@@ -44,10 +41,10 @@ class FairQueues(Generic[_Item]):
 
     def __init__(self, each: int = 8, most: int = 400) -> None:
         self._each, self._most = each, most
-        self._waiting: dict[int, deque[_Item]] = {}  # in the order of their turns
+        self._waiting: dict[int, deque[PendingQuestion]] = {}  # in the order of their turns
         self._busy: set[int] = set()
 
-    def put(self, account: int, item: _Item) -> bool:
+    def put(self, account: int, item: "PendingQuestion") -> bool:
         """Take an item; False where its account, or all together, have too many."""
         own = self._waiting.get(account, ())
         full = sum(map(len, self._waiting.values())) >= self._most
@@ -56,7 +53,7 @@ class FairQueues(Generic[_Item]):
         self._waiting.setdefault(account, deque()).append(item)
         return True
 
-    def take(self) -> _Item | None:
+    def take(self) -> "PendingQuestion | None":
         """Give the next item, whose account is busy from now on; None: there is none to begin."""
         account = next((one for one in self._waiting if one not in self._busy), None)
         if account is None:
@@ -210,7 +207,7 @@ class _Lane:
     def __init__(self, process: AnswerProcess, number: int, sender: StateSender) -> None:
         self._process, self._number, self._sender = process, number, sender
         self._of: _Worker | None = None
-        self._queues: FairQueues[PendingQuestion] = FairQueues()
+        self._queues = FairQueues()
         self._changed = threading.Condition()
         self._closing = False
         self._complaints = Complaints(_log)

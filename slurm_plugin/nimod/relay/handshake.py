@@ -18,6 +18,7 @@ import ssl
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import version
@@ -249,25 +250,22 @@ def _link(
     return Link(reader, writer, ours=seals[ours], theirs=theirs, longest=longest)
 
 
+@dataclass(slots=True)
 class Certificates:
-    """What this host shows and what it believes; read again when the files change.
+    """What this host shows and what it believes; read again when the files change."""
 
-    files: paths of authority, certificate and key.
-    server: this host is the controller.
-    """
-
-    def __init__(self, files: Tls, *, server: bool) -> None:
-        self._files = files
-        self._server = server
-        self._read_ns: tuple[int, ...] = ()
-        self._context: ssl.SSLContext | None = None
+    files: Tls  #: paths of authority, certificate and key
+    _: KW_ONLY
+    server: bool  #: this host is the controller
+    _read_ns: tuple[int, ...] = ()
+    _context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
         """Give what a connection needs.
 
         Raises LinkError: a file cannot be read, or is none of the kind.
         """
-        paths = (self._files.authority, self._files.certificate, self._files.key)
+        paths = (self.files.authority, self.files.certificate, self.files.key)
         try:
             changed_ns = tuple(Path(path).stat().st_mtime_ns for path in paths)
             if self._context is None or changed_ns != self._read_ns:
@@ -278,7 +276,7 @@ class Certificates:
         return self._context
 
     def _read(self, authority: str, certificate: str, key: str) -> ssl.SSLContext:
-        side = ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT
+        side = ssl.PROTOCOL_TLS_SERVER if self.server else ssl.PROTOCOL_TLS_CLIENT
         context = ssl.SSLContext(side)  # a client checks the name of the host
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED

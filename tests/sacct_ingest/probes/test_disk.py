@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes import disk
+from sacct_ingest.probes import local
 from tests.conftest import unavailable
 
 MIB = 1 << 20
@@ -36,7 +36,7 @@ def test_a_bounded_file_is_written_read_and_removed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", write)
     monkeypatch.setattr(os, "open", opened)
-    observed = disk.measure(tmp_path, size_bytes=3 * MIB + 5, reads=4)
+    observed = local.measure_disk(tmp_path, size_bytes=3 * MIB + 5, reads=4)
     assert sum(written) == 3 * MIB
     assert all(how & os.O_DIRECT for how in flags)
     assert observed.write_bytes_per_s > 0
@@ -47,7 +47,7 @@ def test_a_bounded_file_is_written_read_and_removed(tmp_path, monkeypatch):
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ProbeError, match="No such file"):
-        disk.measure(tmp_path / "none", size_bytes=MIB, reads=1)
+        local.measure_disk(tmp_path / "none", size_bytes=MIB, reads=1)
 
 
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
@@ -55,7 +55,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         unavailable(f"the file system of {tmp_path} knows no O_DIRECT")
     monkeypatch.setattr(os, "write", lambda file, data: 4096)
     with pytest.raises(ProbeError, match="No space left"):
-        disk.measure(tmp_path, size_bytes=MIB, reads=1)
+        local.measure_disk(tmp_path, size_bytes=MIB, reads=1)
     assert [path.name for path in tmp_path.iterdir()] == ["direct"]
 
 
@@ -65,4 +65,4 @@ def test_a_file_system_that_only_answers_from_its_cache(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ProbeError, match=r"O_DIRECT.*choose another folder"):
-        disk.measure(tmp_path, size_bytes=MIB, reads=1)
+        local.measure_disk(tmp_path, size_bytes=MIB, reads=1)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes import kernel_clock
+from sacct_ingest.probes import network
 from sacct_ingest.probes.network import bandwidth, measure_pair, send_message, serve_pair
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.sensor import Sensor
@@ -156,7 +156,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(connection):
     near, far = connection
     try:
-        near.setsockopt(socket.SOL_SOCKET, kernel_clock.SO_TIMESTAMPING, kernel_clock.TX_ACK)
+        near.setsockopt(socket.SOL_SOCKET, network.SO_TIMESTAMPING, network.TX_ACK)
     except OSError as error:
         pytest.skip(f"this kernel stamps nothing: {error}")
     with ThreadPoolExecutor() as other:
@@ -170,8 +170,8 @@ def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(connection):
 @pytest.mark.parametrize("size", [64 << 10, 4 * MIB])
 def test_where_the_kernel_does_not_say_it_is_timed_here(connection, size, monkeypatch):
     near, far = connection
-    if size <= kernel_clock.AT_ONCE_BYTES:
-        monkeypatch.setattr(kernel_clock, "SO_TIMESTAMPING", 0xFFFF)
+    if size <= network.AT_ONCE_BYTES:
+        monkeypatch.setattr(network, "SO_TIMESTAMPING", 0xFFFF)
     with ThreadPoolExecutor() as other:
         served = other.submit(serve_pair, Busy(far, 60), size_bytes=size, echoes=0)
         sent = send_message(Channel(near, 60), size, 0.125)

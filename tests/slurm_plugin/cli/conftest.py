@@ -12,8 +12,7 @@ import pytest
 from sacct_ingest.records import JobRun
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.history import make_runs
+from slurm_plugin.demo.history import applications, make_runs
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.nimod import client
 

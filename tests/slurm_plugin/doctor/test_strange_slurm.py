@@ -7,8 +7,7 @@ import pytest
 
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import hooks_checks, slurm_checks
-from slurm_plugin.doctor.findings import FindingState
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import FindingState, Installation
 
 
 @pytest.fixture

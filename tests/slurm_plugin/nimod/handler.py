@@ -15,8 +15,7 @@ from slurm_plugin.nimod.answering.state import StateSender, WorkerState
 from slurm_plugin.nimod.request_handler import RequestHandler
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 
 class Handler(RequestHandler):

@@ -28,8 +28,7 @@ from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.raw_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build as view
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from tests.slurm_plugin.made import stored, table
 from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, node, pending, running
 

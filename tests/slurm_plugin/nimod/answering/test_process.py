@@ -20,8 +20,7 @@ from slurm_plugin.nimod.answering.state import StateSender
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 from tests.slurm_plugin.nimod.own_nimod import talk

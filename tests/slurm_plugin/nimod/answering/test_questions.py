@@ -12,9 +12,8 @@ from slurm_plugin.nimod.answering.questions import Answerer, StoreQuestion, Wait
 from slurm_plugin.nimod.answering.state import StateSender, WorkerState
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
 from tests.slurm_plugin.decision.test_budget import site
 from tests.slurm_plugin.made import stored, table
 from tests.slurm_plugin.nimod.test_store_link import fit
