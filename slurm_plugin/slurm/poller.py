@@ -10,7 +10,7 @@ from typing import Any
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Source
-from slurm_plugin.slurm import commands, privacy, pyslurm_source, sources
+from slurm_plugin.slurm import commands, privacy, sources
 from slurm_plugin.slurm.assoc_mgr import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, read_limits
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.limits import LimitTables
@@ -106,8 +106,8 @@ class ClusterPoller:
             self._choose(settings)
         if self._source is Source.PYSLURM:
             try:
-                self._pyslurm = self._pyslurm or pyslurm_source.load(settings.release)
-                return pyslurm_source.ask(self._pyslurm, self._run)
+                self._pyslurm = self._pyslurm or sources.load_pyslurm(settings.release)
+                return sources.ask_pyslurm(self._pyslurm, self._run)
             except SlurmError as error:
                 self._source = _commands(settings)
                 _log.warning("%s; Slurm's commands are asked instead (%s)", error, self._source)
@@ -122,7 +122,7 @@ class ClusterPoller:
     def _choose(self, settings: SlurmConf) -> None:
         """Settle on the best source; at the first look."""
         try:
-            self._pyslurm = pyslurm_source.load(settings.release)
+            self._pyslurm = sources.load_pyslurm(settings.release)
             self._source = Source.PYSLURM
         except SlurmError as error:
             self._source = _commands(settings)

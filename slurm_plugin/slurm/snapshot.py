@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 from typing import NamedTuple
 
-from sacct_ingest.text.admin_comment import decision_id_in
+from sacct_ingest.text.admin_comment import decision_id_in, parse
 from sacct_ingest.text.hostlist import NodeNames
-from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
@@ -73,7 +72,7 @@ def build(
             for name in node.partitions:
                 members[name].append(node.name)
     waiting = _waiting(raw.jobs)
-    ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
+    ends_predicted = any(expected_run_time_s(job) is not None for job in raw.jobs)
     scene = _SnapshotBuilder(
         *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes))
     )
@@ -196,7 +195,7 @@ class _SnapshotBuilder:
         ]
         free = pool.fitting(NodeShare())[0] if self.ends_predicted else None
         counted = node if self.settings.counts_memory else (node[0], 0)
-        return expected.planned(jobs, free, counted, now_s=self.taken_s)
+        return planned_promises(jobs, free, counted, now_s=self.taken_s)
 
 
 def _either(one: RawPartition, site: SlurmConf, *names: str) -> tuple[int | None, int | None]:
@@ -210,7 +209,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, Nod
     use: dict[str, _NodeUse] = defaultdict(_NodeUse)
     for job in raw.jobs:
         if job.node_names and job.state not in WAITS:
-            end = taken_s if job.state in _DONE else max(expected.end_s(job, taken_s), taken_s)
+            end = taken_s if job.state in _DONE else max(expected_end_s(job, taken_s), taken_s)
             share = (end, *_each(job))
             for name in job.node_names:
                 use[name].ends.append(share)
@@ -327,3 +326,75 @@ def _mean(name: str, depth: int, taken_s: float, previous: Cluster | None) -> fl
         return float(depth)
     share = 1 - exp(-max(taken_s - previous.taken_s, 0.0) / DAY_S)
     return before.queue_mean + share * (depth - before.queue_mean)
+
+
+_RELIABLE = "reliable"
+#: Planned jobs that are moved ahead, at most: each costs steps in proportion to those before.
+_MOVED = 200
+
+
+def expected_run_time_s(job: RawJob) -> float | None:
+    """Longest run time to be expected of a job; None: there is only its time limit."""
+    note = parse(job.admin_comment) if job.admin_comment else None
+    if note is None or note.verdict != _RELIABLE or note.nodes != job.nodes:
+        return None
+    return float(note.high_s)
+
+
+def expected_end_s(job: RawJob, now_s: float) -> float:
+    """When a running job ends: by its prediction, or by its limit where that is over."""
+    longest_s = expected_run_time_s(job)
+    end = inf if longest_s is None else job.start_s + longest_s
+    return min(end, job.end_s) if end > now_s else job.end_s
+
+
+def planned_promises(
+    jobs: Iterable[tuple[RawJob, int]],
+    free: NodeAvailability | None,
+    node: tuple[int, int],
+    *,
+    now_s: float,
+) -> tuple[Promise, ...]:
+    """Nodes that jobs with a planned start take.
+
+    Backfill plans by time limits.  Where jobs are expected to end before theirs, those that wait
+    are moved ahead, in the order of their planned starts.
+
+    jobs: each with how many nodes of the partition it will take.
+    free: whole nodes that are free over time, but for these jobs; None: plans stand as they are.
+    node: CPUs and memory (MiB) of the smallest node.
+    now_s: time of the snapshot.
+    """
+    taken = []
+    for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):
+        start_s, longest_s = max(job.start_s, now_s), expected_run_time_s(job)
+        lasts_s = min(longest_s or inf, job.end_s - job.start_s)
+        whole = whole_nodes(job, nodes, node)
+        if free is not None and number < _MOVED:
+            start_s = min(start_s, free.earliest_start(whole, lasts_s, from_s=now_s))
+            free = free.reserve(whole, start_s, start_s + lasts_s)
+        taken.append((nodes, start_s, start_s + lasts_s, _share(job, counts_memory=node[1] > 0)))
+    return tuple(taken)
+
+
+def _share(job: RawJob, *, counts_memory: bool) -> NodeShare:
+    """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
+    if job.alone or "cpu" not in job.tres:
+        return NodeShare()
+    nodes = max(job.nodes, 1)
+    return NodeShare(
+        cpus=ceil(job.tres["cpu"] / nodes),
+        mem_mib=ceil(job.tres.get("mem", 0) / nodes) if counts_memory else 0,
+        gres=tuple(sorted((name, ceil(n / nodes)) for name, n in job.devices.items())),
+        whole=False,
+    )
+
+
+def whole_nodes(job: RawJob, nodes: int, node: tuple[int, int]) -> int:
+    """Whole nodes that a waiting job is worth: all of them, where it shares none."""
+    if job.alone:
+        return nodes
+    cpus, mem_mib = node
+    each = job.tres.get("cpu", inf) / max(job.nodes, 1) / max(cpus, 1)
+    memory = job.tres.get("mem", 0.0) / max(job.nodes, 1) / max(mem_mib, 1)
+    return ceil(nodes * min(max(each, memory if mem_mib else 0.0), 1.0))

@@ -93,19 +93,19 @@ def test_the_cluster_looks_as_the_commands_see_it(cluster):
 #: between two questions the scheduler may have planned anew.
 LOOK = """
 import json, os, time
-from slurm_plugin.slurm import commands, pyslurm_source, sources
+from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 from slurm_plugin.slurm.poller import ClusterPoller
 run = lambda argv: commands.run(argv, timeout_s=20)
 release = read_settings(run(CONFIG)).release
-module = pyslurm_source.load(release)
+module = sources.load_pyslurm(release)
 def plain(job):
     return [job.state, job.jobs, job.partitions, job.nodes, job.start_s, job.end_s,
             job.node_names, job.tres.get("cpu"),
             # PySlurm does not know the memory of exclusive jobs before they run.
             job.tres.get("mem", 0.0) if job.node_names else 0.0]
 for _ in range(20):
-    seen, told = pyslurm_source.ask(module, run), sources.ask_text(run)
+    seen, told = sources.ask_pyslurm(module, run), sources.ask_text(run)
     pairs = [(sorted(map(str, seen.nodes)), sorted(map(str, told.nodes))),
              (sorted(map(str, map(plain, seen.jobs))), sorted(map(str, map(plain, told.jobs))))]
     differences = [(a, b) for x, y in pairs for a, b in zip(x, y) if a != b]

@@ -3,7 +3,7 @@
 from math import inf
 
 from sacct_ingest.text.admin_comment import Note, build
-from slurm_plugin.slurm import expected
+from slurm_plugin.slurm import snapshot
 from slurm_plugin.slurm.node_pool import NodeShare
 from tests.slurm_plugin.slurm.test_snapshot import HOUR, NOW, node, pending, running, view
 
@@ -80,8 +80,8 @@ def test_a_queued_exclusive_job_takes_whole_nodes():
 
 def test_a_queued_job_with_all_memory_takes_whole_nodes():
     job = pending(2, tres={"cpu": 2.0, "mem": 4000.0})
-    assert expected.whole_nodes(job, 2, (4, 2000)) == 2
-    assert expected.whole_nodes(job, 2, (4, 0)) == 1
-    assert expected.whole_nodes(pending(3), 3, (4, 2000)) == 3
-    assert expected.run_time_s(pending(1)) is None
-    assert expected.end_s(running("n1", inf), NOW) == inf
+    assert snapshot.whole_nodes(job, 2, (4, 2000)) == 2
+    assert snapshot.whole_nodes(job, 2, (4, 0)) == 1
+    assert snapshot.whole_nodes(pending(3), 3, (4, 2000)) == 3
+    assert snapshot.expected_run_time_s(pending(1)) is None
+    assert snapshot.expected_end_s(running("n1", inf), NOW) == inf

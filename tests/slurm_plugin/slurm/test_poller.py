@@ -10,7 +10,7 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
-from slurm_plugin.slurm import commands, pyslurm_source
+from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.sources import ask_json, ask_text
 from tests.processes import wait_until
@@ -195,8 +195,8 @@ def installed(monkeypatch):
     """Install a PySlurm of one's making."""
 
     def install(module, library=None):
-        monkeypatch.setitem(pyslurm_source.importlib.sys.modules, "pyslurm", module)
-        monkeypatch.setattr(pyslurm_source, "library_release", lambda: library)
+        monkeypatch.setitem(sources.importlib.sys.modules, "pyslurm", module)
+        monkeypatch.setattr(sources, "library_release", lambda: library)
 
     return install
 
