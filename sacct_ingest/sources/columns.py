@@ -6,6 +6,7 @@ To read another column, add a row here and a field to `JobRun` or `StepRun`.
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -136,16 +137,20 @@ def node_list(value: str) -> str:
     return "" if value == "None assigned" else value
 
 
-def disk_total(value: str) -> int | None:
-    """Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot."""
-    return count(parse_tres(value).get("fs/disk", "")) if "fs/disk=" in value else None
+def _tres_count(name: str, value: str) -> int | None:
+    """Count of one resource out of a list of them; None where it has none."""
+    return count(parse_tres(value).get(name, "")) if f"{name}=" in value else None
+
+
+#: Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot.
+disk_total = partial(_tres_count, "fs/disk")
+#: CPUs out of ReqTRES.
+requested_cpus = partial(_tres_count, "cpu")
 
 
 def lustre_total(value: str) -> int | None:
     """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
-    if "fs/lustre=" not in value:
-        return None
-    mebibytes = count(parse_tres(value).get("fs/lustre", ""))
+    mebibytes = _tres_count("fs/lustre", value)
     return None if mebibytes is None else storable(mebibytes << 20)
 
 
@@ -192,16 +197,9 @@ def gpu_types(value: str) -> str:
     return ",".join(f"{name}={number}" for name, number in sorted(typed.items()) if number)
 
 
-def requested_cpus(value: str) -> int | None:
-    """CPUs out of ReqTRES; None where it has none."""
-    return count(parse_tres(value).get("cpu", "")) if "cpu=" in value else None
-
-
 def gpu_percent(value: str) -> float | None:
     """Highest use of GPUs, summed over tasks; 100 is one whole GPU (gres/gpuutil)."""
-    if "gres/gpuutil=" not in value:
-        return None
-    used = count(parse_tres(value).get("gres/gpuutil", ""))
+    used = _tres_count("gres/gpuutil", value)
     return None if used is None else float(used)
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
@@ -33,7 +33,6 @@ from sacct_ingest.store.rows import Stored
 BATCH = 200
 #: Runs that wait for the process at most; it gets them as soon as it is idle.
 MOST_WAITING = 2000
-_LENGTH_BYTES = 8
 
 
 class RunWriter:
@@ -150,71 +149,41 @@ def _is_open(path: Path | None) -> bool:
     return any(file_of(one) in files for one in Path("/proc/self/fd").iterdir())
 
 
-class _Pipe:
-    """One end of a connection of two processes, for one message after the other.
+class _Process:
+    """The other process; it ends with the channel, and so with the process that holds that.
 
-    Of our own: to load :mod:`multiprocessing` takes as long as to read 500 rows.
+    Messages are pickles: to load :mod:`multiprocessing` takes as long as to read 500 rows.
     """
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel, self._received = channel, channel.makefile("rb")
-
-    def send(self, message: bytes) -> None:
-        """Send a message; OSError where nobody listens."""
-        self._channel.sendall(len(message).to_bytes(_LENGTH_BYTES, "little") + message)
-
-    def receive(self) -> bytes:
-        """Wait for a message; EOFError where the other end is closed."""
-        return self._exactly(int.from_bytes(self._exactly(_LENGTH_BYTES), "little"))
-
-    def _exactly(self, count: int) -> bytes:
-        data = self._received.read(count)
-        if len(data) < count:
-            raise EOFError
-        return data
-
-    def fileno(self) -> int:
-        """File descriptor, to poll."""
-        return self._channel.fileno()
-
-    def close(self) -> None:
-        """Close this end."""
-        self._received.close()
-        self._channel.close()
-
-
-class _Process:
-    """The other process; it ends with the pipe, and so with the process that holds the pipe."""
-
     def __init__(self, url: URL) -> None:
-        mine, other = socket.socketpair()
-        self._pipe, theirs = _Pipe(mine), _Pipe(other)
+        self._channel, theirs = socket.socketpair()
         with warnings.catch_warnings():
             # Python warns of threads of libraries, too, which sleep.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
-            _serve_and_exit(url, theirs, self._pipe)
+            _serve_and_exit(url, theirs, self._channel)
         theirs.close()
+        self._received, self._sent = self._channel.makefile("rb"), self._channel.makefile("wb")
 
     def ask(self, message: bytes) -> None:
         """Give it a batch."""
         try:
-            self._pipe.send(message)
+            _send(self._sent, message)
         except OSError as error:
             raise StoreError("the process that writes the store is gone") from error
 
     def idle(self) -> bool:
         """Whether it has written the batch that it was given: there is an answer, or an end."""
         poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
+        poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(0))
 
     def answer(self) -> Stored:
         """Wait for what became of the batch."""
         try:
-            answer = pickle.loads(self._pipe.receive())  # noqa: S301 - of our own process
-        except (EOFError, OSError) as error:
+            answer = pickle.load(self._received)  # noqa: S301 - of our own process
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise StoreError("the process that writes the store is gone") from error
         if isinstance(answer, Stored):
             return answer
@@ -222,28 +191,35 @@ class _Process:
 
     def close(self) -> None:
         """Wait for its end."""
-        self._pipe.close()
+        for one in (self._sent, self._received, self._channel):
+            with suppress(OSError):  # it is gone already, and does not take what was left
+                one.close()
         os.waitpid(self.pid, 0)
 
 
-def _serve_and_exit(url: URL, pipe: _Pipe, other_end: _Pipe) -> NoReturn:
+def _send(file: IO[bytes], message: object) -> None:
+    pickle.dump(message, file, pickle.HIGHEST_PROTOCOL)
+    file.flush()
+
+
+def _serve_and_exit(url: URL, channel: socket.socket, other_end: socket.socket) -> NoReturn:
     """Be the other process.
 
     It leaves without a farewell: what it has from the first process is not its own to close.
     """
     try:
         other_end.close()
-        # Ctrl-C is for the process that reads: it closes the pipe.
+        # Ctrl-C is for the process that reads: it closes the channel.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with suppress(EOFError, OSError):
-            _serve(url, pipe)
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            _serve(url, channel.makefile("rb"), channel.makefile("wb"))
     finally:
         os._exit(0)
 
 
-def _serve(url: URL, pipe: _Pipe) -> None:
-    """Write what comes through the pipe, until its other end is closed."""
+def _serve(url: URL, received: IO[bytes], sent: IO[bytes]) -> None:
+    """Write what comes, until the other end is closed."""
     engine = make_engine(url.render_as_string(hide_password=False), create=False)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _trust_own_keys)
@@ -251,7 +227,8 @@ def _serve(url: URL, pipe: _Pipe) -> None:
         with suppress(SQLAlchemyError), engine.connect():
             pass  # while the first batch is read; errors are those of the batch
         while True:
-            pipe.send(pickle.dumps(_stored(engine, decode_packed(pipe.receive()))))
+            batch = decode_packed(pickle.load(received))  # noqa: S301 - of our own process
+            _send(sent, _stored(engine, batch))
     finally:
         engine.dispose()
 

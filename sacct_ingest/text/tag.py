@@ -12,9 +12,11 @@ the problem is, in any unit that its runs share.
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
+_TEXTS = ("app", "problem", "time", "soft", "mem", "size")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
 _LENGTH = 200
 #: Characters of a tag; the rest of a longer one is not read.
@@ -65,18 +67,10 @@ def parse_tag(comment: str) -> Tag | None:
         return None
     pairs = [part.partition("=") for part in tags[-1][:LONGEST].split(",")]
     values = {name: value for name, _, value in pairs}
-    return Tag(
-        values.get("app", ""),
-        values.get("problem", ""),
-        off="off" in values,
-        on="on" in values,
-        time=values.get("time", ""),
-        soft=values.get("soft", ""),
-        mem=values.get("mem", ""),
-        learn=values.get("learn", "") or ("on" if "learn" in values else ""),
-        size=values.get("size", ""),
-        **{name: _range(values.get(name, "")) for name in _RANGES},
-    )
+    texts: dict[str, Any] = {name: values.get(name, "") for name in _TEXTS}
+    ranges: dict[str, Any] = {name: _range(values.get(name, "")) for name in _RANGES}
+    learn = values.get("learn", "") or ("on" if "learn" in values else "")
+    return Tag(off="off" in values, on="on" in values, learn=learn, **texts, **ranges)
 
 
 def without_tag(comment: str) -> str:

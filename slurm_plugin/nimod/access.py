@@ -8,8 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
-from types import MappingProxyType
+from dataclasses import KW_ONLY, dataclass, field
 
 from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.connection import Connection, Respond
@@ -47,7 +46,7 @@ class UserNames:
     #: gives the name of a uid, or raises
     look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name
     _: KW_ONLY
-    own: Mapping[int, str] = MappingProxyType({})  #: names that are at hand from the start
+    own: Mapping[int, str] = field(default_factory=dict)  #: names that are at hand from the start
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:

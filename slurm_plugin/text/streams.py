@@ -58,13 +58,9 @@ def json_text(value: object) -> str:
     text = msgspec.json.encode(value).decode()
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
-
-
-def _escaped(char: str) -> str:
     import json  # noqa: PLC0415 - hardly ever
 
-    return json.dumps(char)[1:-1]
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def unfiltered(stream: TextIO) -> TextIO:
