@@ -50,8 +50,7 @@ from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
-from slurm_plugin.wait_forecasts.forecasts import Outlooks
-from slurm_plugin.wait_forecasts.run_times import QueueRunTimes
+from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 _MONTH_S = 30 * 86400.0
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
