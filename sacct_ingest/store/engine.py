@@ -134,13 +134,10 @@ def translated(engine: Engine) -> Iterator[None]:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
         made = RowRefused if isinstance(error, (DataError, IntegrityError, *_OF_VALUES)) else None
-        raise (made or StoreError)(f"store {name}: {cause}{_fix(engine.url, cause)}") from error
-
-
-def _fix(url: URL, cause: str) -> str:
-    if _DENIED.search(cause):
-        return "; docs/ingest.md lists the rights it needs"
-    return _room(url) if _FULL.search(cause) else ""
+        fix = "; docs/ingest.md lists the rights it needs" if _DENIED.search(cause) else ""
+        if not fix and _FULL.search(cause):
+            fix = _room(engine.url)
+        raise (made or StoreError)(f"store {name}: {cause}{fix}") from error
 
 
 def _room(url: URL) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Select, delete, func, select
 
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import prose
@@ -62,7 +62,11 @@ class Rejects(StoreTable):
         latest = {_digest(row): row for row in rows[-MOST:]}
         with writing(self._engine) as connection:
             put(connection, rejects, [_values(*one) for one in latest.items()], "digest")
-            _prune(connection)
+            count = connection.execute(select(func.count()).select_from(rejects)).scalar_one()
+            if count > MOST:
+                oldest = select(rejects.c.digest).order_by(*_OLDEST_FIRST).limit(count - MOST)
+                digests = list(connection.execute(oldest).scalars())
+                connection.execute(delete(rejects).where(rejects.c.digest.in_(digests)))
 
     def all(self) -> list[RejectRow]:
         """Rows, oldest first."""
@@ -87,12 +91,3 @@ def _values(digest: str, row: RejectRow) -> dict[str, object]:
         "text": prose(row.text[:_TEXT_LENGTH]),
         "seen_s": row.read_s,
     }
-
-
-def _prune(connection: Connection) -> None:
-    excess = int(connection.execute(select(func.count()).select_from(rejects)).scalar_one()) - MOST
-    if excess <= 0:
-        return
-    oldest = select(rejects.c.digest).order_by(*_OLDEST_FIRST).limit(excess)
-    digests = list(connection.execute(oldest).scalars())
-    connection.execute(delete(rejects).where(rejects.c.digest.in_(digests)))

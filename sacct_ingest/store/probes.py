@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, func, insert, or_, select
+from sqlalchemy import Row, and_, func, insert, or_, select
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store.column_types import indexed, prose
@@ -34,7 +34,12 @@ class Probes(StoreTable):
         with writing(self._engine) as connection:
             keys = list(rows)
             for first in range(0, len(keys), _CHUNK):
-                for stored in connection.execute(_with_keys(keys[first : first + _CHUNK])):
+                # OR of ANDs: old SQLite has no row values, and MariaDB uses no index for them.
+                same = (
+                    and_(*(column == value for column, value in zip(_KEY, key, strict=True)))
+                    for key in keys[first : first + _CHUNK]
+                )
+                for stored in connection.execute(select(*_KEY).where(or_(*same))):
                     rows.pop(tuple(stored), None)
             if rows:
                 connection.execute(insert(probes), list(rows.values()))
@@ -93,14 +98,6 @@ class Profiles(StoreTable):
         if cluster is not None:
             query = query.where(profiles.c.cluster == indexed(cluster, 64))
         return [NodeProfile(**row._mapping) for row in self._rows(query)]
-
-
-def _with_keys(keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
-    # OR of ANDs: SQLite had no row values before 3.15, and MariaDB uses no index for them.
-    same = (
-        and_(*(column == value for column, value in zip(_KEY, key, strict=True))) for key in keys
-    )
-    return select(*_KEY).where(or_(*same))
 
 
 def _values(probe: Probe) -> dict[str, Any]:

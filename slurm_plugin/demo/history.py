@@ -182,6 +182,7 @@ def start_run(
     state, elapsed_s = _ending(application, nodes, rng)
     for node in chosen:
         free_s[node] = start_s + elapsed_s
+    tasks = f" --array=0-{application.array - 1}" if application.array else ""
     run = JobRun(
         cluster=CLUSTER,
         job_id=job_id,
@@ -206,7 +207,7 @@ def start_run(
         cpus=nodes * CORES,
         cpu_s=round(elapsed_s * nodes * CORES * 0.93),
         node_list=node_names(chosen),
-        submit_line=_submit_line(application, nodes),
+        submit_line=f"sbatch -N {nodes}{tasks} {application.command}",
         work_dir=f"/scratch/{application.user}/{job_id}",
         comment=application.comment,
     )
@@ -236,15 +237,12 @@ def _arrivals(
             weekend = (days - day) % 7 in (0, 1)
             for _ in range(_count(application.per_day * (0.4 if weekend else 1.24), rng)):
                 submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
-                arrivals += _submission(application, submit_s + rng.randrange(3600), rng)
+                submit_s += rng.randrange(3600)
+                counts, weights = list(application.nodes), list(application.nodes.values())
+                nodes = rng.choices(counts, weights)[0]
+                tasks = range(application.array) if application.array else (None,)
+                arrivals += [_Arrival(submit_s, application, nodes, task) for task in tasks]
     return sorted(arrivals, key=lambda arrival: arrival.submit_s)
-
-
-def _submission(application: Application, submit_s: int, rng: Random) -> list[_Arrival]:
-    nodes = rng.choices(list(application.nodes), list(application.nodes.values()))[0]
-    if not application.array:
-        return [_Arrival(submit_s, application, nodes)]
-    return [_Arrival(submit_s, application, nodes, task) for task in range(application.array)]
 
 
 def _count(mean: float, rng: Random) -> int:
@@ -264,13 +262,6 @@ def _ending(application: Application, nodes: int, rng: Random) -> tuple[JobState
     if elapsed_s > limit_s:
         return JobState.TIMEOUT, limit_s + rng.randint(0, 20)
     return JobState.COMPLETED, round(elapsed_s)
-
-
-def _submit_line(application: Application, nodes: int) -> str:
-    options = f"-N {nodes}"
-    if application.array:
-        options += f" --array=0-{application.array - 1}"
-    return f"sbatch {options} {application.command}"
 
 
 def _steps(run: JobRun, application: Application) -> tuple[StepRun, ...]:

@@ -13,7 +13,6 @@ from random import Random
 from typing import TextIO
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import JobRun
 from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo import submissions
 from slurm_plugin.demo.history import Application, applications
@@ -144,7 +143,12 @@ def tour(
     site, folder = narrator.site, _shortest(narrator.site.folder)
     narrator.say(_BEGINNING.format(folder=folder))
     sites.prepare(site, user=user, now_s=clock(), rng=rng)
-    _learn(narrator)
+    narrator.say(_INGEST)
+    narrator.show("nimo", "ingest", sites.HISTORY)
+    narrator.say(_FIT)
+    narrator.show("nimo", "fit")
+    narrator.say(_PREDICT)
+    narrator.show("nimo", "predict", "wrf-d02")
     narrator.say(_SERVE)
     with narrator.background("nimo", "serve"):
         _advise(narrator)
@@ -153,8 +157,14 @@ def tour(
     runs = submissions.run(
         planned, answers, first_id=_FIRST_ID, submit_s=int(clock()), uid=uid, rng=rng
     )
-    _look_back(narrator, runs)
-    narrator.say(_end(site, folder))
+    narrator.say(_OUTCOME)
+    sites.write_history(narrator.site, _AFTER, runs)
+    narrator.show("nimo", "ingest", _AFTER)
+    narrator.say(_REPORT)
+    narrator.show("nimo", "report")
+    programs = Path(sys.executable).parent
+    where = {"config": site.config, "stand_ins": site.stand_ins, "programs": programs}
+    narrator.say(_END.format(folder=folder, **where))
 
 
 def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
@@ -183,15 +193,6 @@ def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) 
     return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
 
 
-def _learn(narrator: Narrator) -> None:
-    narrator.say(_INGEST)
-    narrator.show("nimo", "ingest", sites.HISTORY)
-    narrator.say(_FIT)
-    narrator.show("nimo", "fit")
-    narrator.say(_PREDICT)
-    narrator.show("nimo", "predict", "wrf-d02")
-
-
 def _advise(narrator: Narrator) -> None:
     narrator.say(_ADVISE)
     narrator.show("nimo-advise", "wrf.sh", "d02")
@@ -208,21 +209,6 @@ def _submit(
     answers = submissions.submit(narrator.site.socket, [one.job(uid) for one in planned])
     narrator.say(answers_table(planned, answers))
     return planned, answers
-
-
-def _look_back(narrator: Narrator, runs: Sequence[JobRun]) -> None:
-    narrator.say(_OUTCOME)
-    sites.write_history(narrator.site, _AFTER, runs)
-    narrator.show("nimo", "ingest", _AFTER)
-    narrator.say(_REPORT)
-    narrator.show("nimo", "report")
-
-
-def _end(site: DemoSite, folder: str) -> str:
-    programs = Path(sys.executable).parent
-    return _END.format(
-        folder=folder, config=site.config, stand_ins=site.stand_ins, programs=programs
-    )
 
 
 def _shortest(path: Path) -> str:

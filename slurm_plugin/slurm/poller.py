@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from typing import Any
@@ -17,7 +17,7 @@ from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import Guard
+from slurm_plugin.slurm.soft_limits import guard
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,6 @@ class ClusterPoller:
         self._settings: SlurmConf | None = None
         self._settings_s = self._took_s = 0.0
         self._may_update = False
-        self._guard = Guard(self._run)
         self._limits = LimitPoller(self.clock, self._run)
         self._pyslurm: Any = None
 
@@ -94,7 +93,7 @@ class ClusterPoller:
         settings = self._ask_settings()
         taken_s = self.clock()
         self.raw = raw = self.adapt(self._ask(settings))
-        self._guard.look(raw.jobs, safe=settings.plans_softly)
+        guard(self._run, raw.jobs, safe=settings.plans_softly)
         limits = self._limits.look(self.cluster, settings.enforced)
         self._latest = build(
             raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest
@@ -163,21 +162,18 @@ _USE_S = 60.0  #: what is used of limits: slurmctld's memory
 _RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd
 
 
+@dataclass(slots=True)
 class LimitPoller:
     """The limits of a cluster, as new as each of their sources is cheap.
 
     A source that does not answer is tried again at its next turn; until then the limits read
     before hold.
-
-    clock: seconds since the epoch.
-    run: runs a command and gives its text; raises SlurmError.
     """
 
-    def __init__(self, clock: Callable[[], float], run: Callable[[Sequence[str]], str]) -> None:
-        self._clock = clock
-        self._run = run
-        self._texts: dict[tuple[str, ...], tuple[float, str]] = {}
-        self._tables = LimitTables()
+    clock: Callable[[], float]  #: seconds since the epoch
+    run: sources.Run
+    _texts: dict[tuple[str, ...], tuple[float, str]] = field(default_factory=dict)
+    _tables: LimitTables = field(default_factory=LimitTables)
 
     def look(self, cluster: str, enforced: Collection[str]) -> LimitTables:
         """Limits of a cluster that enforces what ``enforced`` says (AccountingStorageEnforce)."""
@@ -195,12 +191,12 @@ class LimitPoller:
 
     def _ask(self, argv: tuple[str, ...], every_s: float) -> bool:
         """Ask again when it is time; return whether it was."""
-        now_s = self._clock()
+        now_s = self.clock()
         asked_s, text = self._texts.get(argv, (-every_s, ""))
         if now_s - asked_s < every_s:
             return False
         try:
-            text = self._run(argv)
+            text = self.run(argv)
         except SlurmError as error:
             _log.info("limits: %s", error)
         self._texts[argv] = now_s, text

@@ -113,28 +113,22 @@ def _update(run: Run, jobs: list[str], change: str) -> Iterator[str]:
             yield f"{change}: {', '.join(some)}"
 
 
-class Guard:
-    """Takes limits back where Slurm does not say that they are to plan with.
+def guard(run: Run, jobs: Iterable[RawJob], *, safe: bool) -> None:
+    """Take limits back where Slurm does not say that they are to plan with.
 
-    run: gives the output of a Slurm command; raises SlurmError.
+    To be called with each view anew: an update may be undone.
+
+    jobs: those of the view.
+    safe: whether Slurm plans with such limits.
     """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def look(self, jobs: Iterable[RawJob], *, safe: bool) -> None:
-        """Look at the jobs of a view; with each one anew, as an update may be undone.
-
-        safe: whether Slurm plans with such limits.
-        """
-        if safe or not any(",sl=" in job.admin_comment for job in jobs):
-            return
-        try:
-            lines = take_back(self._run)
-        except SlurmError as error:
-            lines = [str(error)]
-        for line in lines:
-            _log.warning("time_min_as_soft_limit is gone: %s", line)
+    if safe or not any(",sl=" in job.admin_comment for job in jobs):
+        return
+    try:
+        lines = take_back(run)
+    except SlurmError as error:
+        lines = [str(error)]
+    for line in lines:
+        _log.warning("time_min_as_soft_limit is gone: %s", line)
 
 
 class QueueHeads:

@@ -8,6 +8,7 @@ import contextlib
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,16 +121,13 @@ def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
     return float(match[1])
 
 
+@dataclass(frozen=True, slots=True)
 class StartEstimateCache:
-    """Answers of the last minute or so, in a file of the user's own; trouble with it is no trouble.
+    """Answers of the last minute, in a file of the user's own; trouble with it is no trouble."""
 
-    path: the file.
-    keep_s: for how long an answer is good.
-    """
-
-    def __init__(self, path: Path, *, keep_s: float) -> None:
-        self._path = path
-        self._keep_s = keep_s
+    path: Path
+    _: KW_ONLY
+    keep_s: float  #: for how long an answer is good
 
     def get(self, key: str, *, now_s: float) -> float | None:
         """Look up an answer that is good still."""
@@ -143,18 +141,18 @@ class StartEstimateCache:
         from sacct_ingest.files import atomic_file  # noqa: PLC0415
 
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write(self._path, json.dumps(entries).encode(), mode=0o600)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.write(self.path, json.dumps(entries).encode(), mode=0o600)
 
     def _fresh(self, now_s: float) -> dict[str, tuple[float, float | None]]:
         import json  # noqa: PLC0415 - not for a check
 
         try:
-            entries = json.loads(self._path.read_text())
+            entries = json.loads(self.path.read_text())
             return {
                 str(key): (float(made_s), float(start_s))
                 for key, (made_s, start_s) in entries.items()
-                if 0 <= now_s - made_s < self._keep_s
+                if 0 <= now_s - made_s < self.keep_s
             }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}

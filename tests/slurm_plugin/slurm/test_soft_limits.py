@@ -11,7 +11,7 @@ from slurm_plugin.slurm.privacy import may_update
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import Guard, QueueHeads, take_back
+from slurm_plugin.slurm.soft_limits import QueueHeads, guard, take_back
 
 _NOTE = Note(
     decision_id="3f9a0c12b7de",
@@ -75,10 +75,9 @@ def test_a_refusal_does_not_end_it():
     ("safe", "note", "updates"), [(False, NOTE, 4), (True, NOTE, 0), (False, "", 0)]
 )
 def test_each_view_without_the_option_looks_again(safe, note, updates):
-    slurm = Slurm()
-    guard, jobs = Guard(slurm), [RawJob(state="PENDING", admin_comment=note)]
+    slurm, jobs = Slurm(), [RawJob(state="PENDING", admin_comment=note)]
     for _ in range(2):
-        guard.look(jobs, safe=safe)
+        guard(slurm, jobs, safe=safe)
     assert len(slurm.updates) == updates
 
 
