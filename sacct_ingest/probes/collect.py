@@ -47,22 +47,15 @@ class Collector:
         The wait ends when each has had the token and measured itself, or after the longest turns
         of all sensors.
         """
-        before: dict[Member, Message] = {}
-        missing: list[str] = []
+        waiting: dict[Member, Message] = {}
+        gathered = Gathered()
         for member in self._members:
             try:
-                before[member] = self._ask(member, {"op": "wake"})
+                waiting[member] = self._ask(member, {"op": "wake"})
             except ProbeError as error:
-                missing.append(str(error))
-        gathered = self._await(before)
-        gathered.unreachable = list(dict.fromkeys([*missing, *gathered.unreachable]))
-        return gathered
-
-    def _await(self, before: dict[Member, Message]) -> Gathered:
-        count = len(self._members)
-        give_up = time.monotonic() + count * (self._settings.hold_s + self._settings.timeout_s)
-        waiting = dict(before)
-        gathered = Gathered()
+                gathered.unreachable.append(str(error))
+        turn_s = self._settings.hold_s + self._settings.timeout_s
+        give_up = time.monotonic() + len(self._members) * turn_s
         while waiting and time.monotonic() < give_up:
             for member, state in list(waiting.items()):
                 try:
@@ -79,7 +72,7 @@ class Collector:
                 time.sleep(0.2)
         collected = self.collect()
         gathered.probes.extend(collected.probes)
-        gathered.unreachable.extend(collected.unreachable)
+        gathered.unreachable = list(dict.fromkeys([*gathered.unreachable, *collected.unreachable]))
         return gathered
 
     def _of(self, member: Member) -> Iterator[Probe]:

@@ -6,7 +6,6 @@ What only an ingest or `nimo prune` does is imported there: users' commands open
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from sqlalchemy import Engine
@@ -128,12 +127,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -40,7 +40,7 @@ from slurm_plugin.nimod.supervision import (
     stop_at_signals,
 )
 from slurm_plugin.protocol.status_messages import Status
-from slurm_plugin.service.listening import Listening, let_in, notify
+from slurm_plugin.service.listening import bound_socket, let_in, notify
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
@@ -126,8 +126,8 @@ class Daemon:
     def run(self) -> None:
         """Start, answer until a signal, stop."""
         with (
-            Listening(self._config.socket) as channel,
-            Listening(self._reserved, only=self._own_trusted) as reserved,
+            bound_socket(self._config.socket) as channel,
+            bound_socket(self._reserved, only=self._own_trusted) as reserved,
         ):
             self._ready.open()
             loop = self._start(channel, reserved)

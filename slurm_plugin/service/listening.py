@@ -5,8 +5,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
@@ -24,8 +24,11 @@ _OWNER, _USER, _GROUP, _MASK, _OTHER, _NO_ID = 0x01, 0x02, 0x04, 0x10, 0x20, 0xF
 _READ_WRITE = 6
 
 
-class Listening:
-    """A bound Unix socket, as a context.
+@contextmanager
+def bound_socket(
+    path: str | Path, program: str = "nimod", *, only: Collection[int] | None = None
+) -> Iterator[socket.socket]:
+    """Give a bound Unix socket, which is closed and removed when the context is left.
 
     A lock beside the socket shows whether another nimod runs; a socket that one left behind is
     removed.
@@ -35,69 +38,51 @@ class Listening:
     only: uids that may connect, besides our own and root; None: everybody.
     Raises ConfigError: another one has it, or it cannot be made there.
     """
-
-    def __init__(
-        self, path: str | Path, program: str = "nimod", *, only: Collection[int] | None = None
-    ) -> None:
-        self._path = Path(path)
-        self._only = only
-        self._program = program
-        self._lock = ExitStack()
-        self._channel: socket.socket | None = None
-
-    def __enter__(self) -> socket.socket:
+    path = Path(path)
+    with ExitStack() as stack:
         try:
-            with ExitStack() as lock:
-                lock.enter_context(locked(self._path))
-                self._clear()
-                self._channel = self._bind()
-                self._lock = lock.pop_all()
+            stack.enter_context(locked(path))
+            _clear(path)
+            channel = _bind(path, only)
         except Busy as error:
             raise ConfigError(
-                f"socket {self._path}: another {self._program} has it (process {error.pid}); "
+                f"socket {path}: another {program} has it (process {error.pid}); "
                 "stop that one first"
             ) from error
         except OSError as error:
-            raise ConfigError(f"socket {self._path}: {error.strerror or error}") from error
-        return self._channel
+            raise ConfigError(f"socket {path}: {error.strerror or error}") from error
+        stack.callback(path.unlink, missing_ok=True)
+        yield stack.enter_context(channel)
 
-    def __exit__(self, *_: object) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._path.unlink(missing_ok=True)
-        self._lock.close()
 
-    def _clear(self) -> None:
-        try:
-            status = self._path.lstat()
-        except FileNotFoundError:
-            return
-        if not stat.S_ISSOCK(status.st_mode):
-            raise ConfigError(f"socket {self._path}: there is something else; move it away")
-        self._path.unlink()
+def _clear(path: Path) -> None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode):
+        raise ConfigError(f"socket {path}: there is something else; move it away")
+    path.unlink()
 
-    def _bind(self) -> socket.socket:
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o777 & ~(_MODE if self._only is None else _PRIVATE_MODE))
-        try:
-            channel.bind(str(self._path))
-            if self._only is not None:
-                self._let_in(self._only)
-        except OSError:
-            channel.close()
-            raise
-        finally:
-            os.umask(before)
-        # All waiting connections are accepted or refused at once, so later ones have room.
-        channel.listen(1024)
-        return channel
 
-    def _let_in(self, uids: Collection[int]) -> None:
-        """Let users in as far as the file system can: without access lists ourselves and root."""
-        try:
-            let_in(self._path, uids)
-        except OSError as error:
-            _log.warning("%s: %s; only this user and root may connect", self._path, error)
+def _bind(path: Path, only: Collection[int] | None) -> socket.socket:
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o777 & ~(_MODE if only is None else _PRIVATE_MODE))
+    try:
+        channel.bind(str(path))
+        if only is not None:
+            try:
+                let_in(path, only)
+            except OSError as error:  # no access lists on this file system
+                _log.warning("%s: %s; only this user and root may connect", path, error)
+    except OSError:
+        channel.close()
+        raise
+    finally:
+        os.umask(before)
+    # All waiting connections are accepted or refused at once, so later ones have room.
+    channel.listen(1024)
+    return channel
 
 
 def let_in(path: str | Path, uids: Collection[int]) -> None:

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.settings import Web
-from slurm_plugin.service.listening import Listening
+from slurm_plugin.service.listening import bound_socket
 from slurm_plugin.web.app import LONGEST_HEAD
 from slurm_plugin.web.peer import Peer, peer_of
 from slurm_plugin.web.viewer import Proxies
@@ -30,7 +30,7 @@ def listening(settings: Web, proxies: Proxies) -> Iterator[tuple[socket.socket, 
         authenticates.
     """
     if "/" in settings.listen:
-        with Listening(settings.listen, "nimo web") as channel:
+        with bound_socket(settings.listen, "nimo web") as channel:
             yield channel, settings.listen
         return
     host, port = _address(settings.listen)

@@ -25,7 +25,7 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinks
-from slurm_plugin.service.listening import Listening, notify
+from slurm_plugin.service.listening import bound_socket, notify
 from slurm_plugin.service.request_rates import Rates
 
 #: Long answers of one user that are made or not taken yet: each may have megabytes.
@@ -62,7 +62,7 @@ class Relay:
 
     def run(self) -> None:
         """Start, answer until a signal, stop."""
-        with Listening(self._config.socket, program="nimod or relay") as channel:
+        with bound_socket(self._config.socket, program="nimod or relay") as channel:
             loop = self._loop(channel)
             stop_at_signals(loop)
             self._uplink.start()

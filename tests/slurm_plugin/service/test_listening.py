@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.service.listening import Listening, let_in
+from slurm_plugin.service.listening import bound_socket, let_in
 
 
 @pytest.fixture
@@ -17,13 +17,13 @@ def path(tmp_path):
 
 
 def test_everybody_may_connect(path):
-    with Listening(path):
+    with bound_socket(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
     assert not path.exists()
 
 
 def test_only_some_may_connect(path):
-    with Listening(path, only={os.geteuid(), 4711}):
+    with bound_socket(path, only={os.geteuid(), 4711}):
         # Of what ls shows the group's rights are the most that anybody on the list has.
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         entries = os.getxattr(path, "system.posix_acl_access")[4:]
@@ -40,7 +40,7 @@ def test_without_access_lists_it_is_for_ourselves_and_root(path, monkeypatch, ca
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "setxattr", refuse)
-    with Listening(path, only={4711}):
+    with bound_socket(path, only={4711}):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "only this user and root may connect" in caplog.text
 
@@ -48,21 +48,21 @@ def test_without_access_lists_it_is_for_ourselves_and_root(path, monkeypatch, ca
 def test_the_umask_is_as_before(path):
     before = os.umask(0o027)
     try:
-        with Listening(path):
+        with bound_socket(path):
             assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
 
 
 def test_a_second_one_learns_who_has_it(path):
-    with Listening(path), pytest.raises(ConfigError, match=f"process {os.getpid()}"):
-        Listening(path).__enter__()
+    with bound_socket(path), pytest.raises(ConfigError, match=f"process {os.getpid()}"):
+        bound_socket(path).__enter__()
 
 
 def test_a_second_one_leaves_the_first_in_peace(path):
-    with Listening(path) as channel:
+    with bound_socket(path) as channel:
         with pytest.raises(ConfigError):
-            Listening(path).__enter__()
+            bound_socket(path).__enter__()
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
             channel.accept()[0].close()
@@ -71,24 +71,24 @@ def test_a_second_one_leaves_the_first_in_peace(path):
 def test_a_socket_that_was_left_behind_is_no_obstacle(path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    with Listening(path), socket.socket(socket.AF_UNIX) as client:
+    with bound_socket(path), socket.socket(socket.AF_UNIX) as client:
         assert client.connect_ex(str(path)) == 0
 
 
 def test_what_is_no_socket_is_not_removed(path):
     path.write_text("precious")
     with pytest.raises(ConfigError, match="something else"):
-        Listening(path).__enter__()
+        bound_socket(path).__enter__()
     assert path.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/nimod.sock", "x" * 200])
 def test_a_place_that_does_not_do_is_a_configuration_error(tmp_path, name):
     with pytest.raises(ConfigError, match="socket "):
-        Listening(tmp_path / name).__enter__()
+        bound_socket(tmp_path / name).__enter__()
 
 
 def test_it_can_be_used_again(path):
     for _ in range(2):
-        with Listening(path), socket.socket(socket.AF_UNIX) as client:
+        with bound_socket(path), socket.socket(socket.AF_UNIX) as client:
             assert client.connect_ex(str(path)) == 0
