@@ -47,7 +47,10 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
     demo_applications = applications(user)
     runs = make_runs(demo_applications, end_s=int(now_s), rng=rng)
     write_history(site, HISTORY, runs)
-    site.config.write_text(_config(site))
+    site.config.write_text(
+        f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
+        "mode: enforce\nsnapshot: {source: text}\n"
+    )
     stand_ins.write(site.stand_ins, now_s=now_s)
     for application in demo_applications:
         if application.script:
@@ -73,10 +76,3 @@ def job_script(application: Application) -> str:
         *application.script,
     )
     return "\n".join(lines) + "\n"
-
-
-def _config(site: DemoSite) -> str:
-    return (
-        f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\nmode: enforce\n"
-        "snapshot: {source: text}\n"
-    )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -67,7 +67,11 @@ class Narrator:
     def _await_nimod(self, process: "subprocess.Popen[bytes]") -> None:
         """Wait until nimod has read the tables and the state of the cluster."""
         end_s = time.monotonic() + _PATIENCE_S
-        while not _ready(self.site):
+        while True:
+            with suppress(client.Unreachable):
+                status = client.status(self.site.socket, timeout_s=1.0)
+                if status.loaded_s is not None and status.snapshot_age_s is not None:
+                    return
             if process.poll() is not None or time.monotonic() > end_s:
                 raise NimoError("nimod did not start: see what it says above")
             time.sleep(0.05)
@@ -82,14 +86,6 @@ class Narrator:
 def _argv(command: Sequence[str]) -> list[str]:
     call = f"import sys; from {_MODULES[command[0]]} import main; sys.exit(main())"
     return [sys.executable, "-c", call, *command[1:]]
-
-
-def _ready(site: DemoSite) -> bool:
-    try:
-        status = client.status(site.socket, timeout_s=1.0)
-    except client.Unreachable:
-        return False
-    return status.loaded_s is not None and status.snapshot_age_s is not None
 
 
 _AFTER = "sacct-after.txt"

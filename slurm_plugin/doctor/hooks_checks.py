@@ -69,7 +69,12 @@ def modules(installation: Installation) -> Iterator[Finding]:
     if lua is None:
         yield skipped(f"no lua{version} here to load modules with")
         return
-    missing = [name for name in _MODULES if not _loads(installation, lua, name)]
+    missing = []
+    for name in _MODULES:
+        try:
+            installation.run((lua, "-e", f'{_ABSOLUTE} require("{name}")'))
+        except SlurmError:
+            missing.append(name)
     for name in missing:
         yield wrong(
             f"Lua {version} cannot load {name}: all jobs pass without NIMO",
@@ -77,14 +82,6 @@ def modules(installation: Installation) -> Iterator[Finding]:
         )
     if not missing:
         yield fine(f"Lua {version} loads {', '.join(_MODULES)}")
-
-
-def _loads(installation: Installation, lua: str, module: str) -> bool:
-    try:
-        installation.run((lua, "-e", f'{_ABSOLUTE} require("{module}")'))
-    except SlurmError:
-        return False
-    return True
 
 
 def lua_version(installation: Installation) -> str:

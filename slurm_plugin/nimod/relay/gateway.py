@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import count
 
@@ -40,25 +41,21 @@ _BIND_AGAIN_S = 5.0
 Submit = Callable[[bytes, int, Callable[[bytes], None]], None]
 
 
+@dataclass
 class Gateway:
-    """Listens for relays.
+    """Listens for relays."""
 
-    settings: the site's.
-    submit: has a request answered.
-    asked_s: seconds since slurmctld asked; None: it has not.
-    """
+    settings: RelaySettings  #: the site's
+    _: KW_ONLY
+    submit: Submit  #: has a request answered
+    asked_s: Callable[[], float | None]  #: seconds since slurmctld asked; None: it has not
 
-    def __init__(
-        self, settings: RelaySettings, *, submit: Submit, asked_s: Callable[[], float | None]
-    ) -> None:
-        self._settings = settings
-        self._submit = submit
-        self._asked_s = asked_s
-        self._address = address(settings.listen)
+    def __post_init__(self) -> None:
+        self._address = address(self.settings.listen)
         release()  # so that no connection has to wait for files
-        tls = settings.auth is Auth.TLS
-        self._certificates = Certificates(settings.tls, server=True) if tls else None
-        self._munge = None if tls else Munge(settings.munge_socket)
+        tls = self.settings.auth is Auth.TLS
+        self._certificates = Certificates(self.settings.tls, server=True) if tls else None
+        self._munge = None if tls else Munge(self.settings.munge_socket)
         self._strangers: dict[int, asyncio.Task[None]] = {}
         self._numbers = count()
         self._links: dict[int, str] = {}
@@ -143,7 +140,7 @@ class Gateway:
         )
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         if context is not None:
-            check_name(transport.get_extra_info("peercert"), self._settings.tls.login_nodes)
+            check_name(transport.get_extra_info("peercert"), self.settings.tls.login_nodes)
         return reader, writer
 
     async def _serve(self, link: Link) -> None:
@@ -152,9 +149,9 @@ class Gateway:
             async with asyncio.timeout(SILENCE_S):
                 frame = await link.receive()
             if frame.kind is Kind.PING:
-                link.send(Frame(Kind.PONG, data=encode(self._asked_s())))
+                link.send(Frame(Kind.PONG, data=encode(self.asked_s())))
             elif frame.kind is Kind.NOTICE:
-                self._submit(frame.data, frame.uid, lambda _: None)
+                self.submit(frame.data, frame.uid, lambda _: None)
             elif frame.kind is not Kind.ASK:
                 raise LinkError(f"a relay sent {frame.kind.name}")
             elif len(waiting) >= MOST_IN_WORK or frame.number in waiting:
@@ -164,7 +161,7 @@ class Gateway:
                 pending = partial(link.send, Frame(Kind.PENDING, frame.number))
                 waiting[frame.number] = self._loop.call_later(PENDING_S, pending)
                 answered = partial(_answer, link, waiting, frame.number)
-                self._submit(frame.data, frame.uid, partial(self._thread.call_soon, answered))
+                self.submit(frame.data, frame.uid, partial(self._thread.call_soon, answered))
 
     def _complain(self, host: str, error: Exception) -> None:
         """Log what is wrong with a host, once a minute."""
