@@ -110,7 +110,7 @@ from rich.table import Table
 from rich.text import Text
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.exit_status import guarded
-from slurm_plugin.text.streams import set_up
+from slurm_plugin.text.log import set_up
 from slurm_plugin.reports.terminal import console_for
 from slurm_plugin.text.streams import json_text, safe_console
 text = msgspec.json.decode(sys.argv[1])
