@@ -15,7 +15,6 @@ from random import Random
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.demo.sandbox import DemoSite
-from slurm_plugin.demo.tour import Narrator
 from slurm_plugin.slurm.job_request import user_name
 
 EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Give the tour."""
-    from slurm_plugin.demo.tour import tour  # noqa: PLC0415 - loads numpy
+    from slurm_plugin.demo.tour import Narrator, tour  # noqa: PLC0415 - loads numpy
 
     rng = Random(args.seed)  # noqa: S311 - made-up history, no secret
     folder = args.directory.absolute()
