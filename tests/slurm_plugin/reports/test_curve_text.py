@@ -216,3 +216,16 @@ def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took() -> Non
         r"asks for 1 node takes 0\.\d\d times as long on 2 \(0\.\d\d to \d\.\d\d\)", text
     )
     assert "times as long" not in curve_text.render(recorded())
+
+
+def test_at_length_the_engine_is_named_and_what_differs_from_run_to_run() -> None:
+    rule = recorded(level="tag", key="ada/snakemake:align", label="ada/snakemake:align")
+    dated = recorded(label="ada/run_*", command="run.sh *.dat")
+    engine, star = (
+        "workflow engine: snakemake, process or rule: align",
+        "*: differs from run to run",
+    )
+    for one, said in ((rule, engine), (dated, star)):
+        assert said in curve_text.render(one, verbose=True)
+        assert said not in curve_text.render(one)
+    assert engine not in curve_text.render(recorded(level="tag", key="ada/wrf"), verbose=True)
