@@ -35,6 +35,7 @@ _MARK = "=>"
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
 _SURE = 0.99
+_JUMP_S = 600.0  #: by which a wait on fewer nodes is longer, to be worth a line
 
 
 def render(
@@ -91,6 +92,7 @@ def render_conclusion(
         _trust(advice, verbose=verbose),
         held,
         _expected(advice, now_s),
+        _long_waits(advice),
         _deadline(advice),
         _recommendation(advice),
     )
@@ -295,7 +297,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
             worth=if_any(8, there=dated),
         ),
         OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
-        seconds("limit_s", "limit"),
+        seconds("limit_s", "limit", if_any(1, there=any(row.limit_s for row in advice.rows))),
         seconds("time_min_s", "time-min"),
         OutputColumn("wait_bound", "bound", as_text=_if("at most"), worth=ON_REQUEST, left=True),
     ]
@@ -324,6 +326,27 @@ def _expected(advice: Advice, now_s: float) -> str:
     waits = between(row.wait_low_s, row.wait_high_s, time_span)
     ends = between(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
+
+
+def _long_waits(advice: Advice) -> str:
+    """Name the counts that wait longer than a larger one: their runs are too long for a gap."""
+    rows = [row for row in advice.rows if row.wait_s is not None]
+    found = []
+    for row in rows:
+        more = [one for one in rows if one.nodes > row.nodes]
+        soonest = min(more, key=lambda one: one.wait_s or 0.0, default=row)
+        if (row.wait_s or 0.0) - (soonest.wait_s or 0.0) >= _JUMP_S:
+            found.append((row.nodes, soonest.nodes))
+    if not found:
+        return ""
+    few, many = found[0][0], found[-1][0]
+    which = (
+        count(many, advice.unit.word) if few == many else f"{few} to {many} {advice.unit.plural}"
+    )
+    return (
+        f"On {which} the wait is longer than on {found[-1][1]}: the time limit does not fit before "
+        "the next large job."
+    )
 
 
 def _held(advice: Advice) -> str:

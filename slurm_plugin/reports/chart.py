@@ -147,7 +147,7 @@ def columns(
     step = min((_WIDTH - 20) / max(len(data), 1), _WIDEST)
     widest = max((len(bar.text) for bar in data), default=1) * _LETTER
     highest = max((bar.value for bar in data), default=0.0) or 1.0
-    every = math.ceil(max((len(bar.label) for bar in data), default=1) * _LETTER / step)
+    every = math.ceil(max((len(bar.label) + 1 for bar in data), default=1) * _LETTER / step)
     marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{_WIDTH - 10}")]
     for i, bar in enumerate(data):
         tall = (base - 24) * bar.value / highest
@@ -173,7 +173,7 @@ def against_nominal(
 ) -> Chart:
     """Draw pairs of a nominal and a realised share: the mark is the nominal one."""
     pairs = list(shares)
-    left, right = 44.0, _WIDTH - 56.0
+    left, right = 44.0, _WIDTH - 66.0
     marks: list[Mark] = []
     for i, (nominal, real) in enumerate(pairs):
         y = i * 44 + 8

@@ -48,6 +48,20 @@ def test_the_selection_tells_the_story():
     assert [r.nodes for r in text.readable(advice().rows, observe=10)] == [1, 2, 3, 4, 6, 8, 10, 11]
 
 
+def test_counts_that_wait_longer_than_a_larger_one_are_named():
+    waits = {1: 60.0, 2: 60.0, 3: 9000.0, 4: 9000.0, 6: 9000.0, 8: 900.0}
+    shown = text.render(advice(rows=[row(n, wait_s=s) for n, s in waits.items()]), now_s=0)
+    assert "On 3 to 6 nodes the wait is longer than on 8: the time limit does not fit" in shown
+    rising = text.render(advice(rows=[row(n, wait_s=600.0 * n) for n in (1, 2, 8)]), now_s=0)
+    assert "wait is longer" not in rising
+
+
+def test_the_limit_of_each_count_is_a_column_where_there_is_room():
+    limited = advice(rows=[row(n, limit_s=3600.0 / n) for n in (1, 2)])
+    assert " limit" in text.render(limited, now_s=0, width=140).splitlines()[0]
+    assert "limit" not in text.render(advice(), now_s=0, width=140).splitlines()[0]
+
+
 def test_an_empty_selection_is_empty():
     assert text.readable([]) == []
 

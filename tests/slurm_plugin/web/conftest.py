@@ -138,12 +138,13 @@ def ask(config: Config) -> Any:
         method: str = "GET",
         headers: dict[str, str] | None = None,
         service: Service | None = None,
+        of: Config | None = None,
         **web: Any,
     ) -> Response:
-        chosen = replace(config, web=Web(**web))
+        chosen = replace(of or config, web=Web(**web))
         site = PageData(
             chosen,
-            lambda: Store.open(config.store_url, create=False),
+            lambda: Store.open(chosen.store_url, create=False),
             lambda _: visibility,
             service,
         )

@@ -77,7 +77,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
 )
 def test_no_page_breaks_a_rule_of_accessibility(ask, browse, saved_replay, tmp_path, width, scheme):
     addresses = [*ADDRESSES, "/nothing"]
-    pages = [_with_style(ask, ask(one, replay=str(saved_replay)).text) for one in addresses]
+    pages = [with_style(ask, ask(one, replay=str(saved_replay)).text) for one in addresses]
     page = tmp_path / "check.html"
     page.write_text(_filled(pages, width))
     blink = f"--blink-settings=preferredColorScheme={'0' if scheme == 'dark' else '1'}"
@@ -116,7 +116,7 @@ def test_the_browser_takes_the_style_and_runs_nothing(browse, store_path, tmp_pa
     assert shot.stat().st_size > 20_000
 
 
-def _with_style(ask: Ask, page: str) -> str:
+def with_style(ask: Ask, page: str) -> str:
     """Page with its style sheet inside, as it comes from no server."""
     link = re.search(r'<link rel="stylesheet" href="([^"]+)">', page)
     return page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
