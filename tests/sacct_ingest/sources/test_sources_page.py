@@ -11,17 +11,18 @@ from slurm_plugin.cli.commands.ingest import LIVE
 
 PAGE = Path(__file__).parents[3] / "docs" / "sources.md"
 
+SOURCES = {"JSON": DB_JOB | DB_STEP, "slurmctld": LIVE_JOB, "PySlurm": JOB | STEP, "SWF": SWF}
+
 
 def columns_table() -> str:
     """The table of columns as the page has it."""
-    lines = ["| column | field | of steps | JSON | slurmctld | PySlurm | SWF |", "| --- " * 7 + "|"]
+    lines = ["| column | field | of steps | not in |", "| --- " * 4 + "|"]
     for name in dict.fromkeys(column.name for column in COLUMNS):
         uses = [column for column in COLUMNS if column.name == name]
         jobs = ", ".join(dict.fromkeys(f"`{use.job}`" for use in uses if named(use.job)))
         steps = ", ".join(dict.fromkeys(f"`{use.step}`" for use in uses if named(use.step)))
-        sources = (DB_JOB | DB_STEP, LIVE_JOB, JOB | STEP, SWF)
-        marks = " | ".join("x" if name in source else "" for source in sources)
-        lines.append(f"| {name} | {jobs} | {steps} | {marks} |")
+        lacks = ", ".join(of for of, source in SOURCES.items() if name not in source)
+        lines.append(f"| {name} | {jobs} | {steps} | {lacks} |")
     return "\n".join(lines)
 
 
