@@ -10,7 +10,7 @@ from _plots import panels
 from numpy.typing import NDArray
 
 from predictor.models.adept import Adept, AdeptFit
-from predictor.models.adept.fluctuation import fluctuation
+from predictor.models.adept.fluctuation import AnomalySettings, Metric
 from predictor.models.adept.search import SearchSettings
 from predictor.models.downey import speedup
 from predictor.types import Curve, Point
@@ -57,6 +57,13 @@ def fitted(nodes: Sequence[float], times: Floats, q: float = 2.0) -> AdeptFit:
 def predicted(fit: AdeptFit, nodes: Sequence[float]) -> Floats:
     """Predict run times."""
     return np.array([p.time_s for p in fit.predict([int(n) for n in nodes])])
+
+
+def _fluctuation(nodes: Floats, times: Floats) -> list[float]:
+    """R of each neighbouring pair of observations (section VIII.A)."""
+    noise = (0.0,) * len(nodes)
+    metric = Metric(tuple(nodes.tolist()), tuple(times.tolist()), noise, AnomalySettings())
+    return [metric.of_pair(i, i + 1) for i in range(len(nodes) - 1)]
 
 
 def _errors(kernel: _recordings.Kernel) -> list[dict[str, Any]]:
@@ -152,12 +159,12 @@ def _figure_7(path: Path) -> list[dict[str, Any]]:
         nodes = 2.0 ** np.arange(1, 9)
         true = 1000 / speedup(nodes, 300, 0.8)
         times = true / np.where(nodes == 64, 1.25, 1)
-        metric.plot(nodes[1:], fluctuation(nodes, times), "o-", label="all observations")
+        metric.plot(nodes[1:], _fluctuation(nodes, times), "o-", label="all observations")
         for left_out in (64, 128):
             remaining = nodes != left_out
             metric.plot(
                 nodes[remaining][1:],
-                fluctuation(nodes[remaining], times[remaining]),
+                _fluctuation(nodes[remaining], times[remaining]),
                 label=f"without {left_out}",
             )
         metric.set(title="7, fluctuation, with the run at 64 nodes", xscale="log", xlabel="nodes",

@@ -2,7 +2,7 @@
 
 Simulated: an application like BLAST on the paper's 150 assignments, with the attributes that the
 paper found to matter for each function (section 4.4).  Everything is the paper's own way
-(``EXPERIMENT`` of its settings) but the choice that a figure varies.  Errors are
+(:mod:`_paper_settings`) but the choice that a figure varies.  Errors are
 those of 30 assignments that are never learned from.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 from _error_measures import mape
+from _paper_settings import EXPERIMENT
 from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
 from numpy.typing import NDArray
 
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (
-    EXPERIMENT,
     Error,
     LearnerSettings,
     OccupancyPart,

@@ -11,14 +11,14 @@ All coefficients are non-negative (Lawson and Hanson's algorithm), so that no pr
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from predictor.checks import need_nodes
-from predictor.curves.interval import Uncertainty, around, left_out, measure
+from predictor.curves.interval import Uncertainty, around, measure
 from predictor.models.base import need, register
 from predictor.types import Curve, Point, Prediction, Problem
 
@@ -86,14 +86,20 @@ class ParametricFit:
         return around(nodes, medians, self.uncertainty, level)
 
 
-def _medians(form: str, points: Sequence[Point], nodes: Floats) -> Floats:
-    return evaluate(form, solve(form, points), nodes)
+def _left_out(form: str, points: Sequence[Point]) -> list[float]:
+    """Log error at each point when the form is fitted to the others; empty with two or fewer."""
+    errors = []
+    for i, point in enumerate(points if len(points) > 2 else ()):
+        others = [*points[:i], *points[i + 1 :]]
+        predicted = evaluate(form, solve(form, others), np.array([float(point.nodes)]))
+        errors.append(log(float(predicted[0]) / point.time_s))
+    return errors
 
 
 def _fit(form: str, curve: Curve, min_points: int) -> ParametricFit:
     need(curve, min_points)
     # Two points are enough for non-negative coefficients, if not for all of them.
-    errors = left_out(curve.points, partial(_medians, form), 2)
+    errors = _left_out(form, curve.points)
     return ParametricFit(form, solve(form, curve.points), measure(curve, errors))
 
 

@@ -24,10 +24,10 @@ from typing import Any
 import _bench
 import numpy as np
 from _error_measures import mape
+from _paper_settings import EXPERIMENT
 
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (
-    EXPERIMENT,
     Error,
     FunctionForm,
     LearnerSettings,

@@ -43,7 +43,7 @@ from _workloads import workload
 from numpy.typing import NDArray
 
 from predictor.waits.easy import Engine, JobShape
-from predictor.waits.regression import LEAST_S, QueueWaitFit, QueueWaitModel, ratios
+from predictor.waits.regression import LEAST_S, QueueWaitFit, QueueWaitModel
 from slurm_plugin.replay.cluster_view import planned
 from slurm_plugin.replay.workload import Workload
 
@@ -54,7 +54,26 @@ _ASKED = 2_500  #: jobs for which the queue is run forward
 _TIMES = ("poll_time", "submit_time", "eligible_time")
 _TARGET = "poll_wait_sec"
 _IDENTITIES = ("partition", "account")
+#: Features that are quotients or products of others: work ahead over what works it off.
+_QUOTIENTS = (
+    ("q_core_hours_above", "r_cores_above"),
+    ("q_p_core_hours_above", "r_p_cores_above"),
+    ("q_core_run_hours", "r_cores_above"),
+    ("q_p_core_run_hours", "r_p_cores_above"),
+    ("q_p_cores_above", "r_p_cores_above"),
+    ("q_p_gpus_above", "r_p_gpus_above"),
+    ("req_mem_total", "req_cpus"),
+)
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def _ratios(names: Sequence[str], rows: Floats) -> tuple[list[str], Floats]:
+    """Derive what trees find hard: the work ahead over the cores that work it off."""
+    x = rows
+    place = {name: i for i, name in enumerate(names)}
+    pairs = [(a, b) for a, b in _QUOTIENTS if a in place and b in place]
+    values = [x[:, place[a]] / np.maximum(x[:, place[b]], 1.0) for a, b in pairs]
+    return [f"{a}/{b}" for a, b in pairs], np.column_stack(values) if values else x[:, :0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +133,7 @@ def polled(text: TextIO) -> Asked:
     rows = np.array([[_number(r[h]) for h in heads] for r in records])
     ages = [times["poll_time"] - times[t] for t in _TIMES[1:] if t in times]
     names = [*heads, *(f"age_{t}" for t in _TIMES[1:] if t in times)]
-    extra_names, extra = ratios(names, np.column_stack([rows, *ages]))
+    extra_names, extra = _ratios(names, np.column_stack([rows, *ages]))
     return Asked(
         names=[*names, *extra_names],
         rows=np.column_stack([rows, *ages, extra]),
@@ -136,7 +155,7 @@ def generated(days: int, a_day: int) -> Asked:
     rows = np.column_stack(
         [rng.integers(1, 64, jobs), rng.lognormal(9, 1, jobs), ahead, cores]
     ).astype(float)
-    extra_names, extra = ratios(names, rows)
+    extra_names, extra = _ratios(names, rows)
     return Asked(
         names=[*names, *extra_names],
         rows=np.column_stack([rows, extra]),
@@ -170,7 +189,7 @@ def replayed(path: Path, most: int) -> Asked:
 
     schedule = engine.run(work.submit_s.tolist(), ask)
     table = np.array(rows)
-    extra_names, extra = ratios(_MET, table)
+    extra_names, extra = _ratios(_MET, table)
     return Asked(
         names=[*_MET, *extra_names],
         rows=np.column_stack([table, extra]),

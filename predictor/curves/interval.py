@@ -10,7 +10,7 @@ t with the degrees of freedom of the two together.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,6 @@ from predictor.checks import need_finite, need_nodes, need_positive, need_share
 from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
-#: Medians in seconds at ``nodes``, learned from ``points``.
-Medians = Callable[[Sequence[Point], Floats], Floats]
 
 
 #: Log of the widest factor between median and end of an interval: beyond, numbers overflow.
@@ -102,19 +100,6 @@ def deviations(curve: Curve, prior: Prior | None = None) -> Floats:
         for point in curve.points
     ]
     return np.array(rows)
-
-
-def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list[float]:
-    """Log error at each point when ``medians`` learns from the others; empty with too few."""
-    need_finite("fewest points", min_points, least=1)
-    if len(points) <= min_points:
-        return []
-    errors = []
-    for i, point in enumerate(points):
-        others = [*points[:i], *points[i + 1 :]]
-        predicted = float(medians(others, np.array([float(point.nodes)]))[0])
-        errors.append(math.log(predicted / point.time_s))
-    return errors
 
 
 def around(

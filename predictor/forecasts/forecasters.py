@@ -9,7 +9,7 @@ autoregressive one, so there is none here.  Unlike there, errors fade: a series 
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -297,12 +297,3 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     else:
         width = sizes[-(-9 * (len(sizes) + 1) // 10) - 1]
     return -width, width
-
-
-def forecasts(values: Iterable[float], criterion: Criterion = Criterion.MAE) -> Iterator[Forecast]:
-    """Forecast before each value but the first, made of those before it."""
-    series = Bank(criterion)
-    for place, value in enumerate(values):
-        if place:
-            yield series.forecast()
-        series.update(value)

@@ -42,12 +42,7 @@ class ExpertPanel:
     """
 
     def __init__(
-        self,
-        runs: Sequence[Run],
-        around: Around = (),
-        *,
-        same: bool,
-        curve: CurveAt | None = None,
+        self, runs: Sequence[Run], around: Around = (), *, same: bool, curve: CurveAt | None = None
     ) -> None:
         ordered = in_order(runs)
         past = list(_past([run for run in ordered if not run.censored][-WINDOW:]))

@@ -73,12 +73,7 @@ class Experts:
     """
 
     def __init__(
-        self,
-        past: Sequence[PastRun],
-        curve: CurveAt | None,
-        around: Around = (),
-        *,
-        same: bool,
+        self, past: Sequence[PastRun], curve: CurveAt | None, around: Around = (), *, same: bool
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
         self._own = _arrays(past[-WINDOW:])

@@ -62,22 +62,6 @@ def max_useful(A: float, sigma: float) -> float:
     return A + A * sigma - sigma if sigma > 1 else 2 * A - 1
 
 
-def working_set(A: float, sigma: float) -> int:
-    """Fewest nodes with the highest S²/n (section III.B).
-
-    S²/n rises along the first section of the low mode, and has a single peak in the other sections.
-    So these peaks and the sections' ends are all that can be highest.
-    """
-    if sigma > 1:
-        peaks = [(A + sigma * (A - 1)) / sigma, max_useful(A, sigma)]
-    else:
-        peaks = [A, sigma * (A - 0.5) / (1 - sigma / 2), 2 * A - 1]
-    top = max_useful(A, sigma)
-    near = {max(1.0, f(min(peak, top + 1))) for peak in peaks for f in (np.floor, np.ceil)}
-    counts = np.array(sorted(near))
-    return int(counts[np.argmax(np.round(speedup(counts, A, sigma) ** 2 / counts, 12))])
-
-
 def terms(mode: VarianceMode, nodes: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Evaluate p and q of the module's docstring; ``nodes`` and ``end`` broadcast."""
     if mode is VarianceMode.HIGH:

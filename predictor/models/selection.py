@@ -173,13 +173,9 @@ def _of_two_sizes(curve: Curve) -> Choice:
     shown = shown_of(curve)
     base.need(shown, MIN_POINTS)
     fit = base.create(TWO_SIZES).fit(curve)
-    problems = (*_cut_short(fit, shown), *fit.problems, _few_of_their_own(curve))
-    return Choice(fit, Adept().fit(shown), shown, problems)
-
-
-def _few_of_their_own(curve: Curve) -> Problem:
     run = len(curve.points)
-    return problem("two_sizes", runs=f"{run} node count{'s were' if run > 1 else ' was'}")
+    few = problem("two_sizes", runs=f"{run} node count{'s were' if run > 1 else ' was'}")
+    return Choice(fit, Adept().fit(shown), shown, (*_cut_short(fit, shown), *fit.problems, few))
 
 
 def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:

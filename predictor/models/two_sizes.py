@@ -15,7 +15,7 @@ leaves is a curve over one size, for any model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
 from statistics import NormalDist
@@ -137,19 +137,6 @@ class TwoSizes:
         merged = translation.curve(curve)
         need(merged, self.min_points)
         return TwoSizesFit(curve, create(self.inner).fit(merged), translation)
-
-
-def sized(curves: Iterable[Curve], each: int) -> Curve:
-    """Curve of a second size, with those of the others; it may have no runs of its own.
-
-    >>> from predictor.types import Curve, Point
-    >>> half, full = Curve((Point(1, 60.0),), each=2), Curve((Point(2, 20.0),), each=4)
-    >>> sized([half, full], 4).points, sized([half, full], 4).others == (half,)
-    ((Point(nodes=2, time_s=20.0, repeats=1, spread=0.0),), True)
-    """
-    every = list(curves)
-    own = next((one for one in every if one.each == each), Curve((), each=each))
-    return replace(own, others=tuple(one for one in every if one.each != each))
 
 
 def translation_of(curve: Curve) -> Translation:

@@ -6,7 +6,7 @@ without its own runs.  What a way was off by there is what it is believed to be 
 type; with few types, a prior counts, too.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, sqrt
@@ -197,12 +197,8 @@ def _judged(
             squares.append(float(np.mean((np.array(one.log_ratio) - said) ** 2)))
     total = PRIOR_WEIGHT * prior**2 + sum(squares)
     off = sqrt(total / (PRIOR_WEIGHT + len(squares)))
-    return Believed(name, way, off, len(squares), _root_mean(squares))
-
-
-def _root_mean(squares: Iterable[float]) -> float | None:
-    values = list(squares)
-    return sqrt(sum(values) / len(values)) if values else None
+    error = sqrt(sum(squares) / len(squares)) if squares else None
+    return Believed(name, way, off, len(squares), error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ def learn(
     enough = max(_NOISE, noise / scale)
     candidates = _candidates(ratios, attributes, hides)
     chosen, left_out = _select(ratios, target, weights, candidates, enough)
-    theta = _solve(ratios, chosen, target, weights)
+    design = np.column_stack([np.ones(len(target)), _columns(ratios, chosen)])
+    theta = np.linalg.lstsq(design * weights[:, None], target, rcond=None)[0]
     press = float(np.sqrt(np.mean((left_out - target) ** 2)))
     coefficients = tuple(theta[1:].tolist())
     function = Function(base, scale, float(theta[0]), tuple(chosen), coefficients, press)
@@ -313,11 +314,3 @@ def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Fl
 def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     """Arrays of each attribute."""
     return {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
-
-
-def _solve(
-    ratios: Sequence[Mapping[str, float]], terms: Sequence[Term], target: Floats, weights: Floats
-) -> Floats:
-    design = np.column_stack([np.ones(len(target)), _columns(ratios, terms)])
-    theta = np.linalg.lstsq(design * weights[:, None], target, rcond=None)[0]
-    return np.asarray(theta, dtype=np.float64)

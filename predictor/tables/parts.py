@@ -40,7 +40,7 @@ from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
-_Make = Callable[..., PredictionTable | None]
+
 #: Parts with tables of their own, at most.
 MOST = 32
 #: Before the names of numbers that run times go by, among the attributes of a record.
@@ -87,7 +87,11 @@ def tables_of(
     if _names_of(terms) != _names_of_record(before):
         # What errors were of is no more: the record begins anew.
         records, before = {}, Record()
-    names = _split_by(level, axis, finished, before.split, _names_of(terms))
+    names: tuple[str, ...] = ()
+    if level is not KeyLevel.USER and owner_of(finished):
+        # Attributes that distinguish the problems, but those whose numbers explain run times.
+        split_before = [name for name in before.split if not name.startswith(_SIZED)]
+        names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
     groups = _grouped(axis, finished, names)
     runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s, terms)
     shown = _fitted(runs, settings, records or {})
@@ -264,23 +268,6 @@ def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) ->
     rest = [one for one in alike if one is not group]
     runs = tuple((sizes[one.layout], tuple(runs_of(on_axis(groups[one], unit)))) for one in rest)
     return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
-
-
-def _split_by(
-    level: KeyLevel,
-    axis: Axis,
-    rows: Sequence[RunRow],
-    before: Sequence[str],
-    sized: Collection[str],
-) -> tuple[str, ...]:
-    """Attributes that distinguish the problems of one user's runs; of a user alone none.
-
-    sized: attributes whose numbers explain run times already.
-    """
-    if level is KeyLevel.USER or not owner_of(rows):
-        return ()
-    names = [name for name in before if not name.startswith(_SIZED)]
-    return split.choose(_examples(axis, rows, sized), names)
 
 
 def _examples(

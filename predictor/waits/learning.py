@@ -56,7 +56,11 @@ def learn_waits(waits: Sequence[PastWait]) -> LearnedWaits:
     model = QueueWaitModel(estimate=ESTIMATE, allowance_s=ALLOWANCE_S)
     try:
         features = _useful(waits, model)
-        corrected, judged = _corrected(waits, model, features)
+        corrected, judged = list(waits), list[int]()
+        for block, expected in model.validated(*_table(waits, features)):
+            for place, draws in zip(block.tolist(), as_draws(expected).tolist(), strict=True):
+                corrected[place] = waits[place]._replace(draws_s=tuple(draws))
+                judged.append(place)
     except NimoError:  # without scikit-learn there is no regression
         return LearnedWaits(errors=errors, error=_mean(errors, places))
     after = _recorded(corrected)
@@ -94,18 +98,6 @@ def _validation_error(
         for block, median_s in model.validated_medians(names, rows, actual_s, asked_s)
     ]
     return float(np.concatenate(errors).mean()) if errors else inf
-
-
-def _corrected(
-    waits: Sequence[PastWait], model: QueueWaitModel, features: Sequence[str]
-) -> tuple[list[PastWait], list[int]]:
-    """Correct waits by what was learned from earlier ones; which of them were."""
-    made, judged = list(waits), list[int]()
-    for block, expected in model.validated(*_table(waits, features)):
-        for place, draws in zip(block.tolist(), as_draws(expected).tolist(), strict=True):
-            made[place] = waits[place]._replace(draws_s=tuple(draws))
-            judged.append(place)
-    return made, judged
 
 
 def _table(

@@ -35,16 +35,6 @@ Ints = NDArray[np.int64]
 #: Waits below this are the scheduler's own latency, seconds.
 LEAST_S = 1.0
 _FEWEST = 200  #: jobs to fit trees on
-#: Features that are quotients or products of others: work ahead over what works it off.
-_QUOTIENTS = (
-    ("q_core_hours_above", "r_cores_above"),
-    ("q_p_core_hours_above", "r_p_cores_above"),
-    ("q_core_run_hours", "r_cores_above"),
-    ("q_p_core_run_hours", "r_p_cores_above"),
-    ("q_p_cores_above", "r_p_cores_above"),
-    ("q_p_gpus_above", "r_p_gpus_above"),
-    ("req_mem_total", "req_cpus"),
-)
 #: Stands for "any wait" where nothing could be validated: JSON has no infinity.
 _WIDEST = 12.0
 
@@ -236,26 +226,6 @@ class QueueWaitModel:
         # Tables are small, and threads that wait for each other on a busy machine take minutes.
         with threadpool_limits(limits=1):
             return exported(regressor.fit(x, y))
-
-
-def ratios(names: Sequence[str], rows: ArrayLike) -> tuple[list[str], Floats]:
-    """Derive what trees find hard: the work ahead over the cores that work it off.
-
-    names: names of the features; those that are missing are left out.
-    rows: shape (jobs, features).
-    Returns tuple: names of the new features, and their values of shape (jobs, new features).
-    Raises ValueError: the rows have another number of features.
-
-    >>> ratios(["q_core_hours_above", "r_cores_above"], [[640.0, 32.0]])
-    (['q_core_hours_above/r_cores_above'], array([[20.]]))
-    """
-    x = np.asarray(rows, dtype=float)
-    if x.ndim != 2 or x.shape[1] != len(names):
-        raise ValueError(f"rows of shape {x.shape} do not go with {len(names)} names")
-    place = {name: i for i, name in enumerate(names)}
-    pairs = [(a, b) for a, b in _QUOTIENTS if a in place and b in place]
-    values = [x[:, place[a]] / np.maximum(x[:, place[b]], 1.0) for a, b in pairs]
-    return [f"{a}/{b}" for a, b in pairs], np.column_stack(values) if values else x[:, :0]
 
 
 def encode(fit: QueueWaitFit) -> bytes:

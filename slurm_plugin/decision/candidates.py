@@ -254,11 +254,7 @@ def side_by_side(
 
 
 def _limit(
-    one: Prediction,
-    shorter: TimeLimits | None,
-    request: Request,
-    rules: PolicySettings,
-    asked: int,
+    one: Prediction, shorter: TimeLimits | None, request: Request, rules: PolicySettings, asked: int
 ) -> float | None:
     """Time limit: the user's own, a longer one that fewer nodes need, or a shorter one."""
     own = request.limit_s

@@ -23,13 +23,7 @@ from predictor.types import Prediction, PredictionTable
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
-from slurm_plugin.decision.candidates import (
-    Candidate,
-    PolicySettings,
-    Request,
-    shortens,
-    trusted,
-)
+from slurm_plugin.decision.candidates import Candidate, PolicySettings, Request, shortens, trusted
 from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 

@@ -20,10 +20,7 @@ from slurm_plugin.decision.audit import note_of, row_of
 from slurm_plugin.decision.bookings import Booking, Bookings
 from slurm_plugin.decision.budget import SUBMISSION_S, Budget, BudgetSpent
 from slurm_plugin.decision.candidates import PolicySettings
-from slurm_plugin.decision.context import (
-    DecisionContext,
-    PartitionContext,
-)
+from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.lower_memory import lower_memory
@@ -178,13 +175,7 @@ class DecisionService:
         return one.remaining(), book
 
     def prepare(
-        self,
-        job: Job,
-        *,
-        now_s: float,
-        private: bool = False,
-        ticket: str = "",
-        comes: bool = True,
+        self, job: Job, *, now_s: float, private: bool = False, ticket: str = "", comes: bool = True
     ) -> Answer:
         """Decide on a job that a submit command is about to ask for.
 
@@ -358,13 +349,7 @@ class DecisionService:
             return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
         proposals = remedies(
-            case.request,
-            case.table,
-            case.place,
-            others,
-            self._rules,
-            decided,
-            now_s=case.now_s,
+            case.request, case.table, case.place, others, self._rules, decided, now_s=case.now_s
         )
         return msgspec.structs.replace(decided, remedies=proposals)
 

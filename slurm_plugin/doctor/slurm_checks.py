@@ -25,7 +25,7 @@ SOUND = {(25, 5): 9, (25, 11): 8, (26, 5): 4}
 _SKEW_S = 5.0
 _CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
 _FILTER_PATH = re.compile(r"cli_filter_lua_path=([^,\s]+)")  #: since 25.11
-_DAY_S = 86400
+
 #: Units of slurmdbd.conf(5), in days.
 _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
 _CONF_FIX = "in slurm.conf, then: scontrol reconfigure"

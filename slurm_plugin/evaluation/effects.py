@@ -189,7 +189,7 @@ class EffectTally:
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision for another count than was asked for, and its run."""
         other = _other(decision, run)
-        if other is None or run.state is not JobState.COMPLETED or decision.unit != self.unit:
+        if other is None or run.state is not JobState.COMPLETED:
             return
         self.jobs += 1
         self.more_nodes += (decision.nodes or 0) > (decision.requested_nodes or 0)
@@ -240,38 +240,6 @@ class EffectTally:
         below = hypot(*(row[0] - row[1] for row in rows))
         above = hypot(*(row[2] - row[0] for row in rows))
         return _hours(value, value - below, value + above)
-
-
-class EffectTallies:
-    """Adds up jobs and their other counts, those of each unit on their own."""
-
-    def __init__(self) -> None:
-        self._tallies = {unit: EffectTally(unit) for unit in Unit}
-
-    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
-        """Take a decision for another count than was asked for, and its run."""
-        self._tallies[Unit(decision.unit)].add(application, decision, run)
-
-    def result(self, record: WaitAccuracy) -> tuple[Effect, ...]:
-        """Sum up; units without such jobs are left out."""
-        results = (tally.result(record) for tally in self._tallies.values())
-        return tuple(one for one in results if one is not None)
-
-
-@dataclass(slots=True)
-class DeadlineTally:
-    """Adds up jobs with a deadline."""
-
-    _counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, decision: DecisionRow, run: RunRow | None) -> None:
-        """Take a decision about a job with a deadline."""
-        self._counts[_deadline(decision, run)] += 1
-        self._counts["warned"] += decision.reason == "deadline_missed"
-
-    def result(self) -> Deadlines:
-        """Sum up."""
-        return Deadlines(**self._counts)
 
 
 @dataclass(slots=True)
@@ -353,7 +321,8 @@ def _waited_s(run: RunRow) -> float | None:
     return None if run.start_s is None or late else float(run.start_s - run.submit_s)
 
 
-def _deadline(decision: DecisionRow, run: RunRow | None) -> str:
+def deadline_of(decision: DecisionRow, run: RunRow | None) -> str:
+    """Say what became of a deadline: the field of `Deadlines` that counts it."""
     if decision.action == "refuse" and decision.applied:
         return "refused"
     if run is None or run.end_s is None or decision.deadline_s is None or not is_finished(run):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sacct_ingest.records import DecisionRow, StandingRow
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
@@ -17,14 +18,14 @@ from slurm_plugin.evaluation.comparison import compare
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
-    DeadlineTally,
     Effect,
-    EffectTallies,
+    EffectTally,
     PlannedShorter,
     PlannedTally,
     Promises,
     PromiseTally,
     applied_to,
+    deadline_of,
     is_changed,
     is_finished,
     observed_of,
@@ -166,8 +167,10 @@ class OutcomeTally:
         self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._weeks: defaultdict[int, _Week] = defaultdict(_Week)
         self._applications: defaultdict[str, _Application] = defaultdict(_Application)
-        self._applied, self._observed = EffectTallies(), EffectTallies()
-        self._waits, self._deadlines = WaitTally(), DeadlineTally()
+        self._applied = {unit: EffectTally(unit) for unit in Unit}
+        self._observed = {unit: EffectTally(unit) for unit in Unit}
+        self._deadlines: Counter[str] = Counter()
+        self._waits = WaitTally()
         self._promises = PromiseTally()
         self._planned = PlannedTally()
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -193,7 +196,8 @@ class OutcomeTally:
             self._finished += 1
             own.finished += 1
         if decision.deadline_s:
-            self._deadlines.add(decision, run)
+            self._deadlines[deadline_of(decision, run)] += 1
+            self._deadlines["warned"] += decision.reason == "deadline_missed"
         if run is None:
             return
         self._planned.add(decision, run)
@@ -206,9 +210,9 @@ class OutcomeTally:
         if is_changed(decision):
             self._promises.add(name, decision, run)
         if applied_to(decision, run):
-            self._applied.add(name, decision, run)
+            self._applied[Unit(decision.unit)].add(name, decision, run)
         elif observed_of(decision, run):
-            self._observed.add(name, decision, run)
+            self._observed[Unit(decision.unit)].add(name, decision, run)
         self.usage.add(name, decision, run)
         self.unused.add(name, decision, run)
 
@@ -250,11 +254,11 @@ class OutcomeTally:
                 for number, week in sorted(self._weeks.items())
             ),
             waits=waits,
-            deadlines=self._deadlines.result(),
+            deadlines=Deadlines(**self._deadlines),
             promises=self._promises.result(),
             planned=self._planned.result(),
-            applied=self._applied.result(waits),
-            observed=self._observed.result(waits),
+            applied=tuple(e for one in self._applied.values() if (e := one.result(waits))),
+            observed=tuple(e for one in self._observed.values() if (e := one.result(waits))),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked

@@ -88,7 +88,9 @@ def _judged(
         since_s=now_s if before is None or turned else before.since_s,
         judged_s=now_s,
     )
-    return row if before is None or _news(row, before) else None
+    shown = ("off", "ratio", "runs", "low", "high")
+    same = before and all(getattr(row, name) == getattr(before, name) for name in shown)
+    return None if same else row
 
 
 def _breaks(
@@ -103,11 +105,6 @@ def _breaks(
     counts = range(done.kept + 1)
     chance = sum(comb(done.jobs, k) * sure**k * (1 - sure) ** (done.jobs - k) for k in counts)
     return done.jobs >= least and chance < _CHANCE
-
-
-def _news(row: StandingRow, before: StandingRow) -> bool:
-    shown = ("off", "ratio", "runs", "low", "high")
-    return any(getattr(row, name) != getattr(before, name) for name in shown)
 
 
 def _was_off(before: StandingRow | None) -> bool:

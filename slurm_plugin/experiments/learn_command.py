@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
-    from slurm_plugin.experiments.learn.assignments import Choices
-    from slurm_plugin.experiments.learn.description import AssignmentGroup, Description
-    from slurm_plugin.experiments.learn.journal import ModelChoices
-    from slurm_plugin.experiments.learn.proposers import ByOccupancies
+    from slurm_plugin.experiments.learn.description import AssignmentGroup
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -82,6 +79,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
     from slurm_plugin.experiments.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
 
     config = load_config(args)
@@ -108,7 +106,10 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         form=task.learning.form,
         faster=frozenset(name for name, more in chosen.space.more_is_better.items() if more),
     )
-    proposer = _by_occupancies(task, chosen, model)
+    try:
+        proposer = ByOccupancies(chosen.space, task.learning.settings(), model)
+    except ValueError as error:
+        raise ConfigError(f"{task.application}: learning: {error}") from error
     return Workbench(task, chosen, proposer, Journal(state, task.application, model), site)
 
 
@@ -120,17 +121,6 @@ def _counters(state: Path) -> Path | None:
     except OSError:
         return None
     return folder
-
-
-def _by_occupancies(
-    task: "Description", chosen: "Choices", model: "ModelChoices"
-) -> "ByOccupancies":
-    from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
-
-    try:
-        return ByOccupancies(chosen.space, task.learning.settings(), model)
-    except ValueError as error:
-        raise ConfigError(f"{task.application}: learning: {error}") from error
 
 
 def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":

@@ -28,7 +28,6 @@ from slurm_plugin.experiments.plan_text import as_json, lines_of, progress_text,
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
-    from slurm_plugin.experiments.plan.plans import Plan
     from slurm_plugin.experiments.plan.replan import Replan
     from slurm_plugin.experiments.plan.schedule import PlanningProblem
 
@@ -94,12 +93,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace, state: Path) -> int:
+    from slurm_plugin.experiments.plan.plans import plans  # noqa: PLC0415 - numpy takes a second
+
     flow = load(args.workflow)
     now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
     with waiting("planning"):
         problem = _problem(args, flow, None)
-        ranked = _planned(args, problem, deadline_s)
+        try:
+            ranked = plans(problem, deadline_s=deadline_s, confidence=args.confidence)
+        except LookupError as error:
+            raise NoHistory(f"{args.workflow}: {error.args[0]}") from error
     chain = jobs(
         problem.workflow,
         ranked[0].schedule,
@@ -116,17 +120,6 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
         return _submit(args, flow.name, chain, deadline_s, state)
     late = deadline_s is not None and ranked[0].high_s > deadline_s
     return TOO_LATE if late else 0
-
-
-def _planned(
-    args: argparse.Namespace, problem: "PlanningProblem", deadline_s: float | None
-) -> "list[Plan]":
-    from slurm_plugin.experiments.plan.plans import plans  # noqa: PLC0415
-
-    try:
-        return plans(problem, deadline_s=deadline_s, confidence=args.confidence)
-    except LookupError as error:
-        raise NoHistory(f"{args.workflow}: {error.args[0]}") from error
 
 
 def _problem(

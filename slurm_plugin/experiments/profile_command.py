@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
-from sacct_ingest.probes.agreement import TypeProfile, type_profiles
+from sacct_ingest.probes.agreement import type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
@@ -90,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
         raise NoHistory("no node was measured yet: 'nimo profile -p PARTITION' measures them")
     types = type_profiles(profiles, tolerance=config.benchmarks.tolerance)
     if args.json:
-        print(_json(profiles, types))
+        made = {"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]}
+        print(json.dumps(made))
     elif args.parsable2:
         print_table(profile_table(profiles), args)
     else:
@@ -215,7 +216,3 @@ def _parts(text: str) -> tuple[str, ...]:
         if part not in PARTS:
             raise argparse.ArgumentTypeError(f"{part!r} is not one of {', '.join(PARTS)}")
     return chosen
-
-
-def _json(profiles: Sequence[NodeProfile], types: Sequence[TypeProfile]) -> str:
-    return json.dumps({"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]})

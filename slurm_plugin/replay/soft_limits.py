@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -38,7 +37,6 @@ WORTH = 0.03
 #: as many as it had.
 _EVERY, _HOUR_S = 10, 3600.0
 _LEAST_S = 60.0
-_Item = TypeVar("_Item")
 
 
 class LimitReplay(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,9 +116,11 @@ def _figures(
     waits, base = after.start_s - work.submit_s, before.start_s - work.submit_s
     turnaround = (waits + work.run_s) / (base + work.run_s)
     middle = len(work) // 2
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, user in enumerate(work.users):
+        groups[user].append(number)
     costs = {
-        user: (float(waits[jobs].mean()), float(base[jobs].mean()))
-        for user, jobs in _grouped(enumerate(work.users)).items()
+        user: (float(waits[jobs].mean()), float(base[jobs].mean())) for user, jobs in groups.items()
     }
     grown = {user: now - was for user, (now, was) in costs.items()}
     worse = [user for user, (now, was) in costs.items() if now > max(1.05 * was, was + 60.0)]
@@ -143,13 +143,6 @@ def _figures(
 
 def _ratio(waits: Floats, base: Floats) -> float:
     return float(waits.sum() / base.sum()) if base.sum() else 1.0
-
-
-def _grouped(pairs: Iterator[tuple[int, _Item]] | enumerate[_Item]) -> dict[_Item, list[int]]:
-    groups: dict[_Item, list[int]] = defaultdict(list)
-    for number, name in pairs:
-        groups[name].append(number)
-    return groups
 
 
 def _tables(

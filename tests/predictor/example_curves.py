@@ -1,6 +1,7 @@
 """Curves for tests, made of formulas."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,13 @@ def drawn(nodes: Sequence[int], formula: Callable[[Floats], Floats], noise: floa
     n = np.asarray(nodes, dtype=float)
     factor = np.exp(np.random.default_rng(0).normal(0, noise, len(n))) if noise else 1.0
     return curve_of(nodes, formula(n) * factor)
+
+
+def sized(curves: Iterable[Curve], each: int) -> Curve:
+    """Curve of a second size, with those of the others; it may have no runs of its own."""
+    every = list(curves)
+    own = next((one for one in every if one.each == each), Curve((), each=each))
+    return replace(own, others=tuple(one for one in every if one.each != each))
 
 
 def downey(A: float, sigma: float, serial_s: float = 1000.0) -> Callable[[Floats], Floats]:

@@ -1,6 +1,6 @@
 """A call that works of each public function of the numbers, for `test_public`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replace_data
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from predictor.change.posterior import ChangeRun, posterior
 from predictor.change.request import for_request
 from predictor.curves.interval import measure
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
-from predictor.forecasts.forecasters import forecasts
+from predictor.forecasts.forecasters import Bank, Criterion, Forecast
 from predictor.forecasts.series import forecast_series
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
@@ -29,7 +29,7 @@ from predictor.models.averaged.residual import residuals
 from predictor.models.averaged.shapes import ShapePrior, draw
 from predictor.models.downey import VarianceMode
 from predictor.models.selection import fit_curve
-from predictor.models.two_sizes import TwoSizes, sized
+from predictor.models.two_sizes import TwoSizes
 from predictor.node_types.product_form import ProductForm, Sums
 from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe
 from predictor.occupancy.active.design import binary_search
@@ -60,8 +60,18 @@ from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.runs.layout import Unit
-from tests.predictor.example_curves import downey, drawn
+from tests.predictor.example_curves import downey, drawn, sized
 from tests.predictor.rows import row as stored
+
+
+def forecasts(values: Sequence[float], criterion: Criterion = Criterion.MAE) -> Iterator[Forecast]:
+    """Forecast before each value but the first, made of those before it."""
+    series = Bank(criterion)
+    for place, value in enumerate(values):
+        if place:
+            yield series.forecast()
+        series.update(value)
+
 
 NODES = [1, 2, 4, 8, 16]
 CURVE = drawn(NODES, downey(24, 0.5))
@@ -194,10 +204,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"elapsed_s": 9.0, "nodes": 4},
     ),
     "tables.inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
-    "curves.interval.left_out": (
-        None,
-        {"points": CURVE.points, "medians": lambda _, nodes: 1 / nodes, "min_points": 2},
-    ),
     "tables.memory.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
@@ -239,10 +245,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "curves.drift.follow": (None, {"runs": ROWS}),
     "forecasts.forecasters.Bank": (
-        lambda values: [*forecasts(values)],
-        {"values": [1.0, 2.0, 3.0]},
-    ),
-    "forecasts.forecasters.forecasts": (
         lambda values: [*forecasts(values)],
         {"values": [1.0, 2.0, 3.0]},
     ),
@@ -393,9 +395,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         partial(asked, TwoSizes().fit(sized([replace_data(CURVE, each=k) for k in (2, 4)], 4))),
         {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
-    "models.two_sizes.sized": (
-        lambda each: sized([replace_data(CURVE, each=4)], each), {"each": 2},
-    ),
     "node_types.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
     "occupancy.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
     "occupancy.functions.Function": (
@@ -419,10 +418,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "models.downey.speedup": (None, {"nodes": NODES, "A": 8.0, "sigma": 0.5}),
     "models.downey.max_useful": (None, {"A": 8.0, "sigma": 0.5}),
-    "models.downey.working_set": (None, {"A": 8.0, "sigma": 0.5}),
     "models.adept.envelope.envelope": (None, {"nodes": N, "times": T, "delta": 0.05}),
     "models.adept.anomalies.diagnose": (None, {"nodes": N, "times": T}),
-    "models.adept.fluctuation.fluctuation": (None, {"nodes": N, "times": T}),
     "models.adept.search.search": (
         None,
         {

@@ -36,7 +36,7 @@ from predictor.tables.settings import TableSettings
 from predictor.waits.calibration import spread_of
 from predictor.waits.easy import Engine, JobShape
 from predictor.waits.estimate import WaitEstimate, certain
-from predictor.waits.regression import QueueWaitModel, ratios
+from predictor.waits.regression import QueueWaitModel
 from tests.predictor.example_curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
@@ -161,7 +161,6 @@ ROWS: list[Row] = [
     ("wants 5 of 4", lambda v: ENGINE.run([0.0], lambda *_: JobShape(v, 5, 5)), (5,)),
     ("a limit of 0", lambda v: ENGINE.run([0.0], lambda *_: JobShape(1, v, 5)), (0,)),
     ("a run time of", lambda v: ENGINE.run([0.0], lambda *_: JobShape(1, 5, v)), (-1, nan)),
-    ("do not go with 2 names", lambda v: ratios(["a", "b"], v), ([[1.0]],)),
     ("size of the regression is 0", lambda v: QueueWaitModel(blocks=v), (0,)),
     ("leaves of a tree is 1", lambda v: QueueWaitModel(leaves=v), (1,)),
     ("one at least is needed", WaitEstimate, ((), (1.0, nan))),

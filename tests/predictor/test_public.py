@@ -105,8 +105,7 @@ NOT_CALLED = {
     "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
     "models.adept.instances": "Instances.times",
-    "models.adept.model": "Instance.times ObservedTimes.search ObservedTimes.weights "
-    "shared_targets",
+    "models.adept.model": "Instance.times ObservedTimes.weights shared_targets",
     "models.adept.search": "EnvelopeLimits.clipped EnvelopeLimits.nearest EnvelopeLimits.steps "
     "variation_ranges",
     "forecasts.adrm": "PastErrors.add PastErrors.around fading_line line mean_transfer "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import comparable
-from predictor.models.adept.envelope import Bounds, everything, need_observations
+from predictor.models.adept.envelope import Bounds, everything
 from predictor.models.adept.search import best_for
 from predictor.models.downey import VarianceMode
 
@@ -89,17 +89,6 @@ class AnomalyExplanation:
         return sum(map(len, self.segments))
 
 
-def fluctuation(nodes: Floats, times: Floats) -> Floats:
-    """R of each neighbouring pair of observations (section VIII.A).
-
-    >>> fluctuation(np.array([2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0])).tolist()
-    [1.5, 1.5]
-    """
-    need_observations(nodes, times)
-    n, m = nodes[:-1], nodes[1:]
-    return times[:-1] * n / m / times[1:] * (1 + (m - n) / m)
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
     """R over the observations, and how far noise alone makes it rise."""
@@ -110,7 +99,7 @@ class Metric:
     settings: AnomalySettings
 
     def of_pair(self, i: int, j: int) -> float:
-        """R between observations ``i`` and ``j``."""
+        """R between observations ``i`` and ``j`` (section VIII.A)."""
         n, m = self.nodes[i], self.nodes[j]
         return self.times[i] * n / m / self.times[j] * (1 + (m - n) / m)
 

@@ -16,7 +16,7 @@ from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
-from predictor.models.downey import max_useful, speedup, working_set
+from predictor.models.downey import max_useful, speedup
 from predictor.types import Curve, Prediction, Problem
 
 Floats = NDArray[np.float64]
@@ -37,11 +37,6 @@ class Instance:
     def max_useful(self) -> float:
         """Nodes beyond which speedup no longer grows."""
         return max_useful(self.parallelism, self.sigma)
-
-    @property
-    def working_set(self) -> int:
-        """Fewest nodes with the highest S²/n."""
-        return working_set(self.parallelism, self.sigma)
 
     def times(self, nodes: Floats) -> Floats:
         """Run time in seconds."""
@@ -112,7 +107,7 @@ class AdeptFit:
     def _search(self, targets: Floats) -> Instances:
         observed = self._observed
         weight = observed.weights(targets, self.settings.q)
-        return observed.search(weight, targets, self.envelope, self.settings)
+        return search(observed.nodes, observed.times, weight, targets, self.envelope, self.settings)
 
 
 @register("adept")
@@ -236,16 +231,6 @@ class ObservedTimes:
         counts = np.where(between[:, None], counts, own)
         return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
 
-    def search(
-        self,
-        weight: Floats,
-        targets: Floats,
-        ranges: tuple[RangePair, ...],
-        settings: SearchSettings,
-    ) -> Instances:
-        """Search for the instance of each target within these range pairs."""
-        return search(self.nodes, self.times, weight, targets, ranges, settings)
-
     def fitted(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> _Fitted:
         """Search for all observations, for each left out, and for twice the largest at once."""
         count, counts = len(self.nodes), self.counts
@@ -254,9 +239,8 @@ class ObservedTimes:
         without = np.concatenate(
             [np.zeros((count, count), bool), np.eye(count, dtype=bool), np.zeros((1, count), bool)]
         )
-        instances = self.search(
-            self.weights(targets, settings.q, without), targets, ranges, settings
-        )
+        weight = self.weights(targets, settings.q, without)
+        instances = search(self.nodes, self.times, weight, targets, ranges, settings)
         times = instances.times(targets)
         own = times[:count]
         error = np.abs(own / self.times - 1)[self.normal].max()

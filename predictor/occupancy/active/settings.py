@@ -1,7 +1,7 @@
 """The choices of NIMO's algorithm 1, as table 1 of its paper lists them, and some of our own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isfinite
 
@@ -110,21 +110,3 @@ class LearnerSettings:
         for part, names in self.attributes.items():
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"attributes of {part.value}: give each once, and at least one")
-
-
-#: The defaults of table 1, to the letter: Algorithm 1 with linear functions of predetermined
-#: transformations.  Its experiments take the data flow as given (section 4.1).
-PAPER = LearnerSettings(
-    reference=Reference.MIN,
-    order=RefinementOrder.RELEVANCE,
-    attribute_order=RefinementOrder.RELEVANCE,
-    traversal=Traversal.ROUND_ROBIN,
-    selection=Selection.LMAX_I1,
-    error=Error.CROSS_VALIDATION,
-    form=FunctionForm.PAPER,
-    in_a_row=1,
-)
-#: The same as in the experiments, where the data flow is given.
-EXPERIMENT = replace(
-    PAPER, parts=(OccupancyPart.COMPUTE, OccupancyPart.NETWORK, OccupancyPart.DISK)
-)

@@ -17,7 +17,7 @@ from slurm_plugin.text.streams import json_text, unfiltered
 from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
-_TIMEOUT_S = 10.0
+
 _INDENT = 24  #: columns of a finding's state and check
 _NARROWEST = 30  #: of the messages, however narrow the terminal is
 _COLOURS = {

@@ -113,7 +113,7 @@ def _stored(config: Config) -> Applications:
 
 def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     if args.json:
-        print(_as_json(tables))
+        print(json_text(tables))
     else:
         print_table(curve_text.list_table(tables), args)
 
@@ -124,7 +124,7 @@ def _print(
     standings: Mapping[tuple[str, str], StandingRow],
 ) -> None:
     if args.json:
-        print(_as_json(tables))
+        print(json_text(tables))
     elif args.parsable2:
         options = table_options(args)
         print(
@@ -151,7 +151,3 @@ def _picture(table: PredictionTable) -> Picture:
     from slurm_plugin.reports.picture import of_table  # noqa: PLC0415 - only for --plot
 
     return of_table(table)
-
-
-def _as_json(tables: Sequence[PredictionTable]) -> str:
-    return json_text(tables)

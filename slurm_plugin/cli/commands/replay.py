@@ -32,7 +32,7 @@ from slurm_plugin.text.formatting import count, duration, percent, printable
 from slurm_plugin.text.streams import json_text
 
 if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow, Store
+    from sacct_ingest.store import RunRow
     from slurm_plugin.replay.policy_search import Setting
     from slurm_plugin.replay.soft_limits import LimitReplay
     from slurm_plugin.replay.what_if import WhatIf
@@ -269,10 +269,18 @@ def _cluster_nodes(args: argparse.Namespace) -> int | None:
 def _rows(
     args: argparse.Namespace, config: Config, report: ProgressReport
 ) -> tuple[list["RunRow"], str]:
+    """Select the runs; say where they are from.  Saved histories go through a store."""
+    from sacct_ingest.ingest.into_store import ingest  # noqa: PLC0415
+    from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
+    from sacct_ingest.store import Store  # noqa: PLC0415
+
     with ExitStack() as stack:
         if args.files:
-            store = stack.enter_context(_store_of(args, config, report))
+            store = stack.enter_context(Store.open("sqlite://"))
             source = ", ".join(path.name for path in args.files)
+            for path in args.files:
+                saved = SavedSacct(path, cluster=args.cluster or config.cluster)
+                ingest(store, saved, now_s=0, progress=report)
         else:
             store = stack.enter_context(open_store(config))
             source = "the store"
@@ -287,19 +295,6 @@ def _rows(
     if not rows:
         raise NimoError(f"{source} holds no job that ran, for this selection")
     return rows, source
-
-
-def _store_of(args: argparse.Namespace, config: Config, report: ProgressReport) -> "Store":
-    """Read saved histories into a store in memory."""
-    from sacct_ingest.ingest.into_store import ingest  # noqa: PLC0415
-    from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
-    from sacct_ingest.store import Store  # noqa: PLC0415
-
-    store = Store.open("sqlite://")
-    for path in args.files:
-        source = SavedSacct(path, cluster=args.cluster or config.cluster)
-        ingest(store, source, now_s=0, progress=report)
-    return store
 
 
 def _pool(args: argparse.Namespace, variants: "list[Setting]", stack: ExitStack) -> Executor | None:

@@ -16,7 +16,7 @@ from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, Tran
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
-from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task, Workflow, workflow
+from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task, Workflow, ordered
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
 _WORTH = 0.05
@@ -147,14 +147,7 @@ def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:
     tasks = {name: task for name, task in flow.tasks.items() if not submitted.lost(name)}
     return replace(
         problem,
-        workflow=workflow(
-            flow.name,
-            storages=flow.storages,
-            links=flow.links,
-            places=flow.places,
-            files=flow.files,
-            tasks=tasks,
-        ),
+        workflow=ordered(replace(flow, tasks=tasks)),
         runs=Shifted(problem.runs, factors(submitted)),
         done=tuple(steps_begun(submitted, problem.now_s)),
         memo={},

@@ -24,7 +24,7 @@ from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
 from sacct_ingest.store.prediction_records import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
-from slurm_plugin.config.settings import Config, Snapshot
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
 from slurm_plugin.experiments.plan.replan import steps_begun
@@ -193,10 +193,14 @@ def _from_slurm(
     rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
+        # PySlurm can only read the local cluster.
+        how = config.snapshot
+        if name and how.source in (Source.AUTO, Source.PYSLURM):
+            how = msgspec.structs.replace(how, source=Source.TEXT)
         poller = ClusterPoller(
             time.time,
             cluster=name,
-            how=_how(config, name),
+            how=how,
             run=partial(_run_on, name),
             adapt=partial(_without_own, _own_ends(submitted, name, now_s)),
         )
@@ -209,12 +213,6 @@ def _from_slurm(
             for task, request in requests.items():
                 rooms[task, place.name] = room_for(look, request)
     return _Slurm(free=free, rooms=rooms, nodes=nodes)
-
-
-def _how(config: Config, cluster: str) -> Snapshot:
-    """Choose the source of a cluster's state: PySlurm can only read the local cluster."""
-    near = not cluster or config.snapshot.source not in (Source.AUTO, Source.PYSLURM)
-    return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
 
 
 def _nodes_over_time(

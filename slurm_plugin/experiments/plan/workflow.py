@@ -5,7 +5,7 @@ and the storage and the network that its data is reached by (NIMO, VLDB 2006, se
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from math import inf
@@ -107,22 +107,13 @@ class Workflow:
         return self.links.get((source, target))
 
 
-def workflow(
-    name: str,
-    *,
-    storages: Mapping[str, Storage],
-    links: Mapping[tuple[str, str], NetworkLink],
-    places: Mapping[str, PlanSite],
-    files: Mapping[str, File],
-    tasks: Mapping[str, Task],
-    deadline: str = "",
-) -> Workflow:
-    """Put a workflow together.
+def ordered(flow: Workflow) -> Workflow:
+    """Put the tasks of a workflow in order, and note which needs which.
 
     Raises ValueError: tasks wait for each other in a circle, two tasks write one file, or a file
         comes from nowhere.
     """
-    writers = _writers(files, tasks)
+    writers, tasks = _writers(flow.files, flow.tasks), flow.tasks
     before = {
         task.name: tuple(
             dict.fromkeys([*task.after, *(writers[f] for f in task.reads if f in writers)])
@@ -138,14 +129,9 @@ def workflow(
     for task, needed in before.items():
         for one in needed:
             behind[one].append(task)
-    return Workflow(
-        name=name,
-        storages=storages,
-        links=links,
-        places=places,
-        files=files,
+    return replace(
+        flow,
         tasks={task: tasks[task] for task in order},
-        deadline=deadline,
         writers=writers,
         before=before,
         behind={task: tuple(followers) for task, followers in behind.items()},

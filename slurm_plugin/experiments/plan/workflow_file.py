@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.text.slurm_text import parse_size
@@ -19,7 +20,7 @@ from slurm_plugin.experiments.plan.workflow import (
     Storage,
     Task,
     Workflow,
-    workflow,
+    ordered,
 )
 
 _Made = TypeVar("_Made")
@@ -76,15 +77,15 @@ class TaskText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A task as written."""
 
     command: str
-    reads: list[str] = []
-    writes: list[str] = []
-    after: list[str] = []
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     nodes: str | int | None = None
-    places: list[str] = []
+    places: tuple[str, ...] = ()
     application: str = ""
     run_time: dict[int, str | float] | str | float | None = None
     samples: str = ""
-    sbatch: list[str] = []
+    sbatch: tuple[str, ...] = ()
 
 
 class WorkflowText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -120,20 +121,18 @@ def parse(text: str, *, name: str) -> Workflow:
     files = read.each("files", document.files, FileText, _file)
     tasks = read.each("tasks", document.tasks, TaskText, _task)
     links = read.links(document.links)
-    _check_names(storages, places, files, tasks, name)
-    for ends in links:
-        _check_references(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")
-    title = document.name or re.sub(r"\W", "-", Path(name).stem)
+    flow = Workflow(
+        name=document.name or re.sub(r"\W", "-", Path(name).stem),
+        storages=storages,
+        links=links,
+        places=places,
+        files=files,
+        tasks=tasks,
+        deadline=document.deadline,
+    )
+    _check_names(flow, name)
     try:
-        return workflow(
-            title,
-            storages=storages,
-            links=links,
-            places=places,
-            files=files,
-            tasks=tasks,
-            deadline=document.deadline,
-        )
+        return ordered(flow)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
 
@@ -228,14 +227,8 @@ def _place(name: str, entry: PlaceText) -> PlanSite:
 
 
 def _file(name: str, entry: FileText) -> File:
-    return File(
-        name=name,
-        size_bytes=_size(entry.size),
-        at=entry.at,
-        path=entry.path,
-        deliver=entry.deliver,
-        access=entry.access,
-    )
+    rest = asdict(entry)
+    return File(name=name, size_bytes=_size(rest.pop("size")), **rest)
 
 
 def _task(name: str, entry: TaskText) -> Task:
@@ -243,16 +236,16 @@ def _task(name: str, entry: TaskText) -> Task:
     return Task(
         name=name,
         command=entry.command,
-        reads=tuple(entry.reads),
-        writes=tuple(entry.writes),
-        after=tuple(entry.after),
+        reads=entry.reads,
+        writes=entry.writes,
+        after=entry.after,
         low=low,
         high=high,
-        places=tuple(entry.places),
+        places=entry.places,
         application=entry.application,
         run_times_s=_run_times(entry.run_time, low),
         samples=entry.samples,
-        options=tuple(entry.sbatch),
+        options=entry.sbatch,
     )
 
 
@@ -293,29 +286,24 @@ def _seconds(value: str | float) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def _check_names(
-    storages: Mapping[str, Storage],
-    places: Mapping[str, PlanSite],
-    files: Mapping[str, File],
-    tasks: Mapping[str, Task],
-    name: str,
-) -> None:
+def _check_names(flow: Workflow, name: str) -> None:
     """See whether what is named elsewhere is there."""
-    for place in places.values():
-        _check_references(
-            f"{name}: places.{place.name}.storage", [place.storage], storages, "storages"
-        )
-    for file in files.values():
+    for place in flow.places.values():
+        where = f"{name}: places.{place.name}.storage"
+        _check_references(where, [place.storage], flow.storages, "storages")
+    for file in flow.files.values():
         ends = [one for one in (file.at, file.deliver) if one is not None]
-        _check_references(f"{name}: files.{file.name}", ends, storages, "storages")
-    for task in tasks.values():
+        _check_references(f"{name}: files.{file.name}", ends, flow.storages, "storages")
+    for task in flow.tasks.values():
         where = f"{name}: tasks.{task.name}"
-        _check_references(f"{where}.reads", task.reads, files, "files")
-        _check_references(f"{where}.writes", task.writes, files, "files")
-        _check_references(f"{where}.after", task.after, tasks, "tasks")
-        _check_references(f"{where}.places", task.places, places, "places")
-    if not (storages and places and tasks):
+        _check_references(f"{where}.reads", task.reads, flow.files, "files")
+        _check_references(f"{where}.writes", task.writes, flow.files, "files")
+        _check_references(f"{where}.after", task.after, flow.tasks, "tasks")
+        _check_references(f"{where}.places", task.places, flow.places, "places")
+    if not (flow.storages and flow.places and flow.tasks):
         raise ConfigError(f"{name}: give at least one each of storages, places and tasks")
+    for link in flow.links:
+        _check_references(f"{name}: links: {' to '.join(link)}", link, flow.storages, "storages")
 
 
 def _check_references(

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,26 +11,12 @@ from predictor.curves.interval import (
     around,
     curve_deviation,
     deviations,
-    left_out,
     measure,
 )
 from predictor.types import Curve, Point
-from tests.predictor.example_curves import Floats, curve_of
+from tests.predictor.example_curves import curve_of
 
 CURVE = curve_of([2, 4, 8, 16], [80, 40, 20, 10])
-
-
-def test_left_out_errors_are_those_of_a_model_that_never_saw_the_point():
-    observed = []
-
-    def medians(points: Sequence[Point], nodes: Floats) -> Floats:
-        observed.append((tuple(p.nodes for p in points), float(nodes[0])))
-        return np.array([44.0])
-
-    errors = left_out(CURVE.points, medians, 3)
-    assert observed[1] == ((2, 8, 16), 4.0)
-    assert errors[1] == pytest.approx(math.log(44 / 40))
-    assert left_out(CURVE.points, medians, 4) == []
 
 
 def test_without_evidence_the_prior_stands():
@@ -154,14 +139,6 @@ def test_the_widest_interval_is_a_factor():
     recorded = measure(CURVE, [], Prior(growth=50.0))
     (result,) = around([1024], np.array([2.0]), recorded, 0.9)
     assert (result.low_s, result.high_s) == pytest.approx((2 * math.exp(-20), 2 * math.exp(20)))
-
-
-def test_two_points_are_left_out_in_turn_only_where_one_is_enough():
-    def same(_: Sequence[Point], nodes: Floats) -> Floats:
-        return np.full(len(nodes), 40.0)
-
-    assert len(left_out(CURVE.points[:2], same, 1)) == 2
-    assert left_out(CURVE.points[:2], same, 2) == []
 
 
 def test_an_exact_clock_and_one_run_are_what_is_assumed():

@@ -18,11 +18,11 @@ from predictor.forecasts.forecasters import (
     Sliding,
     Smoothed,
     bank,
-    forecasts,
     nine_of_ten,
     trimmed_mean,
 )
 from predictor.forecasts.forecasters import median as median_of_sorted
+from tests.predictor.public_calls import forecasts
 
 series = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 

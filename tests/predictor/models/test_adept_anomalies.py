@@ -13,7 +13,6 @@ from predictor.models.adept.fluctuation import (
     AnomalyExplanation,
     AnomalySettings,
     Metric,
-    fluctuation,
 )
 from predictor.types import Curve, Point
 from tests.predictor.example_curves import Floats, curve_of, downey
@@ -24,6 +23,11 @@ POWERS = np.array([2, 4, 8, 16, 32, 64, 128.0])
 def metric(nodes: Floats, times: Floats, noise: float = 0.0) -> Metric:
     sd = (noise,) * len(nodes)
     return Metric(tuple(nodes.tolist()), tuple(times.tolist()), sd, AnomalySettings())
+
+
+def fluctuation(nodes: Floats, times: Floats) -> Floats:
+    own = metric(nodes, times)
+    return np.array([own.of_pair(i, i + 1) for i in range(len(nodes) - 1)])
 
 
 def all_of(count: int) -> AnomalyExplanation:

@@ -1,7 +1,7 @@
 """ADEPT's parts against numbers worked out by hand or on fine grids; all of it is fast."""
 
 from dataclasses import replace
-from math import ceil, log, log1p, sqrt
+from math import log, log1p, sqrt
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettin
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.model import shared_targets
 from predictor.models.adept.search import EnvelopeLimits
-from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
+from predictor.models.downey import VarianceMode, max_useful, speedup, terms
 from predictor.types import Point
 from tests.predictor.example_curves import Floats, curve_of, downey
 
@@ -36,14 +36,6 @@ def test_the_ends_of_the_model():
         [20 * 20 / 24.75, 20 * 38 / (9.75 + 28.5), 20, 20]
     )
     assert speedup([57, 58, 59], 20, 2) == pytest.approx([20 * 57 * 3 / (2 * 76 + 20), 20, 20])
-
-
-@pytest.mark.parametrize("A", [1.0, 1.3, 2.0, 7.7, 20.0, 33.4])
-@pytest.mark.parametrize("sigma", [0.0, 0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 7.0])
-def test_the_working_set_is_the_first_of_the_best(A, sigma):
-    counts = np.arange(1, ceil(max_useful(A, sigma)) + 3)
-    best = np.round(speedup(counts, A, sigma) ** 2 / counts, 12)
-    assert working_set(A, sigma) == counts[best.argmax()]
 
 
 def test_the_terms_of_each_piece():

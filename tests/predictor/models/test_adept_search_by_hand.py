@@ -160,7 +160,8 @@ def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts():
     whole = ObservedTimes(2.0 ** np.arange(6), times, declining)
     ranges, settings = everything(32.0, Bounds()), SearchSettings()
     target = np.array([32.0])
-    expected = whole.search(whole.weights(target, 2.0), target, ranges, settings)
+    weight = whole.weights(target, 2.0)
+    expected = search(whole.nodes, whole.times, weight, target, ranges, settings)
     beyond = whole.fitted(ranges, settings).beyond
     assert beyond.parallelism == pytest.approx(expected.parallelism)
     assert beyond.wssre == pytest.approx(expected.wssre)

@@ -13,9 +13,9 @@ from benchmarks import _parametric as parametric
 from predictor.curves.from_runs import build
 from predictor.models import adept, base
 from predictor.models.averaged import model as averaged
-from predictor.models.two_sizes import TwoSizes, sized
+from predictor.models.two_sizes import TwoSizes
 from predictor.types import Curve, Point, Run
-from tests.predictor.example_curves import amdahl, curve_of, downey, drawn
+from tests.predictor.example_curves import amdahl, curve_of, downey, drawn, sized
 
 TARGETS = [1, 2, 3, 7, 8, 16, 40, 64, 200]
 CURVES = [

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from predictor.models.base import TooFewPoints
-from predictor.models.two_sizes import TwoSizes, sized, translation_of
+from predictor.models.two_sizes import TwoSizes, translation_of
 from predictor.types import Curve, Point
 from sacct_ingest.runs.layout import Each, Layout, Unit, second_sizes
 from sacct_ingest.store import RunRow
+from tests.predictor.example_curves import sized
 from tests.predictor.tables.test_parts import made, row
 
 Law = Callable[[int, int], float]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks._paper_settings import PAPER
 from predictor.occupancy.active.informative import Informative
 from predictor.occupancy.active.learner import Learner, interval_percent
 from predictor.occupancy.active.settings import (
-    PAPER,
     Error,
     LearnerSettings,
     OccupancyPart,

@@ -11,10 +11,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from benchmarks._paper_settings import EXPERIMENT
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.refinement import FIELDS
 from predictor.occupancy.active.settings import (
-    EXPERIMENT,
     Error,
     LearnerSettings,
     OccupancyPart,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from predictor.waits.regression import QueueWaitModel, decode, encode, ratios
+from predictor.waits.regression import QueueWaitModel, decode, encode
 from sacct_ingest.errors import NoHistory
 
 sklearn = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
@@ -105,10 +105,3 @@ def test_what_cannot_be_learned_from_is_refused():
         SMALL.fit(NAMES, rows, -waits_s, asked_s)
     with pytest.raises(ValueError, match="3 features are needed"):
         SMALL.fit(NAMES, rows, waits_s, asked_s).predict([[1.0, 2.0]])
-
-
-def test_ratios_leave_out_what_is_missing():
-    names, values = ratios(["q_core_hours_above", "r_cores_above"], [[640.0, 32.0], [5.0, 0.0]])
-    assert (names, values.tolist()) == (["q_core_hours_above/r_cores_above"], [[20.0], [5.0]])
-    names, values = ratios(["nodes"], [[1.0]])
-    assert (names, values.shape) == ([], (1, 0))
