@@ -6,7 +6,7 @@ says what there was when it was submitted:
 
 - a *curve*: the table that the job gets says run times on sizes that were not run;
 - a *history* of its tag, script or command line, or of its *name or user* alone;
-- *advice*: there is a curve, and it covers the job's own size and another one to choose.
+- *advice*: ``nimo-advise`` would name a count, on an idle cluster.
 
 The error is that of the jobs that both walks predict.
 
@@ -32,6 +32,14 @@ from predictor.types import HISTORY, PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.runs.layout import Unit, layouts_of_run
 from sacct_ingest.store import RunRow
+from slurm_plugin.config.settings import Deadline, Policy
+from slurm_plugin.decision.advice import best_of
+from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.policy import decide, every_option
+from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.cluster_state import Partition
+
+RULES = PolicySettings(Policy(), Deadline())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +159,21 @@ def _said(row: RunRow, fits: Fits) -> Said:
         return Said("nothing")
     size = table.unit.size_of(row)
     table = for_limit(table, float(row.limit_s) if row.limit_s else None)
-    covered, curve = covers(table, size), table.model != HISTORY
+    covered = covers(table, size)
     error = abs(at(table, size).time_s / row.elapsed_s - 1) if covered else None
-    return Said(_kind(table), table.unit, curve and covered and len(table.nodes) > 1, error)
+    return Said(_kind(table), table.unit, _has_advice(table, size, row), error)
+
+
+def _has_advice(table: PredictionTable, size: int, row: RunRow) -> bool:
+    now_s, largest = float(row.submit_s), max(size, table.nodes[-1])
+    part = Partition(name="", nodes=largest, profile=profile([(now_s, largest)]))
+    limit_s = float(row.limit_s) if row.limit_s else None
+    request = Request(
+        low=1, high=largest, asked=size, limit_s=limit_s, unit=table.unit, given=(size, size)
+    )
+    decided = decide(request, table, part, RULES, now_s=now_s)
+    options = every_option(request, table, part, RULES, decided, now_s=now_s)
+    return best_of(decided, options, request, RULES.policy) is not None
 
 
 def _kind(table: PredictionTable) -> str:

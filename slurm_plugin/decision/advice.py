@@ -99,7 +99,7 @@ def advice_of(
         advice.knee = table.knee
         advice.problems = [*advice.problems, *_other_problems(table)]
     options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
-    best = _best(decided, options, considered, rules.policy)
+    best = best_of(decided, options, considered, rules.policy)
     margin = rules.policy.memory_margin
     _recommend(advice, decided, best, considered, case, fresh=fresh, margin=margin)
     if chosen := best or decided.chosen:
@@ -240,7 +240,7 @@ def _open_question(request: Request) -> frozenset[Reason]:
     return _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
 
 
-def _best(
+def best_of(
     decided: Decision, options: Sequence[Option], request: Request, policy: Policy
 ) -> Option | None:
     """Find the count to recommend: that of the decision, or the best one, however sure it is."""
