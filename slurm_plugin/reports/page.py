@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from slurm_plugin.evaluation.accuracy import EDGES, Accuracy
-from slurm_plugin.evaluation.effects import Deadlines, Effect
+from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
@@ -14,7 +14,7 @@ from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import find
 from slurm_plugin.reports.sheets import derived_note, sheets_of
-from slurm_plugin.text.formatting import clock, count, hours, percent
+from slurm_plugin.text.formatting import clock, count, percent
 
 #: Headings and the tables below them.
 _SECTIONS = (
@@ -100,12 +100,6 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if report.deadlines != Deadlines():
         due = report.deadlines
         yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
-    for name, effects in (
-        ("where the count changed", report.applied),
-        ("if enforced", report.observed),
-    ):
-        for effect in effects:
-            yield _effect_figure(name, effect, acted=effects is report.applied)
 
 
 def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
@@ -114,21 +108,6 @@ def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
     yield Figure(
         "Actual / predicted", f"{accuracy.bias:.2f}", f"median; {percent(accuracy.longer)} above 1"
     )
-
-
-def _effect_figure(name: str, effect: Effect, *, acted: bool) -> Figure:
-    """Node-hours with the change less those without it: below zero is saved."""
-    sign = 1.0 if acted else -1.0
-    other = effect.other_node_hours
-    change = sign * (effect.node_hours - other.value)
-    ends = sorted(sign * (effect.node_hours - end) for end in (other.low, other.high))
-    note = f"predicted: {_signed(ends[0])} to {_signed(ends[1])}; {count(effect.jobs, 'job')}"
-    word = effect.unit.heading.removesuffix("s")
-    return Figure(f"{word}-hours {name}", _signed(change), note)
-
-
-def _signed(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{hours(abs(value))}"
 
 
 def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart]:

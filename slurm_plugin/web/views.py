@@ -417,8 +417,8 @@ def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
 
 
 def linked(view: View, table: Table) -> Table:
-    """Make links of the applications and users that a table of the report names."""
-    leads = {"application": application_by_label, "user": _user_link}
+    """Make links of the applications, users and reasons that a table of the report names."""
+    leads = {"application": application_by_label, "user": _user_link, "reason": _reason_link}
     columns = [leads.get(column.key) for column in table.columns]
 
     def cells(row: Sequence[str | PageLink]) -> list[str | PageLink]:
@@ -440,6 +440,10 @@ def application_by_label(view: View, label: str) -> str | PageLink:
 
 def _user_link(view: View, name: str) -> str | PageLink:
     return PageLink(name, view.link("/decisions", user=name)) if name else name
+
+
+def _reason_link(view: View, name: str) -> str | PageLink:
+    return PageLink(name, view.link("/decisions", reason=name))
 
 
 def _since(

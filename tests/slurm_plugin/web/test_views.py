@@ -407,6 +407,7 @@ def test_a_report_has_narrow_tables_each_as_csv(ask, store_path):
     heads = [block.count('scope="col"') for block in re.findall("<thead>.*?</thead>", text, re.S)]
     assert heads
     assert max(heads) <= 8
+    assert 'href="/decisions?reason=cheapest"' in text
     links = [one.replace("&amp;", "&") for one in re.findall(r'href="(/table.csv[^"]+)"', text)]
     assert len(links) == len(heads)
     got = ask(next(one for one in links if "name=jobs" in one))
