@@ -183,7 +183,7 @@ class Application:
             ),
             now_s=float(self._now_s()),
         )
-        self.table = acting_of(decode(made.fits[0].payload)) if made.fits else None
+        self.table = acting_of(decode(made[0].payload)) if made else None
 
     def _now_s(self) -> int:
         return START_S + 100_000 * self._jobs

@@ -1,9 +1,11 @@
-"""One refit of all identities: reads their runs from the store, and writes their tables to it.
+"""A refit: reads the runs of identities that changed from the store, and writes their tables to it.
 
 Each identity is independent of all others, so they are spread over processes, or over whatever
 ``concurrent.futures.Executor`` is given; the result does not depend on how many there are.
 What became of earlier predictions is read from the store, goes on with the runs that ended since,
-and is written back: of each identity, and pooled for the site.
+and is written back: of each identity, and pooled for the site.  All tables rest on one state of the
+site's record (`Basis`).  When it has moved, those that rest on an earlier one are made anew too, a
+quarter as many at a refit as have new runs.
 """
 
 from collections import Counter, defaultdict, deque
@@ -11,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
+from importlib.metadata import version
 from itertools import chain, islice
 from multiprocessing import get_context
 from time import perf_counter
@@ -21,11 +25,19 @@ from threadpoolctl import threadpool_limits
 from predictor.checks import need_finite
 from predictor.level.backtest import settings_around
 from predictor.level.experts import AROUND
-from predictor.level.record import RecordEntry, decode, decode_pool, encode, pooled, pooled_errors
+from predictor.level.record import (
+    PooledErrors,
+    RecordEntry,
+    decode,
+    decode_pool,
+    encode,
+    moved,
+    pooled,
+    pooled_errors,
+)
 from predictor.node_types import stored_sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
-from predictor.table import part_key, whole_key
 from predictor.tables.build import record_of
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
@@ -35,9 +47,10 @@ from predictor.types import HISTORY, PredictionTable, Run, Verdict
 from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.prediction_records import QUEUE, SITE
+from sacct_ingest.store.ingests import REFITTED
+from sacct_ingest.store.prediction_records import BASIS, QUEUE, SITE
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
@@ -45,7 +58,10 @@ BATCH, BATCH_RUNS = 64, 10_000
 #: With the texts of aprof's sums by node type and form, and of records by key, and the last runs of
 #: the same user.
 Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str], list[Run]]
-#: Where a site has no record yet, so many identities of each level make a first one.
+#: Identities written together: what a refit that is stopped loses.
+WRITTEN = 2_000
+#: Where a site has no record yet, so many identities of each level make a first one; at least as
+#: many identities rest on the present one after each refit.
 FIRST = 100
 # Passing a row on takes a fifth of the time that pickling it does.
 _pack = msgspec.msgpack.Encoder().encode
@@ -54,12 +70,13 @@ _unpack = msgspec.msgpack.Decoder(list[Work]).decode
 
 @dataclass(frozen=True, slots=True)
 class RefitSummary:
-    """What a refit left: curves by verdict, histories without a curve, seconds taken.
+    """What a refit left: identities fitted, curves by verdict, histories, seconds taken.
 
     ``by_level`` counts the curves by what their runs have in common: one application may have a
     curve for its tag, its script, and its command line.
     """
 
+    fitted: int
     curves: int
     by_level: dict[str, int]
     reliable: int
@@ -69,21 +86,22 @@ class RefitSummary:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Refitted:
-    """What a refit writes."""
+class Basis(msgspec.Struct, frozen=True):
+    """What the tables of a store rest on besides their own runs."""
 
-    fits: list[FitRow] = field(default_factory=list)
-    records: list[RecordRow] = field(default_factory=list)
+    number: int
+    settings: str  #: digest of the settings and of the release
+    pooled: PooledErrors
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
     """What one batch came to; tables as text already, which is a tenth of their size."""
 
-    made: Refitted = field(default_factory=Refitted)
+    fits: list[FitRow] = field(default_factory=list)
+    records: list[RecordRow] = field(default_factory=list)
     entries: list[RecordEntry] = field(default_factory=list)
-    identities: int = 0
+    identities: list[tuple[KeyLevel, str]] = field(default_factory=list)
 
 
 def refit(  # noqa: PLR0913 - each by its name
@@ -93,15 +111,21 @@ def refit(  # noqa: PLR0913 - each by its name
     settings: TableSettings | None = None,
     shared: Sequence[SharedTag] = (),
     only: Collection[tuple[KeyLevel, str]] | None = None,
+    whole: bool = False,
+    queues: bool = True,
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RefitSummary:
-    """Make the prediction tables of all identities in ``store`` anew, in one transaction.
+    """Make the prediction tables of identities that changed since the last refit.
+
+    Of all after other settings or another release.  One that was stopped goes on at the next call.
 
     now_s: time of the refit, seconds since the epoch; goes into every table.
     shared: tags that have tables of several users' runs, besides those of each user's own.
-    only: identities to fit; the tables of others, and the past of queues, stay as they are.
+    only: identities to look at; others that changed wait.
+    whole: make all tables anew.
+    queues: leave the past of queues for nimod, too.
     workers: processes that fit; the tables are the same whatever their number.
     pool: what fits instead of processes of our own, e.g. a Dask cluster; it has ``workers``
         workers.
@@ -109,26 +133,77 @@ def refit(  # noqa: PLR0913 - each by its name
     Raises ValueError: the time is not finite, or there is no worker;
         sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
+    need_finite("time of the refit", now_s)
+    need_finite("workers", workers, least=1)
     started = perf_counter()
     types = stored_sums.node_types(store)
     stored_sums.add_runs(store, types)
-    sums_of = partial(stored_sums.texts, store) if len(types.types) > 1 else None
-    newest = store.runs.newest(NEWEST)
-    by_key = partial(_by_key, store, shared) if only is None else partial(_of_keys, store, only)
-    made = fits_of(
-        RefitInput(by_key, sums_of, store.records.of_level, _by_user(newest)),
-        now_s=now_s,
-        settings=replace(settings or TableSettings(), node_types=types.types),
-        workers=workers,
-        pool=pool,
-        progress=progress,
+    several = len(types.types) > 1
+    chosen = replace(settings or TableSettings(), node_types=types.types if several else {})
+    digest = _digest(chosen, shared)
+    stored, waiting = store.records.find(*BASIS), store.changes.collect()
+    basis = msgspec.json.decode(stored, type=Basis) if stored else Basis(0, "", PooledErrors())
+    anew = basis.settings != digest
+    if whole or anew:
+        store.changes.mark_all()
+    some = only is None and not (whole or anew)
+    stale = store.fits.stale(basis.number, max(FIRST, waiting // 4)) if some else []
+    store.changes.mark(stale)
+    if not (whole or anew or waiting or stale):
+        return _summary(store, 0, now_s, perf_counter() - started)
+    _mark_shared(store, shared)
+    newest, marks = store.runs.newest(NEWEST), dict[tuple[KeyLevel, str], int]()
+    source = RefitInput(
+        partial(_changed, store, shared, only, marks, chosen.recent),
+        partial(stored_sums.texts, store) if several else None,
+        store.records.of_identity,
+        _by_user(newest),
     )
-    parts = [(level, part_key(key, "")) for level, key in only or ()]
-    store.fits.replace(made.fits, keep_others=only is not None, begins=parts)
-    store.records.replace(made.records, keep_others=only is not None)
-    if only is None:
+    entries = decode_pool(store.records.find(*SITE))
+    if anew:
+        first = entries or _first_entries(source.by_key, chosen)
+        basis = Basis(basis.number + 1, digest, pooled_errors(first))
+        _put_site(store, BASIS, msgspec.json.encode(basis).decode())
+    chosen = replace(chosen, pooled=basis.pooled)
+    fitted = 0
+    batches = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
+    for done in _gathered(batches, progress):
+        entries = pooled(entries, done.entries)
+        _put_site(store, SITE, encode(entries))
+        store.records.replace(done.records, of=done.identities)
+        store.fits.replace(done.fits, keep_others=True, of=done.identities, basis=basis.number)
+        store.changes.done([(*one, marks.pop(one)) for one in done.identities])
+        fitted += len(done.identities)
+    if moved(basis.pooled, latest := pooled_errors(entries)):
+        basis = Basis(basis.number + 1, digest, latest)
+        _put_site(store, BASIS, msgspec.json.encode(basis).decode())
+    if queues and (whole or anew or waiting):
         _put_pasts(store, newest)
-    return _summary(made.fits, perf_counter() - started)
+    return _summary(store, fitted, now_s, perf_counter() - started)
+
+
+def _digest(settings: TableSettings, shared: Sequence[SharedTag]) -> str:
+    text = repr((settings, tuple(shared), version("nimo-slurm")))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _put_site(store: Store, place: tuple[str, str], payload: str) -> None:
+    store.records.put(RecordRow(level=place[0], key=place[1], payload=payload))
+
+
+def _gathered(batches: Iterable[_Done], progress: Callable[[int], None] | None) -> Iterator[_Done]:
+    """Join what batches came to, as much as is written at a time."""
+    every = _Done()
+    for done in batches:
+        for name in _Done.__slots__:
+            getattr(every, name).extend(getattr(done, name))
+        if progress:
+            progress(len(done.identities))
+        if len(every.identities) >= WRITTEN:
+            yield every
+            every = _Done()
+    if every.identities:
+        yield every
 
 
 def _by_user(newest: Iterable[RunRow]) -> dict[str, list[Run]]:
@@ -150,29 +225,42 @@ def _put_pasts(store: Store, newest: Iterable[RunRow]) -> None:
         store.records.put(RecordRow(level=QUEUE, key=cluster, payload=encode_past(past)))
 
 
-def _by_key(
-    store: Store, shared: Sequence[SharedTag], level: KeyLevel
-) -> Iterator[tuple[str, list[RunRow]]]:
-    """Give the runs of each user's own keys, then those of shared tags."""
-    yield from store.runs.by_key(level)
-    if level is KeyLevel.TAG:
-        yield from chain.from_iterable(map(store.runs.shared, shared))
+def _mark_shared(store: Store, shared: Sequence[SharedTag]) -> None:
+    """Have the tables of shared tags fitted anew whose users' own are."""
+    if not shared:
+        return
+    pages = store.changes.pages(KeyLevel.TAG, BATCH_RUNS)
+    keys = {key.partition("/")[2] for page in pages for key, _ in page if not is_shared(key)}
+    store.changes.mark((KeyLevel.TAG, t.key(k)) for k in keys for t in shared if t.covers(k))
 
 
-def _of_keys(
-    store: Store, only: Collection[tuple[KeyLevel, str]], level: KeyLevel
+def _changed(
+    store: Store,
+    shared: Sequence[SharedTag],
+    only: Collection[tuple[KeyLevel, str]] | None,
+    marks: dict[tuple[KeyLevel, str], int],
+    recent: int,
+    level: KeyLevel,
 ) -> Iterator[tuple[str, list[RunRow]]]:
-    """Give the runs of some identities of a level."""
-    for key in sorted(key for its, key in only if its is level):
-        yield key, store.runs.of_key(level, key)
+    """Give the runs of the identities of a level that changed, and none of those that are gone.
+
+    Each is read as a whole: what the caller writes meanwhile waits for no cursor.
+    """
+    for page in store.changes.pages(level, BATCH, only):
+        marks.update({(level, key): last for key, last in page})
+        keys = [key for key, _ in page]
+        rows = store.runs.of_keys(level, keys, most=None if level in CURVE_LEVELS else recent)
+        if level is KeyLevel.TAG and any(map(is_shared, keys)):
+            rows.update(chain.from_iterable(map(store.runs.shared, shared)))
+        yield from ((key, rows.get(key, [])) for key in keys)
 
 
 #: Gives the runs of each key of a level; the keys in order, the newest run last.
 ByKey = Callable[[KeyLevel], Iterable[tuple[str, list[RunRow]]]]
-#: Gives the texts of the sums of each key of a level, by node type and form.
-SumsOf = Callable[[KeyLevel], dict[str, dict[str, dict[str, str]]]]
-#: Gives the texts of the records of each key of a level; level ``site`` has one.
-RecordsOf = Callable[[str], dict[str, str]]
+#: Gives the texts of the sums of some keys of a level, by node type and form.
+SumsOf = Callable[[KeyLevel, Sequence[str]], dict[str, dict[str, dict[str, str]]]]
+#: Gives the texts of the records of an identity and of its parts, by key.
+RecordsOf = Callable[[KeyLevel, str], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +269,7 @@ class RefitInput:
 
     by_key: ByKey
     sums_of: SumsOf | None = None
-    records_of: RecordsOf = lambda _: {}
+    records_of: RecordsOf = lambda *_: {}
     of_users: Mapping[str, list[Run]] = field(default_factory=dict)  #: last runs of each user
 
 
@@ -192,25 +280,14 @@ def fits_of(
     settings: TableSettings | None = None,
     workers: int = 1,
     pool: Executor | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Refitted:
+) -> list[FitRow]:
     """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
     need_finite("time of the refit", now_s)
     need_finite("workers", workers, least=1)
     chosen = settings or TableSettings()
-    entries = decode_pool(source.records_of(SITE[0]).get(SITE[1]))
-    chosen = replace(chosen, pooled=pooled_errors(entries or _first_entries(source.by_key, chosen)))
-    batches = _batches(source, chosen)
-    result, new = Refitted(), list[RecordEntry]()
-    for done in _fit_all(batches, now_s, chosen, workers, pool):
-        result.fits.extend(done.made.fits)
-        result.records.extend(done.made.records)
-        new = pooled(new, done.entries)
-        if progress:
-            progress(done.identities)
-    level, key = SITE
-    result.records.append(RecordRow(level=level, key=key, payload=encode(pooled(entries, new))))
-    return result
+    chosen = replace(chosen, pooled=pooled_errors(_first_entries(source.by_key, chosen)))
+    done = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
+    return [row for one in done for row in one.fits]
 
 
 def _first_entries(by_key: ByKey, settings: TableSettings) -> list[RecordEntry]:
@@ -225,30 +302,30 @@ def _first_entries(by_key: ByKey, settings: TableSettings) -> list[RecordEntry]:
 
 def _batches(source: RefitInput, settings: TableSettings) -> Iterator[list[Work]]:
     """Identities in batches of even work; of histories the recent runs are enough."""
-    batch: list[Work] = []
-    held = 0
     for level in KeyLevel:
-        sums = source.sums_of(level) if source.sums_of and level in CURVE_LEVELS else {}
-        records = _by_identity(source.records_of(level.value))
+        batch: list[tuple[str, list[RunRow]]] = []
+        held = 0
         for key, rows in source.by_key(level):
-            fitted = rows if level in CURVE_LEVELS else rows[-settings.recent :]
-            few = level is not KeyLevel.USER and len(fitted) < AROUND
-            around = source.of_users.get(owner_of(fitted), []) if few else []
-            batch.append((level, key, fitted, sums.get(key, {}), records.get(key, {}), around))
-            held += len(fitted)
+            batch.append((key, rows if level in CURVE_LEVELS else rows[-settings.recent :]))
+            held += len(batch[-1][1])
             if len(batch) >= BATCH or held >= BATCH_RUNS:
-                yield batch
+                yield _works(source, level, batch)
                 batch, held = [], 0
-    if batch:
-        yield batch
+        if batch:
+            yield _works(source, level, batch)
 
 
-def _by_identity(records: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Put the records of an identity's parts to its own."""
-    by_identity: dict[str, dict[str, str]] = {}
-    for key, text in records.items():
-        by_identity.setdefault(whole_key(key), {})[key] = text
-    return by_identity
+def _works(
+    source: RefitInput, level: KeyLevel, batch: Sequence[tuple[str, list[RunRow]]]
+) -> list[Work]:
+    summed = source.sums_of is not None and level in CURVE_LEVELS
+    sums = source.sums_of(level, [key for key, _ in batch]) if summed and source.sums_of else {}
+    made: list[Work] = []
+    for key, rows in batch:
+        few = level is not KeyLevel.USER and 0 < len(rows) < AROUND
+        around = source.of_users.get(owner_of(rows), []) if few else []
+        made.append((level, key, rows, sums.get(key, {}), source.records_of(level, key), around))
+    return made
 
 
 def _fit_all(
@@ -304,8 +381,10 @@ def _fit_batch(batch: list[Work], now_s: float, settings: TableSettings) -> _Don
 
 
 def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
-    done = _Done(identities=len(batch))
+    done = _Done(identities=[(level, key) for level, key, *_ in batch])
     for level, key, rows, texts, records, around in batch:
+        if not rows:
+            continue
         own = settings.backtest
         backtest = settings_around(own, around) if around else own
         for one in tables_of(
@@ -318,10 +397,10 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             records={name: decode(text) for name, text in records.items()},
         ):
             if one.table is not None:
-                done.made.fits.append(row_of(one.table))
+                done.fits.append(row_of(one.table))
             if one.record.entries or one.record.split:
                 payload = encode(one.record)
-                done.made.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
+                done.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
             new = one.record.entries[-one.new :] if one.new else ()
             done.entries.extend(_owned(new, rows))
     return done
@@ -353,15 +432,22 @@ def row_of(table: PredictionTable) -> FitRow:
     )
 
 
-def _summary(made: list[FitRow], seconds: float) -> RefitSummary:
-    curves = [row for row in made if row.model != HISTORY]
-    verdicts = Counter(row.verdict for row in curves)
+def _summary(store: Store, fitted: int, now_s: float, seconds: float) -> RefitSummary:
+    store.watermarks.set(REFITTED, round(now_s))
+    curves, levels, histories = Counter[str](), Counter[str](), 0
+    for (level, verdict, model), number in store.fits.counts().items():
+        if model == HISTORY:
+            histories += number
+        else:
+            curves[verdict] += number
+            levels[level] += number
     return RefitSummary(
-        curves=len(curves),
-        by_level=dict(sorted(Counter(row.level.value for row in curves).items())),
-        reliable=verdicts[Verdict.RELIABLE],
-        doubtful=verdicts[Verdict.DOUBTFUL],
-        refused=verdicts[Verdict.REFUSED],
-        histories=len(made) - len(curves),
+        fitted=fitted,
+        curves=curves.total(),
+        by_level=dict(sorted(levels.items())),
+        reliable=curves[Verdict.RELIABLE],
+        doubtful=curves[Verdict.DOUBTFUL],
+        refused=curves[Verdict.REFUSED],
+        histories=histories,
         seconds=seconds,
     )

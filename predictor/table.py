@@ -26,6 +26,7 @@ from predictor.types import (
     SizeTerm,
     Verdict,
 )
+from sacct_ingest.records import PART
 from sacct_ingest.runs.layout import Each, Layout, Unit
 
 #: Cached tables of a node type or time limit: the next job is often of the same kind.
@@ -108,13 +109,9 @@ def acting_of(table: PredictionTable) -> PredictionTable:
     return msgspec.convert({**msgspec.to_builtins(values), **table.acting}, PredictionTable)
 
 
-#: Between an identity's key and the name of its part.
-_PART = "#part="
-
-
 def part_key(key: str, name: str) -> str:
     """Key of a part of an identity."""
-    return f"{key}{_PART}{name}"
+    return f"{key}{PART}{name}"
 
 
 def whole_key(key: str) -> str:
@@ -123,7 +120,7 @@ def whole_key(key: str) -> str:
     >>> whole_key(part_key("ann/cfd", "1f"))
     'ann/cfd'
     """
-    return key.partition(_PART)[0]
+    return key.partition(PART)[0]
 
 
 def covers(table: PredictionTable, nodes: int) -> bool:

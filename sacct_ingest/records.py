@@ -122,6 +122,9 @@ class KeyLevel(StrEnum):
     USER = "user"  #: user alone
 
 
+#: Between an identity's key and the name of its part, which has a table of its own.
+PART: Final = "#part="
+
 #: Levels that mean "the same application on the same problem": only these make scaling curves.
 CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
 

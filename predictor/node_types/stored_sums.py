@@ -1,6 +1,6 @@
 """Keeps the sums of applications on node types up to date in a store, and merges two stores'."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from predictor.node_types.recognition import NodeTypes
 from predictor.node_types.sums import FORMS, basis_of, contribution_of, fold
@@ -32,10 +32,12 @@ def add_runs(store: Store, types: NodeTypes) -> int:
     )
 
 
-def texts(store: Store, level: KeyLevel) -> dict[str, dict[str, dict[str, str]]]:
-    """Texts of the sums of applications recognised at this level: by key, node type and form."""
+def texts(
+    store: Store, level: KeyLevel, keys: Sequence[str]
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Texts of the sums of some applications of this level: by key, node type and form."""
     by_key: dict[str, dict[str, dict[str, str]]] = {}
-    for key, rows in store.sums.of_level(level).items():
+    for key, rows in store.sums.of_level(level, keys).items():
         for row in rows:
             by_key.setdefault(key, {}).setdefault(row.node_type, {})[row.form] = row.payload
     return by_key

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sacct_ingest.records import JobRun, JobState, StepRun
 from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import KEYS, copy_to_tasks
 from sacct_ingest.store.engine import LISTED, writing
@@ -217,7 +218,9 @@ def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> 
     run_columns, step_columns = changed.with_ids(ids)
     names = [f"{name}_" for name in run_columns]
     rows = zip(*run_columns.values(), strict=True)
+    mark_runs(connection, ids)
     connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
+    mark_runs(connection, ids)
     connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
     _insert_columns(connection, steps, step_columns)
 
@@ -225,6 +228,7 @@ def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> 
 def _mark(connection: Connection, resized: Sequence[Key]) -> None:
     if resized:
         connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
+        mark_runs(connection, [run_id for run_id, _ in _existing(connection, resized).values()])
 
 
 def _update() -> Any:

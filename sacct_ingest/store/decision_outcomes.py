@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.engine import LISTED
 from sacct_ingest.store.schema import decisions, runs, watermarks
 from sacct_ingest.text.admin_comment import Note, parse
@@ -75,12 +76,15 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
     if not links:
         return 0
     chosen = decisions.c.decision_id == bindparam("decision_")
+    for start in range(0, len(links), LISTED):
+        mark_decided(connection, [one["decision_"] for one in links[start : start + LISTED]])
     # Two statements, for the run that goes from one decision to another in the same batch.
     connection.execute(update(decisions).where(chosen).values(run_id=None), links)
     connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
     for start in range(0, len(links), LISTED):
         batch = links[start : start + LISTED]
         ids = [one["decision_"] for one in batch]
+        mark_runs(connection, [one["run_"] for one in batch])
         _correct_applied(connection, ids)
         # Runs of jobs without a note, and of their arrays, get the keys of these decisions.
         _copy(connection, _of_arrays().where(decisions.c.decision_id.in_(ids)))
@@ -233,7 +237,10 @@ def _copy(connection: Connection, query: Select[Any]) -> None:
         for row in connection.execute(query)
     ]
     if values:
+        ids = [one["run_"] for one in values]
+        mark_runs(connection, ids)
         connection.execute(_SET, values)
+        mark_runs(connection, ids)
 
 
 #: What `DecisionRow.via` says of such a decision.

@@ -6,12 +6,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, true
 
-from sacct_ingest.records import KeyLevel, StandingRow
+from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import of_identity, places
 from sacct_ingest.store.engine import StoreTable, put, reading, writing
 from sacct_ingest.store.rows import FitRow
 from sacct_ingest.store.schema import fits, standings
 
+_COLUMNS = [fits.c[name] for name in FitRow.__slots__]
+_OF_IDENTITY = delete(fits).where(of_identity(fits))
 _BATCH = 500  #: rows in memory at a time
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
@@ -24,54 +27,79 @@ class Fits(StoreTable):
         rows: Sequence[FitRow],
         *,
         keep_others: bool = False,
-        begins: Iterable[tuple[KeyLevel, str]] = (),
+        of: Iterable[tuple[KeyLevel, str]] = (),
+        basis: int = 0,
     ) -> None:
         """Write ``rows`` in one transaction and raise the version.
 
-        keep_others: leave the rows of other identities; otherwise they are deleted.
-        begins: levels, and what keys begin with that are deleted all the same.
+        keep_others: leave the rows of other identities and parts; otherwise they are deleted.
+        of: identities whose rows, and those of their parts, are deleted all the same.
+        basis: number of the site's record that they rest on.
         """
         latest = {(row.level, row.key): row for row in rows}
-        values = [asdict(row) for row in latest.values()]
         with writing(self._engine) as connection:
-            counters.increase(connection, "fits", 1)
+            version = counters.increase(connection, "fits", 1) + 1
             if not keep_others:
                 connection.execute(delete(fits))
-            for level, begin in begins:
-                part = func.substr(fits.c.key, 1, len(begin)) == begin
-                connection.execute(delete(fits).where(fits.c.level == level, part))
-            put(connection, fits, values, *(("level", "key") if keep_others else ()))
+            gone = places(of)
+            if gone:
+                connection.execute(_OF_IDENTITY, gone)
+            new = {"basis": basis, "version": version}
+            values = [asdict(row) | new for row in latest.values()]
+            put(connection, fits, values, *(("level", "key") if keep_others and not gone else ()))
 
     def all(self) -> list[FitRow]:
         """All rows, ordered by level and key."""
         return self._select(true())
 
-    def each(self) -> Iterator[FitRow]:
-        """Rows one after the other, a few of them in memory at a time."""
+    def each(self, levels: Iterable[KeyLevel] = KeyLevel) -> Iterator[FitRow]:
+        """Rows of these levels one after the other, a few of them in memory at a time."""
+        query = select(*_COLUMNS).where(fits.c.level.in_([level.value for level in levels]))
         with reading(self._engine) as connection:
             streaming = connection.execution_options(yield_per=_BATCH)
-            for row in streaming.execute(select(fits)):
+            for row in streaming.execute(query):
                 yield _fit(row)
 
-    def payloads(self) -> Iterator[tuple[str, str, str]]:
-        """Level, key and payload of one row after the other, a few in memory at a time."""
+    def payloads(self, since: int | None = None) -> Iterator[tuple[str, str, str]]:
+        """Level, key and payload of one row after the other, a few in memory at a time.
+
+        since: version after which they were written.
+        """
+        query = select(fits.c.level, fits.c.key, fits.c.payload)
+        if since is not None:
+            query = query.where(fits.c.version > since)
         with reading(self._engine) as connection:
             streaming = connection.execution_options(yield_per=_BATCH)
-            for row in streaming.execute(select(fits.c.level, fits.c.key, fits.c.payload)):
+            for row in streaming.execute(query):
                 yield row.level, row.key, row.payload
 
-    def verdicts(self) -> dict[str, tuple[int, float]]:
-        """Give the number of rows of each verdict, and when the newest was made."""
-        query = select(fits.c.verdict, func.count(), func.max(fits.c.fitted_s))
-        rows = self._rows(query.group_by(fits.c.verdict))
-        return {str(name): (int(count), float(newest)) for name, count, newest in rows}
+    def count(self) -> int:
+        """Count the rows."""
+        return int(self._value(select(func.count(fits.c.version))))
+
+    def stale(self, basis: int, most: int) -> list[tuple[KeyLevel, str]]:
+        """Give identities with rows that rest on an earlier record of the site, the oldest first.
+
+        basis: number of the present one.
+        most: rows to look at.
+        """
+        query = select(fits.c.level, fits.c.key).where(fits.c.basis < basis)
+        query = query.order_by(fits.c.basis, fits.c.level, fits.c.key).limit(most)
+        rows = ((KeyLevel(level), key.partition(PART)[0]) for level, key in self._rows(query))
+        return list(dict.fromkeys(rows))
+
+    def counts(self) -> dict[tuple[str, str, str], int]:
+        """Count the rows of each level, verdict and model."""
+        names = fits.c.level, fits.c.verdict, fits.c.model
+        rows = self._rows(select(*names, func.count()).group_by(*names))
+        return {(level, verdict, model): number for level, verdict, model, number in rows}
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""
         if not keys:
             return []
         any_key = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
-        return [_fit(row) for row in self._rows(select(fits).where(any_key))]
+        return [_fit(row) for row in self._rows(select(*_COLUMNS).where(any_key))]
 
     def named(self, name: str) -> list[FitRow]:
         """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
@@ -96,13 +124,8 @@ class Fits(StoreTable):
         )
 
     def _select(self, condition: ColumnElement[bool]) -> list[FitRow]:
-        query = select(fits).where(condition).order_by(fits.c.level, fits.c.key)
+        query = select(*_COLUMNS).where(condition).order_by(fits.c.level, fits.c.key)
         return [_fit(row) for row in self._rows(query)]
-
-    def newest_s(self) -> float | None:
-        """When the newest row was fitted; None: there are none."""
-        newest = self._value(select(func.max(fits.c.fitted_s)))
-        return None if newest is None else float(newest)
 
     def version(self) -> int:
         """Give the number that every `replace` raises."""

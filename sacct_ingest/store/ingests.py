@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Select, delete, func, select
 
@@ -14,6 +14,8 @@ from sacct_ingest.store.schema import rejects, watermarks
 
 MOST = 1000  #: rejected rows; the oldest go first
 _TEXT_LENGTH = 4000
+#: Mark of the last refit, whether there was anything new or not.
+REFITTED: Final = "refitted"
 
 
 class Watermarks(StoreTable):

@@ -83,7 +83,7 @@ def _create(connection: Connection) -> None:
     statement = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
     connection.execute(text(statement))
     metadata.create_all(connection, checkfirst=False)
-    counters.start(connection, {"runs": 1, "fits": 0, "standings": 0, "sums": 0})
+    counters.start(connection, {"runs": 1, "fitted": 1, "fits": 0, "standings": 0, "sums": 0})
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 

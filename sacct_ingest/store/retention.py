@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import Column, Connection, Engine, Select, and_, delete, exists, func, or_, select
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
+from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.decision_outcomes import PRUNED
 from sacct_ingest.store.engine import reading, translated, writing
 from sacct_ingest.store.ingests import Watermarks
@@ -55,6 +56,8 @@ def _delete(engine: Engine, key: Column[Any], chosen: Select[Any], *, dry_run: b
                 counted = select(func.count()).select_from(table).where(among)
                 rows += int(connection.execute(counted).scalar_one())
             else:
+                if (mark := _MARKS.get(table.name)) is not None:
+                    mark(connection, keys[first : first + BATCH])
                 rows += connection.execute(delete(table).where(among)).rowcount
     return rows
 
@@ -124,6 +127,11 @@ def _old_profiles(before_s: int, retention: RetentionTimes) -> Select[Any]:
     return select(at).distinct().where(at < before_s, at.not_in(newest)).order_by(at)
 
 
+#: Table -> what has identities fitted anew of which rows go.
+_MARKS: dict[str, Callable[[Connection, Sequence[Any]], None]] = {
+    "decisions": mark_decided,
+    "runs": mark_runs,
+}
 #: Table -> a column of its key, and its values in what goes; in the order in which they go.
 TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
     "decisions": (decisions.c.decision_id, _older(decisions.c.at_s, decisions.c.decision_id)),

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from operator import attrgetter
+from operator import attrgetter, eq
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Column, ColumnElement, Table, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Table, and_, case, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
+from sacct_ingest.store.changes import key_columns
 from sacct_ingest.store.engine import LISTED, StoreTable, reading
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
@@ -72,7 +73,7 @@ class Runs(StoreTable):
 
     def by_key(self, level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
-        columns = _key_columns(level)
+        columns = key_columns(level)
         # Not "!=": of an index only a range can be read.
         query = _WITH_DECISION.where(*(column > "" for column in columns))
         query = query.order_by(*columns, *_CHRONOLOGICAL)
@@ -82,25 +83,29 @@ class Runs(StoreTable):
                 members = list(group)
                 yield members[0].identity.key(level), members
 
-    def newest_ids(self, keys: Iterable[tuple[KeyLevel, str]] | None) -> dict[str, int]:
-        """Give the highest run id of identities, by their level and key with a space between.
+    def of_keys(
+        self, level: KeyLevel, keys: Iterable[str], *, most: int | None = None
+    ) -> dict[str, list[RunRow]]:
+        """Give the runs of some keys, the newest last; keys without runs are left out.
 
-        keys: identities; None: all there are.
+        most: newest runs of a key to give; None: all.
         """
-        found: dict[str, int] = {}
-        for level, key in keys if keys is not None else ((one, "") for one in KeyLevel):
-            columns = _key_columns(level)
-            query = select(func.max(runs.c.id), *columns).group_by(*columns)
-            having = _has_key(level, key) if key else and_(*(one > "" for one in columns))
-            for newest, *words in self._rows(query.where(having)):
-                found[f"{level.value} {'/'.join(words)}"] = int(newest)
-        return found
+        chosen, query = _has_key(level, keys), _WITH_DECISION
+        if most is not None:
+            newest_first = [one.desc() for one in _CHRONOLOGICAL]
+            rank = func.row_number().over(partition_by=key_columns(level), order_by=newest_first)
+            ranked = select(runs.c.id, rank.label("place")).where(chosen).subquery()
+            query = query.join(ranked, ranked.c.id == runs.c.id)
+            chosen = ranked.c.place <= most
+        by_key: dict[str, list[RunRow]] = {}
+        for values in self._rows(query.where(chosen).order_by(*_CHRONOLOGICAL)):
+            row = run_row(values._mapping)
+            by_key.setdefault(row.identity.key(level), []).append(row)
+        return by_key
 
     def of_key(self, level: KeyLevel, key: str, most: int | None = None) -> list[RunRow]:
         """Give the runs with a key, the newest last; of them the ``most`` newest (None: all)."""
-        newest_first = (column.desc() for column in _CHRONOLOGICAL)
-        query = _WITH_DECISION.where(_has_key(level, key)).order_by(*newest_first).limit(most)
-        return [run_row(row._mapping) for row in self._rows(query)][::-1]
+        return self.of_keys(level, [key], most=most).get(key, [])
 
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""
@@ -203,15 +208,12 @@ def run_row(values: Mapping[Any, Any]) -> RunRow:
     return RunRow(**{**values, "state": JobState(values["state"])})
 
 
-def _key_columns(level: KeyLevel) -> list[Column[Any]]:
-    if level is KeyLevel.NAME:
-        return [runs.c.user, runs.c.name]
-    return [runs.c[level.value]]
-
-
-def _has_key(level: KeyLevel, key: str) -> ColumnElement[bool]:
-    words = key.split("/", 1) if level is KeyLevel.NAME else [key]
-    return and_(*(column == word for column, word in zip(_key_columns(level), words, strict=True)))
+def _has_key(level: KeyLevel, keys: Iterable[str]) -> ColumnElement[bool]:
+    columns = key_columns(level)
+    if len(columns) == 1:
+        return columns[0].in_(list(keys))
+    words = (key.split("/", 1) for key in keys)
+    return or_(*(and_(*map(eq, columns, own)) for own in words))
 
 
 def _array_row(values: Mapping[Any, Any]) -> ArrayRow:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0016"
+HEAD: Final = "0017"
 
 metadata = MetaData()
 
@@ -148,6 +148,21 @@ fits = Table(
     _text("model"),
     _real("fitted_s", nullable=False),
     _prose("payload"),
+    # The refits' number of the site's record that it rests on, and of `counters` when written.
+    Column("basis", number(), nullable=False, server_default="0"),
+    Column("version", number(), nullable=False, server_default="0"),
+    Index("ix_fits_basis", "basis"),
+    Index("ix_fits_version", "version"),
+)
+
+#: Identities to be fitted anew, besides those of new runs; several rows say the same.
+changed = Table(
+    "changed",
+    metadata,
+    Column("id", Integer(), primary_key=True),
+    Column("level", short(16), nullable=False),
+    Column("key", short(KEY_LENGTH), nullable=False),
+    Index("ix_changed_key", "level", "key"),
 )
 
 #: What became of the predictions of an identity; level ``site`` is pooled over all.
@@ -315,8 +330,8 @@ rejects = Table(
     _count("seen_s", nullable=False),
 )
 
-#: ``runs``: the next run id; ``fits`` and ``standings``: the versions that nimod polls;
-#: ``sums``: the lock of those who add to them.
+#: ``runs``: the next run id; ``fitted``: the first one that no refit met; ``fits`` and
+#: ``standings``: the versions that nimod polls; ``sums``: the lock of those who add to them.
 counters = Table(
     "counters",
     metadata,

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import Changes
 from sacct_ingest.store.decisions import Decisions
 from sacct_ingest.store.engine import (
     file_of,
@@ -51,6 +52,7 @@ class Store:
         self._engine = engine
         self._file, self._number = file_of(path_of(engine)), _number_of(engine)
         self.runs = Runs(engine)
+        self.changes = Changes(engine)
         self.fits = Fits(engine)
         self.records = Records(engine)
         self.decisions = Decisions(engine)

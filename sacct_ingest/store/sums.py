@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, fields
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, Connection, Table, and_, delete, insert, or_, select
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState, KeyLevel
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import mark_identities
 from sacct_ingest.store.engine import StoreTable, put, reading, writing
 from sacct_ingest.store.rows import Contribution, EndedRun, SumsRow
 from sacct_ingest.store.schema import contributions, runs, sums
@@ -82,6 +84,9 @@ class NodeSums(StoreTable):
             for known in (True, False):
                 rows = [asdict(one) for one in changed if (_key(one) in stored) is known]
                 put(connection, contributions, rows, *(_KEY if known else ()))
+            both = chain(changed, (stored[key] for key in map(_key, changed) if key in stored))
+            identities = {(KeyLevel(level), key) for level, key, _ in _by_sums(both)}
+            mark_identities(connection, identities)
         return len(changed)
 
     def partition_types(self) -> list[tuple[str, str, str]]:
@@ -98,11 +103,18 @@ class NodeSums(StoreTable):
             for part in connection.execute(query).partitions(BATCH):
                 yield [Contribution(**row._mapping) for row in part]
 
-    def of_level(self, level: KeyLevel) -> dict[str, list[SumsRow]]:
-        """Give the sums of all applications recognised at this level, by their key."""
+    def of_level(
+        self, level: KeyLevel, keys: Sequence[str] | None = None
+    ) -> dict[str, list[SumsRow]]:
+        """Give the sums of all applications recognised at this level, by their key.
+
+        keys: of these only; None: of all.
+        """
         by_key: dict[str, list[SumsRow]] = defaultdict(list)
         columns = (sums.c[field.name] for field in fields(SumsRow))
         query = select(*columns).where(sums.c.level == level.value)
+        if keys is not None:
+            query = query.where(sums.c.key.in_(keys))
         for row in self._rows(query.order_by(sums.c.key, sums.c.node_type, sums.c.form)):
             by_key[row.key].append(SumsRow(**{**row._mapping, "level": level}))
         return dict(by_key)

@@ -6,10 +6,11 @@ Imports nothing heavy: settings, times and YAML are loaded where they are read.
 from __future__ import annotations
 
 import argparse
+import signal
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slurm_plugin.config.settings_file import socket_of
 from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
@@ -55,6 +56,29 @@ def add_table_of_store(parser: argparse.ArgumentParser) -> None:
     """Add what all commands have that print a table from the store."""
     add_table_options(parser, "-o", "-n")
     add_shared(parser, "parsable", "json", "store", "config")
+
+
+def until_stopped(once: Callable[[], object], every_s: float) -> int:
+    """Call ``once`` again and again until SIGTERM or SIGINT, through outages; gives the status."""
+    from sacct_ingest.ingest.into_store import FollowSettings, follow  # noqa: PLC0415
+
+    asked: list[int] = []
+
+    def stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal gives it
+        asked.append(number)
+        raise SystemExit(0)
+
+    def pause(seconds: float) -> None:
+        # Raised while Python was in a finalizer, the end was swallowed.
+        if asked:
+            raise SystemExit(0)
+        time.sleep(seconds)
+
+    # From here on an end that was asked for is no failure.
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, stop)
+    follow(once, FollowSettings(every_s=every_s), pause=pause)
+    return 0
 
 
 def table_options(args: argparse.Namespace) -> TableOptions:

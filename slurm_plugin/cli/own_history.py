@@ -7,12 +7,11 @@ several login nodes share, one of them at a time reads (``flock``, which NFS pas
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from msgspec.structs import replace
 from sacct_ingest.errors import SacctError, SlurmError, StoreError
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.store import RecordRow
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.slurm import commands
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
 
 _DAY_S = 86_400
-_FITTED = "fitted"  #: level of the record of which runs each identity was fitted with
 _WIDEST_S = 30 * _DAY_S  #: window of sacct, where it answers at once
 _AT_ONCE_S = 4.0
 _MODE = 0o600
@@ -242,24 +239,20 @@ def _queued(words: list[str], cluster: str) -> JobRun | None:
 
 
 def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | None) -> None:
-    """Fit the identities among ``keys`` that have new runs since their last fit."""
-    fitted: Mapping[str, int] = json.loads(store.records.find(_FITTED, "") or "{}")
-    newest = store.runs.newest_ids(keys)
-    stale = [name for name, newest_id in newest.items() if fitted.get(name) != newest_id]
-    if not stale:
+    """Fit the identities among ``keys`` that changed since their last fit."""
+    store.changes.collect()
+    if not any(page for level in KeyLevel for page in store.changes.pages(level, 1, keys)):
         return
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second
     from slurm_plugin.cli.commands.fit import table_settings  # noqa: PLC0415
 
-    words = [name.partition(" ") for name in stale]
     with progress("fitting") as report:
         refit(
             store,
             now_s=time.time(),
             settings=table_settings(config),
-            only=[(KeyLevel(level), key) for level, _, key in words],
+            only=keys,
+            queues=False,
             workers=min(config.fit.workers or os.cpu_count() or 1, 4),
             progress=lambda identities: report(identities, "applications"),
         )
-    payload = json.dumps({**fitted, **{name: newest[name] for name in stale}})
-    store.records.put(RecordRow(level=_FITTED, key="", payload=payload))

@@ -149,20 +149,23 @@ class PredictionLookup:
         version: int | None,
         off: Iterable[tuple[str, str]],
         node_types: Mapping[tuple[str, str], str],
+        some: bool = False,
     ) -> "PredictionLookup":
         """Make the tables of the next state, and give up these one by one meanwhile.
 
         So nothing is there twice.  Who looks something up here in between gets the new table where
         it has come, else the old one.  If `payloads` breaks off, these tables stay complete.
+
+        some: the others stay as they are.
         """
-        newest, older = PackedTables(), [state for state in self._states if len(state)]
-        self._states[:] = [newest, *older]
+        newest = self._states[0] if some else PackedTables()
+        self._states[:] = [newest, *(one for one in self._states if one is not newest and len(one))]
         for level, key, payload in payloads:
             newest.put(level, key, payload)
-            for state in older:
+            for state in self._states[1:]:
                 state.drop(level, key)
         made = PredictionLookup(version=version, off=off, node_types=node_types)
-        made._states = [newest]
+        made._states = self._states if some else [newest]
         return made
 
     @property

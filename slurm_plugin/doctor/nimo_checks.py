@@ -100,6 +100,7 @@ def _store_file(url: str) -> Iterator[Finding]:
 def learned(installation: Installation) -> Iterator[Finding]:
     """Accounting was read and learned from not long ago."""
     from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
+    from sacct_ingest.store.ingests import REFITTED  # noqa: PLC0415
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
 
@@ -111,7 +112,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
         with Store.open(url, create=False) as opened:
             times_s = {
                 "ingest": max(reached(opened.watermarks.all()).values(), default=None),
-                "fit": opened.fits.newest_s(),
+                "fit": opened.watermarks.get(REFITTED),
             }
     except NimoError:
         yield skipped("the store cannot be opened")

@@ -5,6 +5,7 @@ job is ever a label, so that there are as many series as there are modes and rea
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,6 +24,7 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol.status_messages import Counts, Status
 
@@ -157,15 +159,15 @@ def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> I
 
 
 def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
-    verdicts = store.fits.verdicts()
+    verdicts = Counter[str]()
+    for (_, verdict, _), number in store.fits.counts().items():
+        verdicts[verdict] += number
     size = file.stat().st_size if file and file.exists() else None
     yield _family("nimo_store_size_bytes", [(size, ())])
     marks = ((at_s, (source,)) for source, at_s in reached(store.watermarks.all()).items())
     yield _family("nimo_ingest_timestamp_seconds", marks)
-    newest = max((at_s for _, at_s in verdicts.values()), default=None)
-    yield _family("nimo_fit_timestamp_seconds", [(newest, ())])
-    counts = ((count, (verdict,)) for verdict, (count, _) in verdicts.items())
-    yield _family("nimo_applications", counts)
+    yield _family("nimo_fit_timestamp_seconds", [(store.watermarks.get(REFITTED), ())])
+    yield _family("nimo_applications", ((number, (name,)) for name, number in verdicts.items()))
     yield _family("nimo_applications_switched_off", [(len(store.standings.off()), ())])
 
 

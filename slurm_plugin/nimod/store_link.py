@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import TypeVar
@@ -204,8 +205,11 @@ class StoreLink:
             types = {(one.cluster, one.node): one.node_type for one in measured if one.node_type}
             # At the start nothing can be answered before they are loaded.
             pause = self.pause if len(self._published) else lambda: None
-            payloads = _in_slices(store.fits.payloads(), pause)
-            tables = self._published.renewed(payloads, version=version, off=off, node_types=types)
+            renewed = partial(self._published.renewed, version=version, off=off, node_types=types)
+            since = self._version
+            tables = renewed(_in_slices(store.fits.payloads(since), pause), some=since is not None)
+            if len(tables) != store.fits.count():  # others are gone
+                tables = renewed(_in_slices(store.fits.payloads(), pause))
         self._published, self._version, self._standings = tables, version, standings
         self.publish(tables)
 

@@ -110,5 +110,5 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup
         for key in sorted(groups):
             yield key, sorted(groups[key], key=attrgetter("end_s", "submit_s", "job_id"))
 
-    refit = fits_of(RefitInput(by_key), now_s=now_s, settings=settings)
-    return PredictionLookup((fit.level, fit.key, fit.payload) for fit in refit.fits)
+    fits = fits_of(RefitInput(by_key), now_s=now_s, settings=settings)
+    return PredictionLookup((fit.level, fit.key, fit.payload) for fit in fits)

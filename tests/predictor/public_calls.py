@@ -359,7 +359,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "waits.estimate.log_quantiles": (None, {"run": FIT.predict([4])[0]}),
     "refit.fits_of": (
-        lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers).fits,
+        lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers),
         {"now_s": 5.0, "workers": 1},
     ),
     "models.adept.model.AdeptFit": (

@@ -1,17 +1,21 @@
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_run
 from threadpoolctl import threadpool_info
 
 from predictor.refit import BATCH, refit
 from predictor.table import decode
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.store import Store
+from sacct_ingest.store.rows import RetentionTimes
 from tests.predictor.rows import applications, job
+from tests.sacct_ingest.records import decision
 
 
 @pytest.fixture
@@ -37,15 +41,96 @@ def test_every_application_gets_its_table(store):
         assert (row.verdict, row.model, row.fitted_s) == (table.verdict, table.model, 5.0)
 
 
-def test_a_second_refit_leaves_the_same_tables_and_a_new_version(store):
+def test_a_whole_refit_leaves_the_same_tables_and_a_new_version(store):
     store.runs.add(applications(2))
-    # The first one makes the site's record, which the second goes by.
-    refit(store, now_s=5.0)
     refit(store, now_s=5.0)
     before, version = store.fits.all(), store.fits.version()
-    refit(store, now_s=5.0)
+    assert refit(store, now_s=5.0).fitted == 0
+    assert (store.fits.all(), store.fits.version()) == (before, version)
+    refit(store, now_s=5.0, whole=True)
     assert store.fits.all() == before
     assert store.fits.version() > version
+
+
+def settle(store: Store) -> None:
+    """Refit until all tables rest on one record of the site."""
+    while refit(store, now_s=5.0).fitted:
+        pass
+
+
+def busy_site(store: Store) -> None:
+    """Two users with many applications, fitted until their tables rest on one record."""
+    runs = list(applications(8))
+    store.runs.add(runs)
+    store.runs.add(
+        replace_run(
+            run, user="bob", job_id=run.job_id + 100_000, submit_line=f"{run.submit_line} b"
+        )
+        for run in runs
+    )
+    settle(store)
+
+
+def test_tables_after_news_are_those_of_a_whole_refit(tmp_path):
+    """But for others of the same user with few runs: these lean on what it ran by their own fit."""
+    with Store.open(str(tmp_path / "one.db")) as one:
+        busy_site(one)
+        one.runs.add([job(500_000, 4, 120.0, name="solve3", submit_line="sbatch -N 4 solve3.sh")])
+    shutil.copy(tmp_path / "one.db", tmp_path / "two.db")
+    with Store.open(str(tmp_path / "one.db")) as one, Store.open(str(tmp_path / "two.db")) as two:
+        assert refit(one, now_s=5.0).fitted == len({"line", "name", "user"})
+        refit(two, now_s=5.0, whole=True)
+        pairs = list(zip(one.fits.all(), two.fits.all(), strict=True))
+    assert all((a.level, a.key) == (b.level, b.key) for a, b in pairs)
+    others = [a.label for a, b in pairs if a != b]
+    assert all(name.startswith("ann/") and not name.endswith("solve3") for name in others)
+
+
+@pytest.mark.parametrize(
+    ("change", "fitted"),
+    [
+        (lambda store, runs: store.runs.add([replace_run(runs[0], elapsed_s=1.0)]), 3),
+        (lambda store, runs: decide(store, runs[0]), 4),
+        (lambda store, _: store.prune(RetentionTimes(runs=2**40)), 0),
+        (lambda *_: None, 0),
+    ],
+    ids=["changed", "decided", "pruned", "nothing"],
+)
+def test_what_becomes_of_stored_runs_is_fitted(store, change, fitted):
+    runs = list(applications(3))
+    failed = replace_run(runs[0], job_id=9_999, name="fails", state=JobState.FAILED)
+    store.runs.add([*runs, replace_run(failed, submit_line="sbatch fails.sh")])
+    settle(store)
+    change(store, runs)
+    # Of what was pruned only the one that failed goes, with all that it is known by.
+    assert refit(store, now_s=5.0).fitted == (fitted or 3 * (store.runs.count() < len(runs) + 1))
+    assert refit(store, now_s=5.0).fitted == 0
+
+
+def decide(store: Store, run: JobRun) -> None:
+    """Join a decision that gives a run a tag."""
+    about = {"user": run.user, "name": run.name, "work_dir": run.work_dir, "uid": run.uid}
+    row = decision(decision_id="d" * 12, at_s=run.submit_s, cluster=run.cluster, **about)
+    store.decisions.add([replace(row, tag="ann/other", script="", line="")])
+    assert store.decisions.join_outcomes() == 1
+
+
+def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypatch):
+    monkeypatch.setattr("predictor.refit.WRITTEN", BATCH)
+    store.runs.add(applications(BATCH + 20))
+    settle(store)
+    every = 2 * (BATCH + 20) + 1
+
+    def stop(_: int) -> None:
+        if store.fits.version() > before:
+            raise KeyboardInterrupt
+
+    before = store.fits.version()
+    other = TableSettings(confidence=0.8)
+    with pytest.raises(KeyboardInterrupt):
+        refit(store, now_s=6.0, settings=other, progress=stop)
+    assert refit(store, now_s=6.0, settings=other).fitted == every - BATCH
+    assert {row.fitted_s for row in store.fits.all()} == {6.0}
 
 
 def test_a_table_keeps_the_command_of_its_newest_run(store):
@@ -60,16 +145,16 @@ def test_tables_of_applications_that_are_gone_go(store):
     refit(store, now_s=1.0)
     stale = replace(store.fits.all()[0], key="gone")
     store.fits.replace([stale], keep_others=True)
-    refit(store, now_s=2.0)
+    refit(store, now_s=2.0, whole=True)
     assert "gone" not in {row.key for row in store.fits.all()}
 
 
 def test_the_number_of_workers_changes_nothing(store):
     store.runs.add(applications(BATCH + 20))
-    refit(store, now_s=5.0)
-    alone = refit(store, now_s=5.0, workers=1)
+    settle(store)
+    alone = refit(store, now_s=5.0, workers=1, whole=True)
     before = store.fits.all()
-    together = refit(store, now_s=5.0, workers=2)
+    together = refit(store, now_s=5.0, workers=2, whole=True)
     assert store.fits.all() == before
     assert replace(together, seconds=0) == replace(alone, seconds=0)
 
@@ -89,11 +174,10 @@ def test_fits_leave_the_other_cores_alone(store, monkeypatch):
 
 def test_any_executor_will_do(store):
     store.runs.add(applications(BATCH + 20))
-    refit(store, now_s=5.0)
-    refit(store, now_s=5.0)
+    settle(store)
     before = store.fits.all()
     with ThreadPoolExecutor(2) as pool:
-        refit(store, now_s=5.0, workers=2, pool=pool)
+        refit(store, now_s=5.0, workers=2, pool=pool, whole=True)
     assert store.fits.all() == before
 
 

@@ -1,6 +1,7 @@
 """Fit the runs in the store: run time over node counts, as one prediction table each.
 
-Nimod loads the new tables by itself.
+Only applications with new runs are fitted; all after other settings or another release.  Nimod
+loads the new tables by itself.
 """
 
 import argparse
@@ -13,10 +14,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, until_stopped
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.store_access import load_tables, open_store
+from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from predictor.tables.settings import TableSettings
     from slurm_plugin.config.settings import Config
 
+#: Pauses of --follow, and how often it looks at queues.
+_EVERY_S, _QUEUES_EVERY_S = 30.0, 3600.0
 EXAMPLE = """\
   nimo fit
+  nimo fit --follow
   nimo fit --workers 1 --json
   nimo fit --dask tcp://head:8786
   nimo fit --dask slurm --workers 8"""
@@ -43,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "slurm "
         "the jobs to submit (default: 4)",
     )
+    parser.add_argument("--all", action="store_true", help="fit applications without new runs, too")
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="repeat until stopped: new runs count within a minute of their ingest",
+    )
     parser.add_argument(
         "--dask",
         metavar="ADDRESS",
@@ -53,13 +63,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Refit everything and say what came of it."""
+    """Refit what changed and say what came of it."""
+    config, queues_s = load_config(args), float("-inf")
+
+    def again() -> None:
+        nonlocal queues_s
+        queues = time.monotonic() - queues_s >= _QUEUES_EVERY_S
+        queues_s = time.monotonic() if queues else queues_s
+        _once(args, config, queues=queues)
+
+    if not args.follow:
+        _once(args, config)
+        return 0
+    return until_stopped(again, _EVERY_S)
+
+
+def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) -> None:
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second, help shall not
     from predictor.types import Verdict  # noqa: PLC0415
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
-    from slurm_plugin.reports.curve_text import each_once  # noqa: PLC0415
+    from slurm_plugin.web.catalogue import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
-    config = load_config(args)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(config))
         workers, pool = _workers(args, config.fit.workers, stack)
@@ -69,15 +93,19 @@ def run(args: argparse.Namespace) -> int:
             now_s=time.time(),
             settings=table_settings(config),
             shared=config.sharing.tags,
+            whole=args.all,
+            queues=queues,
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
         )
-        listed = each_once(one for one in load_tables(store) if one.level in CURVE_LEVELS)
-    verdicts = {word.value: 0 for word in Verdict} | Counter(one.verdict.value for one in listed)
+        if args.follow and not done.fitted:
+            return
+        listed = Catalogue(entry_of(row, off=False) for row in store.fits.each(CURVE_LEVELS))
+    once = listed.select(CatalogueQuery(), lambda _: True)
+    verdicts = {word.value: 0 for word in Verdict} | Counter(one.verdict for one in once)
     shown = {**asdict(done), "applications": verdicts}
-    print(json.dumps(shown) if args.json else describe(done, verdicts))
-    return 0
+    print(json.dumps(shown) if args.json else describe(done, verdicts), flush=True)
 
 
 def table_settings(config: "Config") -> "TableSettings":
@@ -123,5 +151,6 @@ def describe(done: "RefitSummary", verdicts: Mapping[str, int]) -> str:
     return (
         f"{count(sum(verdicts.values()), 'application')}: {each}; "
         f"{count(done.curves, 'scaling curve')}{f' ({levels})' if levels else ''}, "
-        f"{count(done.histories, 'history', 'histories')} without a curve; {done.seconds:.1f} s"
+        f"{count(done.histories, 'history', 'histories')} without a curve; "
+        f"{done.fitted or 'nothing'} new or changed, {done.seconds:.1f} s"
     )

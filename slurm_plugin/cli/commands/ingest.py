@@ -9,19 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from sacct_ingest.errors import ConfigError, FormatError
 from sacct_ingest.ingest.into_store import (
-    FollowSettings,
     IngestSettings,
     IngestSummary,
-    follow,
     ingest,
 )
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
@@ -29,7 +26,7 @@ from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from slurm_plugin.cli.command_context import add_shared, load_config, moment
+from slurm_plugin.cli.command_context import add_shared, load_config, moment, until_stopped
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
@@ -133,24 +130,8 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     if not args.follow:
         return _once(args, config)
-    asked: list[int] = []
-
-    def stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal gives it
-        asked.append(number)
-        raise SystemExit(0)
-
-    def pause(seconds: float) -> None:
-        # Raised while Python was in a finalizer, the end was swallowed.
-        if asked:
-            raise SystemExit(0)
-        time.sleep(seconds)
-
-    # From here on an end that was asked for is no failure.
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, stop)
     minutes = args.every or config.ingest.follow_minutes
-    follow(lambda: _once(args, config), FollowSettings(every_s=minutes * 60), pause=pause)
-    return 0
+    return until_stopped(lambda: _once(args, config), minutes * 60)
 
 
 def _once(args: argparse.Namespace, config: Config) -> int:

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from predictor.table import encode
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
+from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.metrics import serve
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
@@ -63,6 +64,7 @@ def fill(url: str) -> None:
         for name in ("sacct:pine again", "sacct:pine since 7", "standings"):
             store.watermarks.set(name, now_s)
         store.watermarks.set("sacct:pine", 1_790_000_000)
+        store.watermarks.set(REFITTED, 1_790_000_123)
         store.fits.replace(
             [FitRow(level=KeyLevel.LINE, key="k", label="wrf", verdict="reliable", model="m",
                     fitted_s=1_790_000_123.0, payload=encode(table()))]

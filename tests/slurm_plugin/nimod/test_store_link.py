@@ -10,6 +10,7 @@ from predictor.table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
+from slurm_plugin.decision.lookup import PackedTables
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
 from tests.slurm_plugin.made import NOW, table
@@ -69,6 +70,18 @@ def test_tables_are_read_when_they_change_and_only_then(link, published, url):
     link.visit()
     link.visit()
     assert published == [0, 2]
+
+
+def test_of_many_tables_those_that_are_new_are_read(link, published, url, monkeypatch):
+    link.visit()
+    with Store.open(url) as store:
+        store.fits.replace([fit(), fit(table(key="bob/solve"))])
+        link.visit()
+        store.fits.replace([fit(table(key="bob/solve", runs=99))], keep_others=True)
+    read = []
+    monkeypatch.setattr(PackedTables, "put", lambda *given: read.append(given[2]))
+    link.visit()
+    assert (published, read) == ([0, 2, 2], ["bob/solve"])
 
 
 def test_tables_are_read_again_on_demand(link, published):

@@ -1,0 +1,151 @@
+"""Identities whose tables are out of date: a refit reads these and no others.
+
+New runs are those above the id that the last refit came to.  What changes runs that are stored, or
+what was decided of them, marks their identities in the same transaction.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    true,
+)
+
+from sacct_ingest.records import PART, KeyLevel
+from sacct_ingest.store import counters
+from sacct_ingest.store.engine import LISTED, StoreTable, put, writing
+from sacct_ingest.store.schema import changed, decisions, fits, runs
+
+#: A level and a key.
+Named = tuple[KeyLevel, str]
+#: Marks go where they were read and no later one came; see `Changes.done`.
+_DONE = delete(changed).where(
+    changed.c.level == bindparam("level_"),
+    changed.c.key == bindparam("key_"),
+    changed.c.id <= bindparam("until_"),
+)
+
+
+def key_columns(level: KeyLevel) -> list[Column[Any]]:
+    """Columns of ``runs`` that make the key of a level, with a slash between them."""
+    if level is KeyLevel.NAME:
+        return [runs.c.user, runs.c.name]
+    return [runs.c[level.value]]
+
+
+def mark(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Have the identities of these runs fitted anew, as they are now."""
+    for level in KeyLevel:
+        first, *more = columns = key_columns(level)
+        key: ColumnElement[str] = first
+        for column in more:
+            key = key + "/" + column
+        chosen = select(literal(level.value), key).where(which, *(one > "" for one in columns))
+        connection.execute(insert(changed).from_select(["level", "key"], chosen.distinct()))
+
+
+def mark_runs(connection: Connection, run_ids: Collection[int]) -> None:
+    """Have the identities of the runs with these ids fitted anew, as they are now."""
+    ids = sorted(run_ids)
+    for first in range(0, len(ids), LISTED):
+        mark(connection, runs.c.id.in_(ids[first : first + LISTED]))
+
+
+def mark_decided(connection: Connection, decision_ids: Sequence[str]) -> None:
+    """Have the identities of the runs of these decisions fitted anew."""
+    about = decisions.c.decision_id.in_(decision_ids), decisions.c.run_id.is_not(None)
+    mark_runs(
+        connection, connection.execute(select(decisions.c.run_id).where(*about)).scalars().all()
+    )
+
+
+def mark_identities(connection: Connection, identities: Iterable[Named]) -> None:
+    """Have these identities fitted anew."""
+    put(connection, changed, [{"level": level, "key": key} for level, key in identities])
+
+
+class Changes(StoreTable):
+    """The table ``changed``."""
+
+    def collect(self) -> int:
+        """Mark the identities of new runs; gives how many identities wait to be fitted."""
+        with writing(self._engine) as connection:
+            # Who adds runs has this lock until they can be seen.
+            counters.lock(connection, "runs")
+            first = counters.read(connection, "fitted")
+            end = counters.read(connection, "runs")
+            if end > first:
+                mark(connection, runs.c.id.between(first, end - 1))
+                counters.increase(connection, "fitted", end - first)
+            identities = select(changed.c.level, changed.c.key).distinct().subquery()
+            counted = select(func.count()).select_from(identities)
+            return int(connection.execute(counted).scalar_one())
+
+    def mark_all(self) -> None:
+        """Have all identities fitted anew, those that have nothing but a table too."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(changed))
+            mark(connection, true())
+            stored = select(fits.c.level, fits.c.key)
+            connection.execute(insert(changed).from_select(["level", "key"], stored))
+
+    def mark(self, identities: Iterable[Named]) -> None:
+        """Have these identities fitted anew."""
+        with writing(self._engine) as connection:
+            mark_identities(connection, identities)
+
+    def pages(
+        self, level: KeyLevel, size: int, only: Collection[Named] | None = None
+    ) -> Iterator[list[tuple[str, int]]]:
+        """Give the keys of a level that wait, in order, each with its last mark.
+
+        size: most in one page; a page is read when it is asked for.
+        only: identities among which to look.
+        """
+        key = changed.c.key
+        query = select(key, func.max(changed.c.id)).where(changed.c.level == level.value)
+        query = query.group_by(key).order_by(key).limit(size)
+        if only is not None:
+            query = query.where(key.in_([name for its, name in only if its is level]))
+        last = ""
+        while True:
+            page = [(str(k), int(i)) for k, i in self._rows(query.where(key > last))]
+            if not page:
+                return
+            yield page
+            last = page[-1][0]
+
+    def done(self, fitted: Sequence[tuple[KeyLevel, str, int]]) -> None:
+        """Take back marks: level, key, and the last mark that was there when its runs were read."""
+        rows = [{"level_": level, "key_": key, "until_": last} for level, key, last in fitted]
+        with writing(self._engine) as connection:
+            if rows:
+                connection.execute(_DONE, rows)
+
+
+def of_identity(table: Table) -> ColumnElement[bool]:
+    """Condition for the rows of an identity and of its parts, for `places`."""
+    level, key = table.c.level, table.c.key
+    parts = and_(key > bindparam("part_"), key < bindparam("end_"))
+    return and_(level == bindparam("level_"), or_(key == bindparam("key_"), parts))
+
+
+def places(identities: Iterable[Named]) -> list[dict[str, str]]:
+    """Values for `of_identity`."""
+    after = PART[:-1] + chr(ord(PART[-1]) + 1)
+    return [
+        {"level_": level, "key_": key, "part_": key + PART, "end_": key + after}
+        for level, key in identities
+    ]
