@@ -58,15 +58,6 @@ def test_last_value():
     assert after(LastValue(), [1.0, 7.0]) == 7.0
 
 
-def test_an_adaptive_window_grows_on_noise_and_shrinks_after_a_step():
-    adaptive = Adaptive(median_of_sorted, 10, 5, 21, 1)
-    noise = np.random.default_rng(1).normal(100.0, 10.0, 400).tolist()
-    assert after(adaptive, noise) == pytest.approx(100.0, abs=8.0)
-    # With a window of 21 it would take eleven values to follow.
-    walk = [100.0 + 10 * step for step in range(60)]
-    assert after(adaptive, walk) == median(walk[-5:])
-
-
 def test_an_adaptive_window_is_followed_by_hand():
     adaptive = Adaptive(median_of_sorted, 3, 2, 4, 1)
     assert after(adaptive, [1.0, 9.0, 2.0]) == 2.0  # all of them, until there are four
@@ -87,29 +78,6 @@ def test_an_adaptive_window_is_followed_by_hand():
 def test_windows_that_lead_out_of_the_allowed_ones_are_refused(lengths):
     with pytest.raises(ValueError, match="is not within"):
         Adaptive(median_of_sorted, *lengths)
-
-
-def test_the_bank_takes_the_running_mean_on_noise_and_the_last_value_on_a_walk():
-    rng = np.random.default_rng(2)
-    noise, walk = Bank(), Bank()
-    level = 0.0
-    for step in rng.normal(0.0, 1.0, 400):
-        noise.update(step)
-        walk.update(level := level + step)
-    assert walk.errors()["last value"] < walk.errors()["running mean"]
-    assert walk.forecast().by in ("last value", "smoothing 75%")
-    assert noise.errors()["running mean"] < noise.errors()["last value"]
-    assert noise.forecast().error == min(noise.errors().values())
-
-
-def test_a_spike_costs_more_by_squares():
-    values = [10.0, 10.0, 10.0, 10.0, 500.0] * 30
-    by_mae, by_mse = Bank(Criterion.MAE), Bank(Criterion.MSE)
-    for value in values:
-        by_mae.update(value)
-        by_mse.update(value)
-    assert by_mae.forecast().value == pytest.approx(10.0)
-    assert by_mse.forecast().value > 50.0
 
 
 def test_the_bank_is_no_worse_than_its_best_member_by_much():
@@ -148,16 +116,6 @@ def test_errors_fade_where_a_series_changes_its_nature():
     off = fmean(abs(f.value - v) for f, v in zip(said, walk[-100:], strict=True))
     last = fmean(abs(a - b) for a, b in pairwise(walk[-101:]))
     assert off < 1.2 * last
-
-
-def test_half_of_an_error_is_forgotten_after_69_measurements():
-    bank = Bank()
-    for value in [0.0, 1.0] + [1.0] * 69:
-        bank.update(value)
-    weights = [0.99**age for age in range(70)]
-    assert weights[69] == pytest.approx(0.5, abs=0.01)
-    assert bank.errors()["last value"] == pytest.approx(weights[69] / sum(weights))
-    assert bank.errors()["smoothing 5%"] > bank.errors()["smoothing 75%"] > 0
 
 
 def test_before_any_measurement_there_is_no_forecast():

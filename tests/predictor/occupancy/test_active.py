@@ -63,12 +63,6 @@ def test_binary_search_gives_every_level_once(levels):
     assert sorted(islice(binary_search(ordered), 20)) == ordered
 
 
-def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had():
-    space = Space(({"a": 1.0, "b": 10.0}, {"a": 5.0, "b": 90.0}), {"a": True, "b": True})
-    assert space.nearest({"a": 1.5, "b": 10.0}) == {"a": 1.0, "b": 10.0}
-    assert space.corner(best=True) == {"a": 5.0, "b": 90.0}
-
-
 @pytest.mark.parametrize("error", [Error.CROSS_VALIDATION, Error.PBDF_TEST])
 def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error):
     """Functions as told, attributes by their effect: the paper's "static" and "relevance-based"."""

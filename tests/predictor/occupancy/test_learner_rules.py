@@ -248,16 +248,6 @@ def test_three_levels_of_each_attribute_are_enough_to_be_sure(values, needed):
     assert fewest < needed
 
 
-def test_runs_on_two_levels_alone_are_not_enough_to_be_sure():
-    learner = Learner(SPACE, LearnerSettings(fewest=1, in_a_row=1, target=1e6))
-    for cpu in (1.0, 5.0):
-        for lat in (1.0, 5.0):
-            learner.observe(alike({"cpu": cpu, "lat": lat}))
-    assert not learner.good_enough
-    learner.observe(alike({"cpu": 3.0, "lat": 3.0}))
-    assert learner.good_enough
-
-
 def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     rng = np.random.default_rng(3)
     ahead = Learner(SPACE, LearnerSettings(target=0.0, fewest=99))

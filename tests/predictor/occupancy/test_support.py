@@ -112,13 +112,6 @@ def test_three_attributes_of_which_one_follows_from_two():
     assert support.doubts({"a": 1.0, "b": 1.0}) == ()
 
 
-def test_nearly_together_counts_as_together():
-    samples = [{"a": float(n), "b": n * (1 + 0.002 * (-1) ** n)} for n in range(1, 9)]
-    assert supported(samples, ["a", "b"]).scales != ()
-    apart = [{"a": float(n), "b": n * (1 + 0.2 * (-1) ** n)} for n in range(1, 9)]
-    assert supported(apart, ["a", "b"]).scales == ()
-
-
 def test_no_samples_or_names_support_nothing_in_particular():
     assert supported([], ["a"]) == Support({})
     assert supported([{"a": 1.0}], []) == Support({})
@@ -138,11 +131,6 @@ def test_the_worst_doubt_decides_and_distances_add_up():
     assert judged((doubtful, refused)) is judged((refused, doubtful)) is Verdict.REFUSED
     assert widening((doubtful, refused)) == pytest.approx(0.3)
     assert widening(()) == 0
-
-
-def test_the_end_of_a_range_is_in_it_where_a_function_has_the_reciprocal():
-    assert beyond(8.0, 2.0, 8.0, inverse=True) == 0.0
-    assert beyond(0.5, 2.0, 8.0, inverse=True) == pytest.approx(1.0)
 
 
 def test_a_sample_without_an_attribute_is_refused():

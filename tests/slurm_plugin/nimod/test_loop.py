@@ -108,6 +108,18 @@ class Running:
             assert done.wait(LONGEST_WAIT_S)
             done.clear()
 
+    def hold(self):
+        """Keep the loop busy from now on until the event that is returned is set."""
+        held, go_on = threading.Event(), threading.Event()
+
+        def work():
+            held.set()
+            assert go_on.wait(LONGEST_WAIT_S)
+
+        self.loop.call_soon(work)
+        assert held.wait(LONGEST_WAIT_S)
+        return go_on
+
     def end(self):
         self.loop.call_soon(self.loop.stop)
         self.thread.join(LONGEST_WAIT_S)
@@ -351,12 +363,6 @@ def test_idle_users_are_dropped_and_slurmctld_is_not(running):
 
 
 def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
-    pause, go_on = threading.Event(), threading.Event()
-
-    def hold():
-        pause.set()
-        assert go_on.wait(LONGEST_WAIT_S)
-
     crowd = [running.connect() for _ in range(10)]
     for channel in crowd:
         channel.sendall(b"hello\n")
@@ -366,8 +372,7 @@ def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
     slurmctld.sendall(b"first\n")
     assert slurmctld.recv(100) == b"first\n"
     running.served_by.served.clear()
-    running.loop.call_soon(hold)
-    assert pause.wait(LONGEST_WAIT_S)
+    go_on = running.hold()
     for channel in crowd:
         channel.sendall(b"crowd\n" * 5)
     slurmctld.sendall(b"first\n")
@@ -388,20 +393,13 @@ def test_the_longest_work_without_a_look_at_requests_is_measured(running):
 
 
 def test_turns_are_taken(running):
-    pause, go_on = threading.Event(), threading.Event()
-
-    def hold():
-        pause.set()
-        assert go_on.wait(LONGEST_WAIT_S)
-
     one, other = running.connect(), running.connect()
     for channel in (one, other):
         channel.sendall(b"hello\n")
         assert channel.recv(100) == b"hello\n"
     running.now_s += 1
     running.served_by.served.clear()
-    running.loop.call_soon(hold)
-    assert pause.wait(LONGEST_WAIT_S)
+    go_on = running.hold()
     one.sendall(b"one\n" * 20)
     other.sendall(b"other\n")
     go_on.set()
@@ -411,18 +409,12 @@ def test_turns_are_taken(running):
 
 def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
     """Whoever comes after a hundred others is let in with them, not after a hundred turns."""
-    pause, go_on, entered = threading.Event(), threading.Event(), []
-
-    def hold():
-        pause.set()
-        assert go_on.wait(LONGEST_WAIT_S)
-
+    entered = []
     enter = running.served_by.enter
     running.served_by.enter = lambda channel: (
         entered.append(len(running.served_by.served)) or enter(channel)
     )
-    running.loop.call_soon(hold)
-    assert pause.wait(LONGEST_WAIT_S)
+    go_on = running.hold()
     crowd = [running.connect() for _ in range(40)]
     for channel in crowd:
         channel.sendall(b"hello\n")

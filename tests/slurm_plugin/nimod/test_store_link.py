@@ -1,7 +1,6 @@
 """nimod and the store: new tables in, decisions out, whatever happens in between."""
 
 import logging
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -180,13 +179,6 @@ def test_a_decision_that_was_written_half_way_is_not_doubled(link, url):
     link.record(replace(decision(1), user="late"))
     link.visit()
     assert written(url) == [decision(1)]
-
-
-def test_the_file_is_a_plain_sqlite_database(link, url):
-    link.record(decision(1))
-    link.visit()
-    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-        assert connection.execute("select count(*) from decisions").fetchone() == (1,)
 
 
 def test_what_is_switched_off_comes_with_the_tables_and_alone(url):
