@@ -60,7 +60,7 @@ def accept(name: str, request: Message) -> Message:
 def test_the_first_token_is_made_used_and_passed_on():
     others = Others(accept)
     with running(others) as (_, held):
-        wait_until(lambda: others.asked, timeout_s=20, what="a token to be passed on")
+        wait_until(lambda: others.asked, what="a token to be passed on")
     assert held[0] == (1, 0)
     assert others.asked[0] == ("b", "token", (1, 0))
 
@@ -73,7 +73,7 @@ def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation():
 
     others = Others(dead_b)
     with running(others) as (ring, _):
-        wait_until(lambda: ("c", "token", (2, 0)) in others.asked, timeout_s=20, what="c's turn")
+        wait_until(lambda: ("c", "token", (2, 0)) in others.asked, what="c's turn")
         assert ring.offer((1, 0)) == (2, 0)
 
 
@@ -85,7 +85,7 @@ def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by():
 
     others = Others(b_takes_it_and_dies)
     with running(others):
-        wait_until(lambda: ("c", "token", (2, 0)) in others.asked, timeout_s=20, what="c's turn")
+        wait_until(lambda: ("c", "token", (2, 0)) in others.asked, what="c's turn")
     assert [each[1] for each in others.asked[:3]] == ["token", "holds", "holds"]
 
 
@@ -95,7 +95,7 @@ def test_a_token_that_never_comes_back_is_made_again():
 
     others = Others(b_passes_it_on)
     with running(others) as (_, held):
-        wait_until(lambda: len(held) > 1, timeout_s=30, what="another token")
+        wait_until(lambda: len(held) > 1, what="another token")
     assert held[:2] == [(1, 0), (2, 0)]
 
 
@@ -113,7 +113,7 @@ def test_who_meets_a_newer_token_gives_up_its_own():
         raise Superseded(name, (9, 2))
 
     with running(Others(newer)) as (ring, _):
-        wait_until(lambda: ring.superseded((8, 0)), timeout_s=20, what="the newer one")
+        wait_until(lambda: ring.superseded((8, 0)), what="the newer one")
         assert not ring.holds((1, 0))
 
 
@@ -122,7 +122,7 @@ def test_alone_it_goes_on_measuring():
         raise ProbeError(f"{name}: no route to host")
 
     with running(Others(nobody)) as (_, held):
-        wait_until(lambda: len(held) > 2, timeout_s=20, what="three turns")
+        wait_until(lambda: len(held) > 2, what="three turns")
         assert {type(one) for one in held} == {type(held[0])}
 
 
@@ -156,7 +156,7 @@ class Sensors:
         argv = [sys.executable, "-c", PROGRAM, *options, "--bind", f"{member.host}:{member.port}"]
         with (self._folder / f"{member.name}.log").open("ab") as log:
             self.processes[member.name] = subprocess.Popen(argv, stdout=log, stderr=log)
-        wait_until(lambda: self.ask(member) is not None, timeout_s=60, what=f"sensor {member.name}")
+        wait_until(lambda: self.ask(member) is not None, what=f"sensor {member.name}")
 
     def ask(self, member: Member, op: str = "series") -> Message | None:
         try:
@@ -197,7 +197,7 @@ def test_the_token_survives_a_kill_of_its_holder(sensors):
     )
     result = collector.measure_now().probes
     assert measured(result) == {*itertools.permutations("abc", 2)}
-    wait_until(lambda: sensors.holder() is not None, timeout_s=60, what="the token to rest")
+    wait_until(lambda: sensors.holder() is not None, what="the token to rest")
     dead = sensors.holder()
     sensors.processes[dead.name].send_signal(signal.SIGKILL)
     sensors.processes[dead.name].wait()
@@ -205,7 +205,7 @@ def test_the_token_survives_a_kill_of_its_holder(sensors):
     alive = [each.name for each in sensors.members if each != dead]
     again = collector.measure_now()
     assert measured(again.probes) >= {*itertools.permutations(alive, 2)}
-    wait_until(lambda: tried(collector, again.probes, alive, dead), timeout_s=60, what="tries")
+    wait_until(lambda: tried(collector, again.probes, alive, dead), what="tries")
     assert any(dead.name in reported for reported in again.unreachable)
     result += again.probes
 
