@@ -3,8 +3,8 @@
 One curve: four to six node counts, repeated runs; ADEPT with its judgement, the whole way from
 stored runs to a prediction table, and beside them SciPy's least squares and differential evolution
 on the same model, and Extra-P where it is installed.  A store: `nimo fit` the first time, which
-makes the records of all curves, with one new run of each, and with nothing new on 1 and 2 processes
-and on a Dask cluster of 2 workers on loopback, and whether their tables are the same.
+makes the records of all curves, with one new run of each, with nothing new, and all anew on 1 and 2
+processes and on a Dask cluster of 2 workers on loopback, and whether their tables are the same.
 """
 
 import random
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -149,9 +150,9 @@ def per_curve(method: Callable[[Curve], None], count: int) -> dict[str, float]:
 
 
 def whole_store(count: int, processes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Time refits of ``count`` curves: the first, with a new run each, and with nothing new.
+    """Time refits of ``count`` curves: the first, with a new run each, with nothing new, all anew.
 
-    Those with nothing new, on so many processes and on Dask, leave the same tables.
+    Those of all, on so many processes and on Dask, leave the same tables.
     """
     every = list(runs(count))
     last = {run.name: run for run in every}
@@ -164,8 +165,12 @@ def whole_store(count: int, processes: tuple[int, ...]) -> list[dict[str, Any]]:
         rows = [measured(store, f"{most} processes, the first time", own_processes(most))]
         store.runs.add(last.values())
         rows.append(measured(store, f"{most} processes, a new run each", own_processes(most)))
-        again = [measured(store, f"{n} processes", own_processes(n)) for n in processes]
-        again.append(measured(store, "Dask, 2 workers", two_dask_workers()))
+        while refit(store, now_s=0.0, workers=most).fitted:  # until all rest on one record
+            pass
+        rows.append(measured(store, "nothing new", own_processes(1)))
+        whole = partial(measured, store, whole=True)
+        again = [whole(f"{n} processes, all anew", own_processes(n)) for n in processes]
+        again.append(whole("Dask, 2 workers, all anew", two_dask_workers()))
     same = len({row["digest"] for row in again}) == 1
     for row in (*rows, *again):
         del row["digest"]
@@ -173,12 +178,16 @@ def whole_store(count: int, processes: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def measured(
-    store: Store, where: str, workers: AbstractContextManager[tuple[int, Executor | None]]
+    store: Store,
+    where: str,
+    workers: AbstractContextManager[tuple[int, Executor | None]],
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Refit once: wall time without, processor time with the start of the workers."""
     before = cpu_seconds()
     with workers as (count, pool):
-        done = refit(store, now_s=0.0, workers=count, pool=pool)
+        done = refit(store, now_s=0.0, whole=whole, workers=count, pool=pool)
     return {
         "where": where,
         "curves": done.curves,
