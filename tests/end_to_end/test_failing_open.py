@@ -147,6 +147,7 @@ def test_the_kill_switch_works_without_a_restart(enforcing):
         assert unchanged(enforcing)
     finally:
         enforcing.nimod.kill_switch.unlink()
+        enforcing.empty_queue()
 
 
 def test_an_error_in_the_policy_rejects_no_job(enforcing):
