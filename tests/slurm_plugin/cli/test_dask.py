@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import dask.config
 import pytest
@@ -53,11 +54,11 @@ def environment(**values: str) -> Iterator[None]:
 def test_dask_and_one_process_leave_the_same_tables(scheduler, store, monkeypatch):
     monkeypatch.setattr("predictor.refit.BATCH", 8)  # several batches for each worker
     refit(store, now_s=5.0)  # makes the record that both go by
-    alone = refit(store, now_s=5.0)
+    alone = refit(store, now_s=5.0, whole=True)
     before = store.fits.all()
     with dask_pool(scheduler) as pool:
         assert pool.workers == 2
-        spread = refit(store, now_s=5.0, workers=pool.workers, pool=pool.executor)
+        spread = refit(store, now_s=5.0, whole=True, workers=pool.workers, pool=pool.executor)
     assert store.fits.all() == before
     assert replace(spread, seconds=0) == replace(alone, seconds=0)
 
@@ -65,7 +66,7 @@ def test_dask_and_one_process_leave_the_same_tables(scheduler, store, monkeypatc
 def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
     monkeypatch.setattr("predictor.refit.BATCH", 2)
     refit(store, now_s=5.0)
-    refit(store, now_s=5.0)
+    refit(store, now_s=5.0, whole=True)
     before = store.fits.all()
     with workers() as cluster, dask_pool(cluster.scheduler_address) as pool:
         doomed = pool.executor.submit(os.getpid).result()
@@ -76,7 +77,8 @@ def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
                 killed.append(doomed)
                 os.kill(doomed, signal.SIGKILL)
 
-        refit(store, now_s=5.0, workers=pool.workers, pool=pool.executor, progress=kill_once)
+        once_more = partial(refit, workers=pool.workers, pool=pool.executor)
+        once_more(store, now_s=5.0, whole=True, progress=kill_once)
     assert killed
     assert store.fits.all() == before
 
