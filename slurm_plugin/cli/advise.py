@@ -33,12 +33,7 @@ from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.reports.advice_text import (
-    render_conclusion,
-    render_predictions,
-    render_starts,
-    scripts_table,
-)
+from slurm_plugin.reports.advice_text import render, render_starts, scripts_table
 from slurm_plugin.reports.pasted_lines import for_command
 from slurm_plugin.text.table_columns import terminal_width
 
@@ -278,18 +273,14 @@ def _check(sbatch: Sequence[str], job: JobFields, rules: Advise) -> None:
 
 def _texts(advice: Advice, args: argparse.Namespace) -> Iterator[str]:
     """Give the advice for people, as wide as their terminal: the tables, then what to do."""
-    now_s, width = time.time(), terminal_width()
-    tables = render_predictions(
+    return render(
         advice,
-        now_s=now_s,
+        now_s=time.time(),
         every=args.all,
         verbose=args.verbose,
-        width=width,
+        width=terminal_width(),
         options=table_options(args),
     )
-    yield tables
-    conclusion = render_conclusion(advice, now_s=now_s, verbose=args.verbose, width=width)
-    yield "\n" * bool(tables) + conclusion
 
 
 def _print(texts: Iterable[str]) -> None:

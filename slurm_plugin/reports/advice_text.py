@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from sacct_ingest.text.slurm_text import time_span
@@ -46,8 +46,8 @@ def render(
     verbose: bool = False,
     width: int = WIDTH,
     options: TableOptions | None = None,
-) -> str:
-    """Write an advice as text: predictions, a sentence on how far to trust them, lines to paste.
+) -> Iterator[str]:
+    """Give the parts of an advice as text: tables, then how far to trust them and what to paste.
 
     advice: Nimod's answer.
     now_s: time from which the ends of the runs are counted, seconds since the epoch.
@@ -57,22 +57,6 @@ def render(
     options: columns, order and titles of the table that the user asks for.
     Raises NoColumn: the options name a column that there is not.
     """
-    table = render_predictions(
-        advice, now_s=now_s, every=every, verbose=verbose, width=width, options=options
-    )
-    return _joined((table, render_conclusion(advice, now_s=now_s, verbose=verbose, width=width)))
-
-
-def render_predictions(
-    advice: Advice,
-    *,
-    now_s: float,
-    every: bool = False,
-    verbose: bool = False,
-    width: int = WIDTH,
-    options: TableOptions | None = None,
-) -> str:
-    """Write the first part of an advice: its tables; parameters and errors as of `render`."""
     table = ""
     if advice.rows:
         rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
@@ -80,13 +64,9 @@ def render_predictions(
     title = wrapped(_title(advice), width) if verbose else ""
     about = wrapped(_about(advice), width)
     layouts = _layouts(advice, width)
-    return _joined((title, _partitions(advice, now_s, width), about, table, layouts))
-
-
-def render_conclusion(
-    advice: Advice, *, now_s: float, verbose: bool = False, width: int = WIDTH
-) -> str:
-    """Write the second part of an advice: trust, and lines to paste; parameters as of `render`."""
+    tables = _joined((title, _partitions(advice, now_s, width), about, table, layouts))
+    if tables:
+        yield f"{tables}\n"
     held = _held(advice) if verbose else ""
     parts = (
         _trust(advice, verbose=verbose),
@@ -96,7 +76,7 @@ def render_conclusion(
         _deadline(advice),
         _recommendation(advice),
     )
-    return _joined(wrapped(part, width) for part in parts)
+    yield _joined(wrapped(part, width) for part in parts)
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -91,16 +91,16 @@ class ChartLabel:
 Mark = Box | ChartPath | Dot | ChartLabel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Chart:
     """A drawing with its title and, in words, what it shows."""
 
     title: str
     description: str
-    marks: tuple[Mark, ...]
+    marks: Sequence[Mark]
     height: int
-    width: int = _WIDTH
     legend: str = ""
+    width: int = _WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,7 @@ def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
             ChartLabel("faint", _short(length + 6), y + 31, bar.text),
         ]
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data)
-    return Chart(
-        title=title,
-        description=said,
-        marks=tuple(marks),
-        height=len(data) * _LINE + 4,
-        legend=legend,
-    )
+    return Chart(title, said, marks, len(data) * _LINE + 4, legend)
 
 
 def columns(
@@ -165,7 +159,7 @@ def columns(
         if i == guide:
             marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data if bar.value)
-    return Chart(title=title, description=said, marks=tuple(marks), height=height, legend=legend)
+    return Chart(title, said, marks, height, legend)
 
 
 def against_nominal(
@@ -185,13 +179,7 @@ def against_nominal(
             ChartLabel("", right + 8, y + 17, percent(real, 1)),
         ]
     said = "; ".join(f"{percent(n)} interval: {percent(r, 1)} of runs inside" for n, r in pairs)
-    return Chart(
-        title=title,
-        description=said,
-        marks=tuple(marks),
-        height=len(pairs) * 44 + 8,
-        legend=legend,
-    )
+    return Chart(title, said, marks, len(pairs) * 44 + 8, legend)
 
 
 def curve(picture: Picture) -> Chart:
@@ -201,7 +189,13 @@ def curve(picture: Picture) -> Chart:
     what one of them would take elsewhere, the counts to mark.  Both axes are logarithmic.
     """
     frame = _Frame(*picture.limits(), picture.unit.plural)
-    marks: list[Mark] = [frame.observed_range(*picture.observed_range), *frame.axes("run time")]
+    first, last = picture.observed_range
+    left = frame.x(first / 1.03)
+    width = _short(frame.x(last * 1.03) - left)
+    marks: list[Mark] = [
+        Box("range", left, frame.TOP, width, frame.BASE - frame.TOP),
+        *frame.axes("run time"),
+    ]
     if picture.nodes:
         marks += frame.interval(picture.nodes, picture.low_s, picture.high_s)
         marks += [
@@ -209,26 +203,20 @@ def curve(picture: Picture) -> Chart:
             ChartPath("first", frame.line(*picture.between())),
         ]
     if picture.knee:
-        marks.append(frame.upright("guide", picture.knee))
+        upright = f"M{frame.x(picture.knee)} {frame.TOP}V{frame.BASE}"
+        marks.append(ChartPath("guide", upright))
     marks += [frame.run(*one) for one in picture.runs]
     if picture.asked_nodes:
         marks.append(ChartPath("change", frame.line(picture.asked_nodes, picture.asked_s)))
     for point in picture.observed:
-        marks += [
-            frame.spread(point.nodes, *picture.spread(point)),
-            Dot("observed", frame.x(point.nodes), frame.y(point.time_s), 3.5),
-        ]
+        x, (low, high) = frame.x(point.nodes), map(frame.y, picture.spread(point))
+        marks.append(ChartPath("spread", f"M{x} {low}V{high}"))
+        marks.append(Dot("observed", x, frame.y(point.time_s), 3.5))
     for name, look in _LOOKS.items():
         if nodes := picture.marks.get(name):
             form = _FORMS[name].format(frame.x(nodes), frame.y(picture.height(nodes)))
             marks.append(ChartPath(f"mark {look}", form))
-    return Chart(
-        title=picture.title,
-        description=_in_words(picture),
-        marks=tuple(marks),
-        height=_Frame.HEIGHT,
-        legend=_legend(picture),
-    )
+    return Chart(picture.title, _in_words(picture), marks, _Frame.HEIGHT, _legend(picture))
 
 
 def histogram(
@@ -266,15 +254,13 @@ def histogram(
     if limit_s:
         marks.append(ChartPath("second", f"M{x(limit_s)} 24V{base}"))
     limit = f"; orange line: time limit, {tick_text(limit_s)}" if limit_s else ""
-    return Chart(
-        title=title,
-        description=f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
-        f"the interval is {duration(low_s)} to {duration(high_s)}{limit}.",
-        marks=tuple(marks),
-        height=int(base) + 26,
-        legend=f"columns: runs; band: {duration(low_s)} to {duration(high_s)}, the interval of a "
-        f"new run{limit}; the axis is logarithmic",
+    interval = f"{duration(low_s)} to {duration(high_s)}"
+    said = (
+        f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
+        f"the interval is {interval}{limit}."
     )
+    legend = f"columns: runs; band: {interval}, the interval of a new run{limit}; the axis is "
+    return Chart(title, said, marks, int(base) + 26, f"{legend}logarithmic")
 
 
 def ratios(title: str, data: Sequence[float]) -> Chart:
@@ -297,13 +283,12 @@ def ratios(title: str, data: Sequence[float]) -> Chart:
         marks.append(Dot("first", _short(left + (i + 0.5) * step), y(one), 3.5))
     longer = sum(one > 1 for one in data)
     return Chart(
-        title=title,
-        description=f"{longer} of {len(data)} runs took longer than predicted; the last one "
-        f"{data[-1]:.2f} times as long.",
-        marks=tuple(marks),
-        height=int(base) + 6,
-        legend="The newest run is on the right; above the dashed line runs took longer than "
-        "predicted.",
+        title,
+        f"{longer} of {len(data)} runs took longer than predicted; the last one {data[-1]:.2f} "
+        "times as long.",
+        marks,
+        int(base) + 6,
+        "The newest run is on the right; above the dashed line runs took longer than predicted.",
     )
 
 
@@ -351,15 +336,11 @@ def scatter(
             marks.append(Dot("run", *at, 4))
     signs = {"run": SIGNS[RUN], "change": SIGNS[ASKED], "second": SIGNS[RECOMMENDED]}
     drawn = [look for look in names if any(look == one for _, _, one in points)]
-    return Chart(
-        title=title,
-        description="; ".join(
-            f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
-        ),
-        marks=tuple(marks),
-        height=int(base) + 44,
-        legend="; ".join(f"{signs[look]} {names[look]}" for look in drawn),
+    said = "; ".join(
+        f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
     )
+    legend = "; ".join(f"{signs[look]} {names[look]}" for look in drawn)
+    return Chart(title, said, marks, int(base) + 44, legend)
 
 
 def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> Chart:
@@ -385,13 +366,9 @@ def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> 
         f"{duration(row.high_s)})"
         for row in rows
     )
+    legend = "line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
     return Chart(
-        title=title,
-        description=f"Expected waits: {said}.",
-        marks=tuple(marks),
-        height=_Frame.HEIGHT,
-        legend="line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
-        "once drawn at 1 s",
+        title, f"Expected waits: {said}.", marks, _Frame.HEIGHT, f"{legend}once drawn at 1 s"
     )
 
 
@@ -437,10 +414,6 @@ class _Frame:
         middle = (self.LEFT + self.RIGHT) / 2
         return [*marks, ChartLabel("faint middle", middle, self.BASE + 36, self.unit)]
 
-    def observed_range(self, first: int, last: int) -> Box:
-        x = self.x(first / 1.03)
-        return Box("range", x, self.TOP, _short(self.x(last * 1.03) - x), self.BASE - self.TOP)
-
     def line(self, nodes: Sequence[int], times: Sequence[float]) -> str:
         points = [f"{self.x(n)} {self.y(t)}" for n, t in zip(nodes, times, strict=True)]
         return "M" + "L".join(points) if points else "M0 0"
@@ -451,24 +424,15 @@ class _Frame:
         if len(nodes) == 1:
             x, top, base = self.x(nodes[0]), self.y(high[0]), self.y(low[0])
             return [ChartPath("edge", f"M{x - 5} {top}h10M{x} {top}V{base}M{x - 5} {base}h10")]
-        edges = self.line(nodes, low) + self.line(nodes, high)
-        return [ChartPath("band", self.area(nodes, low, high)), ChartPath("edge", edges)]
+        below, back = self.line(nodes, low), self.line(nodes[::-1], high[::-1]).removeprefix("M")
+        edges = below + self.line(nodes, high)
+        return [ChartPath("band", f"{below}L{back}Z"), ChartPath("edge", edges)]
 
     def run(self, nodes: int, time_s: float, tried: bool) -> Mark:  # noqa: FBT001 - one of a tuple
         x, y = self.x(nodes), self.y(time_s)
         if tried:
             return ChartPath("try", f"M{x - 3.5} {y - 3.5}l7 7m0 -7l-7 7")
         return Dot("run", x, y, 2.5)
-
-    def area(self, nodes: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
-        back = self.line(nodes[::-1], high[::-1]).removeprefix("M")
-        return f"{self.line(nodes, low)}L{back}Z"
-
-    def upright(self, look: str, nodes: int) -> ChartPath:
-        return ChartPath(look, f"M{self.x(nodes)} {self.TOP}V{self.BASE}")
-
-    def spread(self, nodes: int, low_s: float, high_s: float) -> ChartPath:
-        return ChartPath("spread", f"M{self.x(nodes)} {self.y(low_s)}V{self.y(high_s)}")
 
 
 def _legend(picture: Picture) -> str:

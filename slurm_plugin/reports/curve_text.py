@@ -1,6 +1,6 @@
 """The prediction for one application, as text."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import exp
 from statistics import fmean
 
@@ -10,7 +10,7 @@ from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Ver
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
-from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
+from slurm_plugin.reports.listing import distinctions, listed_of, repeated
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
@@ -82,8 +82,14 @@ def render(
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     table = curve_table(prediction, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
-    for one in prediction.by_type if prediction.node_type else ():
-        parts += _of_type(prediction, one.node_type, every=every, width=width, options=options)
+    for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
+        own = for_type(prediction, node_type)
+        runs = count(own.runs, "run")
+        head = [f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"]
+        table = curve_table(own, every=every).text(options, width=width)
+        problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
+        lines = [f"verdict: {_READ[own.verdict]}", *problems]
+        parts += [_wrapped(head, width), table, _wrapped(lines, width)]
     return "\n\n".join(parts)
 
 
@@ -193,24 +199,6 @@ def record_words(
     )
 
 
-def _of_type(
-    prediction: PredictionTable,
-    node_type: str,
-    *,
-    every: bool,
-    width: int,
-    options: TableOptions | None,
-) -> Iterator[str]:
-    """Write the prediction for one more node type: the table, the verdict and its first reason."""
-    own = for_type(prediction, node_type)
-    runs = count(own.runs, "run")
-    head = f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"
-    yield wrapped(head, width)
-    yield curve_table(own, every=every).text(options, width=width)
-    problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
-    yield _wrapped([f"verdict: {_READ[own.verdict]}", *problems], width)
-
-
 def standing_line(row: StandingRow) -> str:
     """Say whether an application is switched off, with its realised over predicted run time."""
     what = "switched off" if row.off else "in use"
@@ -226,26 +214,14 @@ def standing_line(row: StandingRow) -> str:
 def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
     """List applications, each once, the most reliable first, as `listing` says."""
     shown = each_once(tables)
-    return OutputTable(_list_columns(shown), shown)
-
-
-def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
-    """Leave out tables whose runs another one of the same name has; the most reliable first."""
-    ranked = _ranked(tables)
-    again = repeated([listed_of(one) for one in ranked])
-    return [one for one in ranked if (one.level, one.key) not in again]
-
-
-def _list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
-    """Columns of a list of these tables."""
-    shown = [listed_of(one) for one in tables]
-    apart: Mapping[TableKey, str] = distinctions(shown)
-    names = {one.table_key: one.name for one in shown}
+    listed = [listed_of(one) for one in shown]
+    apart = distinctions(listed)
+    names = {one.table_key: one.name for one in listed}
 
     def details(one: PredictionTable) -> str:
         return apart.get((one.level, one.key), "")
 
-    return [
+    columns = [
         text_column("application", "application", value=lambda t: names[t.level, t.key]),
         OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
         OutputColumn("runs", "runs", worth=7),
@@ -264,13 +240,24 @@ def _list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
             left=True,
         ),
         OutputColumn("model", "model", left=True, worth=1),
-        OutputColumn("key", "key", as_text=_short, left=True, worth=2 if apart else ON_REQUEST),
+        OutputColumn(
+            "key",
+            "key",
+            as_text=lambda key: key[:_SHORT_KEY],
+            left=True,
+            worth=2 if apart else ON_REQUEST,
+        ),
         text_column("details", "differs by", ALWAYS if apart else ON_REQUEST, value=details),
     ]
+    return OutputTable(columns, shown)
 
 
-def _short(key: str) -> str:
-    return key[:_SHORT_KEY]
+def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
+    """Leave out tables whose runs another one of the same name has; the most reliable first."""
+    order = list(Verdict)
+    ranked = sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
+    again = repeated([listed_of(one) for one in ranked])
+    return [one for one in ranked if (one.level, one.key) not in again]
 
 
 def _span(prediction: PredictionTable) -> str:
@@ -293,11 +280,6 @@ def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:
 def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     """Name the verdict on one of the table's node counts."""
     return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
-
-
-def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
-    order = list(Verdict)
-    return sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
 
 
 def curve_table(prediction: PredictionTable, *, every: bool) -> OutputTable:

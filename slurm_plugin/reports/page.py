@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from slurm_plugin.evaluation.accuracy import EDGES, Accuracy
+from slurm_plugin.evaluation.accuracy import EDGES
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
@@ -84,30 +84,26 @@ def report_sections(
 
 def figures(report: OutcomeReport) -> list[Figure]:
     """Numbers for the top of a page; none where nothing was decided."""
-    return list(_figures(report)) if report.decisions else []
+    if not report.decisions:
+        return []
+    made = []
+    if one := report.accuracy:
+        runs, above = count(one.runs, "run"), f"median; {percent(one.longer)} above 1"
+        made = [
+            Figure("Mean error (MAPE)", percent(one.mape, 1), f"of {runs} with a prediction"),
+            Figure("Actual / predicted", f"{one.bias:.2f}", above),
+        ]
+    changed = sum(row.decisions for row in report.reasons if row.applied)
+    made.append(Figure("Changed jobs", str(changed), f"of {count(report.decisions, 'decision')}"))
+    if (due := report.deadlines) != Deadlines():
+        not_met = f"{due.missed} missed, {due.refused} refused"
+        made.append(Figure("Deadlines made", str(due.met), not_met))
+    return made
 
 
 def charts(report: OutcomeReport, reasons: Mapping[str, str]) -> list[Chart]:
     """Charts of accuracy and decisions; none without decisions."""
     return list(_charts(report, reasons)) if report.decisions else []
-
-
-def _figures(report: OutcomeReport) -> Iterator[Figure]:
-    if report.accuracy:
-        yield from _accuracy_figures(report.accuracy)
-    changed = sum(one.decisions for one in report.reasons if one.applied)
-    yield Figure("Changed jobs", str(changed), f"of {count(report.decisions, 'decision')}")
-    if report.deadlines != Deadlines():
-        due = report.deadlines
-        yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
-
-
-def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
-    runs = count(accuracy.runs, "run")
-    yield Figure("Mean error (MAPE)", percent(accuracy.mape, 1), f"of {runs} with a prediction")
-    yield Figure(
-        "Actual / predicted", f"{accuracy.bias:.2f}", f"median; {percent(accuracy.longer)} above 1"
-    )
 
 
 def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart]:
@@ -119,24 +115,18 @@ def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart
             legend=f"Each bar should end at its dashed line. {derived_note(report)}",
         )
     if accuracy:
-        yield _histogram(accuracy)
+        labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
+        pairs = zip(labels, accuracy.histogram, strict=True)
+        yield chart.columns(
+            "Number of runs by actual / predicted run time",
+            [Bar(label, float(n), str(n)) for label, n in pairs],
+            guide=EDGES.index(1.0) + 1,
+            legend="A column begins at its label; right of the dashed line runs took longer than "
+            "predicted.",
+        )
     if len(report.weeks) > 1:
         yield _weekly(report)
     yield _why(report, reasons)
-
-
-def _histogram(accuracy: Accuracy) -> Chart:
-    labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
-    bars = [
-        Bar(label, float(n), str(n)) for label, n in zip(labels, accuracy.histogram, strict=True)
-    ]
-    return chart.columns(
-        "Number of runs by actual / predicted run time",
-        bars,
-        guide=EDGES.index(1.0) + 1,
-        legend="A column begins at its label; right of the dashed line runs took longer than "
-        "predicted.",
-    )
 
 
 def _weekly(report: OutcomeReport) -> Chart:

@@ -1,16 +1,23 @@
 """A report without names: the same pseudonym for the same name, within one report."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import fields, replace
+from typing import Any
 
+from sacct_ingest.records import StandingRow
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis
-from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 
-_Row = TypeVar("_Row")
-#: What names a selection may hold, and what stands for them.
-_SELECTED = {"user": "user", "account": "account", "application": "application"}
+#: Fields of rows, and of the selection, that hold names, and what stands for these.
+_KINDS = {
+    **dict.fromkeys(("application", "name", "label"), "application"),
+    "user": "user",
+    "account": "account",
+}
+#: The tables with names, in the order in which these are numbered.
+_TABLES = (
+    *("applications", "problems", "records", "drift", "stopped", "jobs"),
+    *("waste", "arrays", "unused", "switched_off"),
+)
 #: Texts of problems that would name arguments, folders or jobs, without them.
 _TEXTS = {
     "several_problems": "several problems: run times differ by attributes of the jobs",
@@ -43,51 +50,21 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
     """Replace the names of users, accounts and applications; partitions and clusters stay."""
     names = Pseudonyms()
 
-    def application(row: _Row) -> _Row:
-        named = names.of("application", row.application)  # type: ignore[attr-defined]
-        return replace(row, application=named)  # type: ignore[type-var]
+    def row(one: Any) -> Any:
+        own = {field.name for field in fields(one)}
+        changes = {
+            name: names.of(kind, getattr(one, name)) for name, kind in _KINDS.items() if name in own
+        }
+        if isinstance(one, JobDiagnosis):
+            # Arguments, folders and job names stand in some of these texts.
+            changes["text"] = _TEXTS.get(one.problem, one.text)
+        elif isinstance(one, StandingRow):
+            changes["key"] = ""
+        return replace(one, **changes)
 
-    def problem(row: JobDiagnosis) -> JobDiagnosis:
-        # Arguments, folders and job names stand in some of these texts.
-        return replace(application(row), text=_TEXTS.get(row.problem, row.text))
-
-    def job(row: JobOutcome) -> JobOutcome:
-        return replace(application(row), user=names.of("user", row.user))
-
-    def each(rows: tuple[_Row, ...], change: Callable[[_Row], _Row]) -> tuple[_Row, ...]:
-        return tuple(map(change, rows))
-
-    return replace(
-        report,
-        anonymous=True,
-        applications=each(report.applications, application),
-        problems=each(report.problems, problem),
-        records=each(report.records, application),
-        drift=each(report.drift, application),
-        stopped=each(report.stopped, job),
-        jobs=each(report.jobs, job),
-        waste=each(
-            report.waste, lambda row: replace(application(row), user=names.of("user", row.user))
-        ),
-        arrays=each(
-            report.arrays,
-            lambda row: replace(
-                row,
-                name=names.of("application", row.name),
-                user=names.of("user", row.user),
-                account=names.of("account", row.account),
-            ),
-        ),
-        unused=each(
-            report.unused,
-            lambda row: replace(application(row), account=names.of("account", row.account)),
-        ),
-        switched_off=each(
-            report.switched_off,
-            lambda row: replace(row, key="", label=names.of("application", row.label)),
-        ),
-        selection={
-            key: names.of(_SELECTED[key], value) if key in _SELECTED else value
-            for key, value in report.selection.items()
-        },
-    )
+    tables: dict[str, Any] = {name: tuple(map(row, getattr(report, name))) for name in _TABLES}
+    selection = {
+        key: names.of(key, value) if key in _KINDS else value
+        for key, value in report.selection.items()
+    }
+    return replace(report, anonymous=True, selection=selection, **tables)

@@ -54,7 +54,11 @@ def render(
     """
     title = Text(title_of(report), style="bold")
     settings = setting_table(report, report.suggested).text(options, width=width)
-    parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True), _groups(report)]
+    groups = Table.grid(padding=(0, 2))
+    for row in _group_rows(report):
+        groups.add_row(*row)
+    parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True)]
+    parts += [Text(_groups_title(report)), groups]
     parts.append(Text(f"\n{verdict(report)}", style="bold"))
     parts += [Text(f"- {line}") for line in report.assumptions]
     return Group(*parts)
@@ -98,16 +102,17 @@ def tables(report: ReplayReport) -> list[html.Table]:
 
 def benefit_and_harm(report: ReplayReport) -> Chart:
     """Draw each setting by what all jobs gain and by how many rigid jobs take twice as long."""
-    points = []
-    for one in sorted(
-        report.results, key=lambda r: (r is report.suggested, _is_present(report, r))
-    ):
-        look = "run"
+
+    def look(one: Result) -> str:
         if report.suggested and one.setting == report.suggested.setting:
-            look = "second"
-        elif _is_present(report, one):
-            look = "change"
-        points.append((one.rigid.much_worse, 1 - one.everybody.response_ratio, look))
+            return "second"
+        return "change" if one.setting.policy == report.present else "run"
+
+    order = ("run", "change", "second")
+    points = [
+        (one.rigid.much_worse, 1 - one.everybody.response_ratio, look(one))
+        for one in sorted(report.results, key=lambda one: order.index(look(one)))
+    ]
     return chart.scatter(
         "Benefit against harm",
         points,
@@ -115,10 +120,6 @@ def benefit_and_harm(report: ReplayReport) -> Chart:
         up="mean response shorter by",
         names={"run": "a setting", "change": "the present one", "second": "the suggested one"},
     )
-
-
-def _is_present(report: ReplayReport, one: Result) -> bool:
-    return one.setting.policy == report.present
 
 
 def verdict(report: ReplayReport) -> str:
@@ -134,7 +135,9 @@ def verdict(report: ReplayReport) -> str:
         ).rstrip()
     policy, everybody = suggestion.setting.policy, suggestion.everybody
     same = policy == report.present
-    settings = _settings_in_words(policy)
+    settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
+    if policy.bystanders is Bystanders.EACH:
+        settings += ", sparing each waiting job"
     loads = {result.load for result in report.results}
     at_load = f" at load {suggestion.load:.2f}" if len(loads) > 1 else ""
     helps = (
@@ -145,13 +148,6 @@ def verdict(report: ReplayReport) -> str:
     same_settings = [r for r in report.results if r.setting.policy == policy]
     others = _bystanders(same_settings or [suggestion])
     return " ".join(filter(None, (helps, others, _spared(report, same_settings))))
-
-
-def _settings_in_words(policy: Policy) -> str:
-    """Name the settings that a search varies."""
-    words = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
-    each = policy.bystanders is Bystanders.EACH
-    return f"{words}, sparing each waiting job" if each else words
 
 
 def _spared(report: ReplayReport, results: Sequence[Result]) -> str:
@@ -228,85 +224,81 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> Outp
     Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
     """
 
-    def pair(
-        name: str,
-        title: str,
-        get: Callable[[Result], tuple[float, float]],
-        as_text: Callable[[float], str],
-        worth: int,
-    ) -> OutputColumn:
-        """Column of two values, sorted by the second."""
-        return OutputColumn(
-            name,
-            title,
-            lambda r: between(*get(r), as_text),
-            order=lambda r: get(r)[1],
-            worth=worth,
-            derived=True,
-        )
-
     def raw(name: str, get: Callable[[Result], float]) -> OutputColumn:
         return OutputColumn(name, name.replace("_", " "), get, worth=ON_REQUEST)
 
+    def pair(
+        name: str,
+        get: Callable[[Result], tuple[float, float]],
+        as_text: Callable[[float], str],
+        worth: int,
+    ) -> tuple[OutputColumn, OutputColumn]:
+        """Columns of the value under the policy, and of both, sorted by that."""
+
+        def both(r: Result) -> str:
+            return between(*get(r), as_text)
+
+        def after(r: Result) -> float:
+            return get(r)[1]
+
+        many = OutputColumn(f"{name}s", name, both, order=after, worth=worth, derived=True)
+        return raw(name, after), many
+
+    def slowdowns(r: Result) -> tuple[float, float]:
+        return r.requested.slowdown, r.measures.slowdown
+
+    arrow = ALWAYS if suggested else ON_REQUEST
+    two = "{:.2f}".format
     columns = [
         OutputColumn(
             "suggested",
             "",
             lambda r: "=>" if r is suggested else "",
             left=True,
-            worth=ALWAYS if suggested else ON_REQUEST,
+            worth=arrow,
             derived=True,
         ),
-        OutputColumn("load", "load", as_text="{:.2f}".format),
+        OutputColumn("load", "load", as_text=two),
         OutputColumn("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
         OutputColumn("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
-        OutputColumn("bystanders", "bystanders", _bystanders_of, left=True, worth=2),
-        OutputColumn("moved", "changed", as_text=percent, worth=7),
         OutputColumn(
-            "response_ratio", "response", lambda r: r.everybody.response_ratio, "{:.2f}".format
+            "bystanders",
+            "bystanders",
+            lambda r: str(r.setting.policy.bystanders),
+            left=True,
+            worth=2,
         ),
+        OutputColumn("moved", "changed", as_text=percent, worth=7),
+        OutputColumn("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
         raw("requested_wait", lambda r: r.requested.wait_s),
-        raw("wait", lambda r: r.measures.wait_s),
-        pair("waits", "wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
+        *pair("wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
         raw("requested_slowdown", lambda r: r.requested.slowdown),
-        raw("slowdown", lambda r: r.measures.slowdown),
-        pair(
-            "slowdowns",
-            "slowdown",
-            lambda r: (r.requested.slowdown, r.measures.slowdown),
-            "{:.1f}".format,
-            5,
-        ),
-        raw("utilisation", lambda r: r.utilisation[1]),
-        pair("utilisations", "utilisation", lambda r: r.utilisation, percent, 1),
+        *pair("slowdown", slowdowns, "{:.1f}".format, 5),
+        *pair("utilisation", lambda r: r.utilisation, percent, 1),
         raw("worse_off", lambda r: r.everybody.worse_off),
         raw("worse_by", lambda r: r.everybody.worse_by),
-        OutputColumn("worse", "worse off", _worse_off, worth=8, derived=True),
+        OutputColumn(
+            "worse",
+            "worse off",
+            lambda r: f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x",
+            worth=8,
+            derived=True,
+        ),
     ]
     return OutputTable(columns, report.results)
-
-
-def _bystanders_of(r: Result) -> str:
-    return str(r.setting.policy.bystanders)
-
-
-def _worse_off(r: Result) -> str:
-    return f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x"
 
 
 def _plain(policy: Policy) -> Mapping[str, float | str]:
     return {name: getattr(policy, name) for name in policy.__struct_fields__}
 
 
-def _groups(report: ReplayReport) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    for row in _group_rows(report):
-        grid.add_row(*row)
-    return Group(Text(_groups_title(report)), grid)
-
-
 def _groups_title(report: ReplayReport) -> str:
-    return f"Moldable and rigid jobs, with {_in_short(_chosen(report))}"
+    chosen = _chosen(report)
+    policy = chosen.setting.policy
+    return (
+        f"Moldable and rigid jobs, with price {policy.price:g}, guard {policy.guard_ratio:g} at "
+        f"load {chosen.load:.2f}"
+    )
 
 
 def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
@@ -322,11 +314,7 @@ def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
             f"{before:.1f} to {after:.1f}; {_worse(comparison)}"
         )
         yield name, str(jobs), text
-    yield from _aside(chosen)
-
-
-def _aside(chosen: Result) -> Iterator[Sequence[str]]:
-    """Say what chance alone does to the rigid jobs, and how often the guard held."""
+    # What chance alone does to the rigid jobs, and how often the guard held.
     if chosen.by_chance and chosen.moldable_jobs < chosen.jobs:
         slowdowns = [one.slowdown[1] for one in chosen.by_chance]
         worse = max(one.much_worse for one in chosen.by_chance)
@@ -336,25 +324,17 @@ def _aside(chosen: Result) -> Iterator[Sequence[str]]:
         )
         yield "rigid jobs, by chance", "", text
     if chosen.moved:
-        text = (
-            f"{percent(chosen.guard_held)} of the moved jobs ended within the guard, by what came"
-        )
-        yield "guard", "", text
+        held = percent(chosen.guard_held)
+        yield "guard", "", f"{held} of the moved jobs ended within the guard, by what came"
 
 
 def _chosen(report: ReplayReport) -> Result:
     return report.suggested or report.results[0]
 
 
-def _in_short(result: Result) -> str:
-    policy = result.setting.policy
-    return f"price {policy.price:g}, guard {policy.guard_ratio:g} at load {result.load:.2f}"
-
-
 def _worse(comparison: ReplayComparison) -> str:
     return (
         f"{percent(comparison.worse_off, 1)} take longer (half of them {comparison.worse_by:.1f} "
-        "times "
-        f"as long or more), {percent(comparison.much_worse, 1)} more than twice as long, "
+        f"times as long or more), {percent(comparison.much_worse, 1)} more than twice as long, "
         f"{percent(comparison.much_better, 1)} less than half as long"
     )

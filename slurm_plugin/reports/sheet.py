@@ -14,7 +14,7 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.text import table_columns
-from slurm_plugin.text.formatting import percent, plain
+from slurm_plugin.text.formatting import plain
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
 
 _WIDEST = 8  #: columns of a table on a page
@@ -22,24 +22,24 @@ _WIDEST = 8  #: columns of a table on a page
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """One table of a report; ``rows`` are records that the fields look into."""
 
     name: str
     caption: str
-    fields: tuple[OutputColumn, ...]
     rows: Sequence[Any]
+    fields: Sequence[OutputColumn]
     note: str = ""
     empty: str = "none"
-    #: fields that a page shows where there are more than it has room for; empty: it turns them
-    page: tuple[str, ...] = ()
+    #: names of fields that a page has no room for; empty where there are more: it turns them
+    out: str = ""
 
     def table(self, most: int | None = None) -> Table:
         """Make the table that people see, of ``most`` rows (None: all) and eight columns."""
-        if len(self.fields) > _WIDEST and not self.page:
+        if len(self.fields) > _WIDEST and not self.out:
             return self._turned()
-        fields = [f for f in self.fields if not self.page or f.name in self.page]
+        fields = [f for f in self.fields if f.name not in self.out.split()]
         shown = self.rows[:most]
         left_out = len(self.rows) - len(shown)
         note = f"{self.note} {left_out} more are left out here." if left_out else self.note
@@ -90,17 +90,6 @@ def of(path: str) -> Callable[[Any], Any]:
         return row
 
     return get
-
-
-def of_second(path: str) -> Callable[[Any], Any]:
-    """Get the same of the second item of a row."""
-    get = of(path)
-    return lambda row: get(row[1])
-
-
-def share(value: float) -> str:
-    """Show a fraction as a percentage with one decimal."""
-    return percent(value, 1)
 
 
 def find(sheets: Sequence[Sheet], name: str) -> Sheet:

@@ -3,213 +3,42 @@
 Pages, CSV files and ``-P`` all print these.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
+from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.reports.sheet import Sheet, of_second, share
-from slurm_plugin.reports.usage_sheets import arrays, unused, wait_estimates, waits, waste
+from slurm_plugin.protocol.wait_accuracy import SHARE
+from slurm_plugin.reports.sheet import Sheet, of
 from slurm_plugin.text.formatting import clock, duration, factor, hours, percent
 from slurm_plugin.text.table_columns import OutputColumn
 
-
-def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
-    """All tables of a report; ``reasons`` are plain words for the names of reasons."""
-    return (
-        _jobs("stopped", "Jobs that NIMO changed and a limit or deadline stopped", report.stopped),
-        applications(report),
-        _accuracies(report),
-        _weeks(report),
-        _reasons(report, reasons),
-        _effects(report),
-        waits(report),
-        wait_estimates(report),
-        _deadlines(report),
-        _planned(report),
-        _switched_off(report),
-        _records(report),
-        _table("problems", "Problems of predictions", report.problems),
-        _table("drift", "Applications whose problem changed", report.drift),
-        waste(report),
-        unused(report),
-        arrays(report),
-        _jobs("jobs", "Jobs, the newest first", report.jobs),
-    )
-
-
-#: Of the fields on accuracy those that a page has room for.
-_SHOWN = ("mape", "bias", "inside_90", "longer")
-
-
-def _yes(value: object) -> str:
-    return "yes" if value else "no"
-
-
-def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[Any], float | None]:
-    def get(row: Any) -> float | None:
-        accuracy = where(row)
-        shares = {one.nominal: one.inside for one in accuracy.coverage} if accuracy else {}
-        return shares.get(level)
-
-    return get
-
-
-def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[OutputColumn, ...]:
-    def at(name: str) -> Callable[[Any], Any]:
-        return lambda row: None if (accuracy := where(row)) is None else getattr(accuracy, name)
-
-    return (
-        OutputColumn("mape", "MAPE", at("mape"), share),
-        OutputColumn("bias", "actual/predicted", at("bias"), factor),
-        *(
-            OutputColumn(
-                f"inside_{100 * level:.0f}", f"in {percent(level)}", _inside(where, level), share
-            )
-            for level in LEVELS
-        ),
-        OutputColumn("pa", "PA", at("pa"), share),
-        OutputColumn("longer", "under-predicted", at("longer"), share),
-        OutputColumn("beyond", "beyond interval", at("beyond"), share),
-    )
-
-
-def _compared(row: Any) -> int:
-    return row.accuracy.runs if row.accuracy else 0
-
-
-def applications(report: OutcomeReport) -> Sheet:
-    """Make the table of applications."""
-    return Sheet(
-        name="applications",
-        caption="Applications, most decisions first",
-        fields=(
-            OutputColumn("application", "application", left=True),
-            OutputColumn("decisions", "decisions"),
-            OutputColumn("changed", "changed"),
-            OutputColumn("finished", "finished"),
-            OutputColumn("compared", "compared", _compared),
-            *_accuracy_fields(attrgetter("accuracy")),
-        ),
-        rows=report.applications,
-        page=("application", "decisions", "changed", "compared", *_SHOWN),
-        note="Only completed runs are compared, with the prediction for the size they had.",
-        empty="no decision",
-    )
-
-
-def _accuracies(report: OutcomeReport) -> Sheet:
-    groups = [
-        ("all", report.accuracy),
-        *((f"verdict {name}", one) for name, one in report.by_verdict.items()),
-        *((f"recognised by {name}", one) for name, one in report.by_level.items()),
-    ]
-    return Sheet(
-        name="accuracy",
-        caption="Accuracy by verdict, and by how the application was recognised",
-        fields=(
-            OutputColumn("group", "decisions", lambda row: str(row[0]), left=True),
-            OutputColumn("runs", "compared", lambda row: int(row[1].runs)),
-            *_accuracy_fields(lambda row: row[1]),
-        ),
-        rows=[row for row in groups if row[1]],
-        page=("group", "runs", "inside_50", *_SHOWN),
-        note=derived_note(report),
-        empty="no completed run to compare with yet",
-    )
-
-
-def derived_note(report: OutcomeReport) -> str:
-    """Name the shares inside intervals that are derived from another level."""
-    coverage = report.accuracy.coverage if report.accuracy else ()
-    derived = [percent(one.nominal) for one in coverage if one.derived]
-    if not derived:
-        return ""
-    return (
-        f"The intervals of {' and '.join(derived)} are derived from those that were stored, as if "
-        "log run time were normally distributed on either side of the prediction."
-    )
-
-
-def _weeks(report: OutcomeReport) -> Sheet:
-    return Sheet(
-        name="weeks",
-        caption="Week by week (from Monday, UTC)",
-        fields=(
-            OutputColumn("begin_s", "week of", as_text=_day, left=True),
-            OutputColumn("decisions", "decisions"),
-            OutputColumn("compared", "compared", _compared),
-            *_accuracy_fields(attrgetter("accuracy")),
-        ),
-        rows=report.weeks,
-        page=("begin_s", "decisions", "compared", *_SHOWN),
-        empty="no decision",
-    )
-
-
-def _reasons(report: OutcomeReport, reasons: Mapping[str, str]) -> Sheet:
-    def meaning(row: Any) -> str:
-        return reasons.get(row.reason, row.reason)
-
-    return Sheet(
-        name="reasons",
-        caption="Decisions by mode and reason",
-        fields=(
-            OutputColumn("mode", "mode", left=True),
-            OutputColumn("action", "action", left=True),
-            OutputColumn("applied", "applied", as_text=_yes, left=True),
-            OutputColumn("decisions", "decisions"),
-            OutputColumn("reason", "reason", left=True),
-            OutputColumn("meaning", "meaning", meaning, left=True),
-        ),
-        rows=report.reasons,
-        empty="no decision",
-    )
-
-
-def _effects(report: OutcomeReport) -> Sheet:
-    rows = [
-        (name, effect)
-        for name, effects in (
-            ("changed: as asked", report.applied),
-            ("left alone: as chosen", report.observed),
-        )
-        for effect in effects
-    ]
-    fields: list[OutputColumn] = [
-        OutputColumn("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
-        OutputColumn("unit", "counts", lambda row: row[1].unit.plural, left=True),
-        *(OutputColumn(key, title, of_second(key)) for key, title in _JOB_COUNTS),
-    ]
-    for key, title in _JOB_HOURS:
-        if key == "wait_hours":
-            fields += [OutputColumn(name, text, of_second(name)) for name, text in _WAIT_COUNTS]
-        other = f"other_{key}"
-        shown = hours if key == "node_hours" else _span
-        fields += [
-            OutputColumn(key, title, of_second(key), shown),
-            OutputColumn(other, f"{title} otherwise", of_second(f"{other}.value"), shown),
-            OutputColumn(f"{other}_low", "at least", of_second(f"{other}.low"), shown),
-            OutputColumn(f"{other}_high", "at most", of_second(f"{other}.high"), shown),
-        ]
-    return Sheet(
-        name="effects",
-        caption="Outcomes, compared with the predictions for the other count",
-        fields=tuple(fields),
-        rows=rows,
-        note=COUNTERFACTUAL,
-        empty="no job for which NIMO chose another count",
-    )
-
-
-_JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
-_JOB_HOURS = (("node_hours", "node-hours"), ("run_hours", "run time"), ("wait_hours", "wait"))
-_WAIT_COUNTS = (("wait_jobs", "jobs with waits"), ("unsure_wait_jobs", "with unsure waits"))
+#: What writes a value, by the name that `_fields` uses.
+_WRITERS: Final[Mapping[str, Callable[[Any], str] | None]] = {
+    "": None,
+    "amount": lambda value: f"{value:.1f}".removesuffix(".0"),
+    "clock": clock,
+    "day": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d"),
+    "duration": duration,
+    "factor": factor,
+    "gib": lambda value: f"{value / 2**30:.1f}",
+    "hours": hours,
+    "percent": percent,
+    "share": lambda value: percent(value, 1),
+    "span": lambda value: time_span(3600 * value),
+    "times": lambda value: f"{factor(value)} x",
+    "yes": lambda value: "yes" if value else "no",
+}
+#: Of the fields on accuracy those that a page has no room for.
+_OUT = "inside_95 pa beyond"
+_PROBLEMS = (
+    "application< | verdict< | decisions | runs:runs in the store | problem< | text<:explanation | "
+    "observe:best next run | unit=unit.plural<:counts"
+)
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
     "predictions for the other count, times the job's own actual over predicted; 'at least' and "
@@ -219,112 +48,277 @@ COUNTERFACTUAL = (
 )
 
 
-def _span(value: float) -> str:
-    """Hours in the unit that suits them."""
-    return time_span(3600 * value)
+class _Group(NamedTuple):
+    """A row that has its name from elsewhere."""
+
+    name: str
+    of: Any
 
 
-def _deadlines(report: OutcomeReport) -> Sheet:
-    names = ("met", "missed", "refused", "open", "warned")
-    titles = ("made", "missed", "refused", "still open", "warned at submission")
-    some = report.deadlines != Deadlines()
-    return Sheet(
-        name="deadlines",
-        caption="Jobs with a deadline",
-        fields=tuple(map(OutputColumn, names, titles)),
-        rows=[report.deadlines] if some else [],
-        note="In observe mode no user got these refusals and warnings.",
+def _fields(text: str) -> list[OutputColumn]:
+    """Read ``name=path<:title:writer``, ``|`` between fields; title and path default to the name.
+
+    A ``<`` is of words, which stand to the left.
+    """
+    made = []
+    for field in text.split(" | "):
+        head, title, writer = (*field.split(":"), "", "")[:3]
+        name, _, path = head.removesuffix("<").partition("=")
+        get, left = of(path) if path else None, head.endswith("<")
+        made.append(OutputColumn(name, title or name, get, _WRITERS[writer], left=left))
+    return made
+
+
+def _accuracy(at: str) -> list[OutputColumn]:
+    """Fields of the accuracy that stands at a path of the row."""
+    coverage = of(f"{at}.coverage")
+
+    def inside(level: float) -> OutputColumn:
+        def get(row: Any) -> float | None:
+            return {one.nominal: one.inside for one in coverage(row) or ()}.get(level)
+
+        name = f"inside_{100 * level:.0f}"
+        return OutputColumn(name, f"in {percent(level)}", get, _WRITERS["share"])
+
+    return [
+        *_fields(f"mape={at}.mape:MAPE:share | bias={at}.bias:actual/predicted:factor"),
+        *map(inside, LEVELS),
+        *_fields(f"pa={at}.pa:PA:share | longer={at}.longer:under-predicted:share"),
+        *_fields(f"beyond={at}.beyond:beyond interval:share"),
+    ]
+
+
+def _compared(row: Any) -> int:
+    return row.accuracy.runs if row.accuracy else 0
+
+
+def _other(key: str, title: str, writer: str) -> list[OutputColumn]:
+    """Fields of an amount of effects, and of what it would have been otherwise."""
+    other = f"other_{key}"
+    return _fields(
+        f"{key}=of.{key}:{title}:{writer} | {other}=of.{other}.value:{title} otherwise:{writer} | "
+        f"{other}_low=of.{other}.low:at least:{writer} | "
+        f"{other}_high=of.{other}.high:at most:{writer}"
     )
 
 
-def _planned(report: OutcomeReport) -> Sheet:
-    return Sheet(
-        name="planned",
-        caption="Jobs that Slurm planned with less than their time limit",
-        fields=(
-            OutputColumn("jobs", "jobs"),
-            OutputColumn("outlasted", "outlasted the plan"),
-            OutputColumn("wait_before_s", "mean wait before", as_text=duration),
-            OutputColumn("wait_since_s", "mean wait since", as_text=duration),
+def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
+    """All tables of a report; ``reasons`` are plain words for the names of reasons."""
+    return (
+        _jobs("stopped", "Jobs that NIMO changed and a limit or deadline stopped", report.stopped),
+        *_of_decisions(report, reasons),
+        *_of_applications(report),
+        *_of_usage(report),
+        _jobs("jobs", "Jobs, the newest first", report.jobs),
+    )
+
+
+def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Sheet]:
+    compared = OutputColumn("compared", "compared", _compared)
+    yield Sheet(
+        "applications",
+        "Applications, most decisions first",
+        report.applications,
+        (
+            *_fields("application< | decisions | changed | finished"),
+            *(compared, *_accuracy("accuracy")),
         ),
-        rows=[report.planned] if report.planned.jobs else [],
+        out=f"finished inside_50 {_OUT}",
+        note="Only completed runs are compared, with the prediction for the size they had.",
+        empty="no decision",
+    )
+    accuracies = [
+        _Group("all", report.accuracy),
+        *(_Group(f"verdict {name}", one) for name, one in report.by_verdict.items()),
+        *(_Group(f"recognised by {name}", one) for name, one in report.by_level.items()),
+    ]
+    yield Sheet(
+        "accuracy",
+        "Accuracy by verdict, and by how the application was recognised",
+        [row for row in accuracies if row.of],
+        (*_fields("group=name<:decisions | runs=of.runs:compared"), *_accuracy("of")),
+        out=_OUT,
+        note=derived_note(report),
+        empty="no completed run to compare with yet",
+    )
+    yield Sheet(
+        "weeks",
+        "Week by week (from Monday, UTC)",
+        report.weeks,
+        (*_fields("begin_s<:week of:day | decisions"), compared, *_accuracy("accuracy")),
+        out=f"inside_50 {_OUT}",
+        empty="no decision",
+    )
+    yield Sheet(
+        "reasons",
+        "Decisions by mode and reason",
+        report.reasons,
+        (
+            *_fields("mode< | action< | applied<::yes | decisions | reason<"),
+            OutputColumn(
+                "meaning", "meaning", lambda row: reasons.get(row.reason, row.reason), left=True
+            ),
+        ),
+        empty="no decision",
+    )
+    yield Sheet(
+        "effects",
+        "Outcomes, compared with the predictions for the other count",
+        [
+            *(_Group("changed: as asked", one) for one in report.applied),
+            *(_Group("left alone: as chosen", one) for one in report.observed),
+        ],
+        (
+            OutputColumn("jobs_were", "jobs: otherwise", of("name"), left=True),
+            *_fields("unit=of.unit.plural<:counts | jobs=of.jobs"),
+            *_fields("more_nodes=of.more_nodes:chosen above asked"),
+            *_other("node_hours", "node-hours", "hours"),
+            *_other("run_hours", "run time", "span"),
+            *_fields("wait_jobs=of.wait_jobs:jobs with waits"),
+            *_fields("unsure_wait_jobs=of.unsure_wait_jobs:with unsure waits"),
+            *_other("wait_hours", "wait", "span"),
+        ),
+        note=COUNTERFACTUAL,
+        empty="no job for which NIMO chose another count",
+    )
+    waits = (
+        _Group("to start at once", report.waits.at_once),
+        _Group("to wait", report.waits.waiting),
+    )
+    yield Sheet(
+        "waits",
+        "Waits as predicted at submission, compared with the real ones",
+        [row for row in waits if row.of],
+        _fields(
+            f"predicted=name< | jobs=of.jobs | within_s=of.within_s:{percent(SHARE)} started "
+            "within:duration | later=of.later:a minute late or more:share"
+        ),
+        empty="too few started jobs with a predicted wait",
+    )
+    yield Sheet(
+        "wait_estimates",
+        "Estimated waits in the queue, compared with the real ones",
+        report.queue_waits,
+        _fields(
+            "cluster< | partition< | of<:source | jobs | waited:waited over a minute | "
+            "within:half within a factor:factor | inside:in 90 %:percent"
+        ),
+        note="history: estimates of 'nimo fit' for past jobs, from data before each submission. "
+        "The factor is that of the wait plus a minute.",
+        empty="no job with an estimated wait has started yet",
+    )
+    yield Sheet(
+        "deadlines",
+        "Jobs with a deadline",
+        [report.deadlines] if report.deadlines != Deadlines() else [],
+        _fields("met:made | missed | refused | open:still open | warned:warned at submission"),
+        note="In observe mode no user got these refusals and warnings.",
+    )
+    yield Sheet(
+        "planned",
+        "Jobs that Slurm planned with less than their time limit",
+        [report.planned] if report.planned.jobs else [],
+        _fields(
+            "jobs | outlasted:outlasted the plan | wait_before_s:mean wait before:duration | "
+            "wait_since_s:mean wait since:duration"
+        ),
         note="Waits are those of all jobs of the selection; other things changed, too.",
     )
 
 
-def _switched_off(report: OutcomeReport) -> Sheet:
-    return Sheet(
-        name="switched_off",
-        caption="Applications switched off after predictions that missed",
-        fields=(
-            OutputColumn("application", "application", attrgetter("label"), left=True),
-            OutputColumn("ratio", "actual/predicted", as_text=factor),
-            OutputColumn("low", "band from", as_text=factor),
-            OutputColumn("high", "to", as_text=factor),
-            OutputColumn("runs", "last runs"),
-            OutputColumn("since_s", "since", as_text=clock),
+def _of_applications(report: OutcomeReport) -> Iterator[Sheet]:
+    yield Sheet(
+        "switched_off",
+        "Applications switched off after predictions that missed",
+        report.switched_off,
+        _fields(
+            "application=label< | ratio:actual/predicted:factor | low:band from:factor | "
+            "high:to:factor | runs:last runs | since_s:since:clock"
         ),
-        rows=report.switched_off,
     )
-
-
-def _records(report: OutcomeReport) -> Sheet:
-    return Sheet(
-        name="records",
-        caption="Outcomes of the last predictions, the basis of the verdicts",
-        fields=(
-            OutputColumn("application", "application", left=True),
-            OutputColumn("verdict", "verdict", left=True),
-            OutputColumn("repeated", "count run before", as_text=_yes),
-            OutputColumn("predictions", "last predictions"),
-            OutputColumn("median_error", "median error", as_text=percent),
-            OutputColumn("inside", "inside the interval"),
-            OutputColumn("decisions", "decisions"),
+    yield Sheet(
+        "records",
+        "Outcomes of the last predictions, the basis of the verdicts",
+        report.records,
+        _fields(
+            "application< | verdict< | repeated:count run before:yes | "
+            "predictions:last predictions | median_error:median error:percent | "
+            "inside:inside the interval | decisions"
         ),
-        rows=report.records,
     )
+    yield Sheet("problems", "Problems of predictions", report.problems, _fields(_PROBLEMS))
+    yield Sheet("drift", "Applications whose problem changed", report.drift, _fields(_PROBLEMS))
 
 
-def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
-    return Sheet(
-        name=name,
-        caption=caption,
-        fields=(
-            OutputColumn("application", "application", left=True),
-            OutputColumn("verdict", "verdict", left=True),
-            OutputColumn("decisions", "decisions"),
-            OutputColumn("runs", "runs in the store"),
-            OutputColumn("problem", "problem", left=True),
-            OutputColumn("text", "explanation", left=True),
-            OutputColumn("observe", "best next run"),
-            OutputColumn("unit", "counts", attrgetter("unit.plural"), left=True),
+def _of_usage(report: OutcomeReport) -> Iterator[Sheet]:
+    """Tables of what jobs used."""
+    yield Sheet(
+        "waste",
+        "Node-hours (CPU- or GPU-hours) beyond the knee of an application",
+        report.waste,
+        (
+            *_fields("user< | application< | runs | unit=unit.plural<:counts"),
+            OutputColumn("nodes_low", "from", lambda row: row.nodes[0]),
+            OutputColumn("nodes_high", "to", lambda row: row.nodes[1]),
+            *_fields(
+                "knee | node_hours:node-hours:hours | wasted_node_hours:beyond:hours | "
+                "efficiency::percent | slower:time at knee:times"
+            ),
         ),
-        rows=rows,
+        out="unit nodes_low nodes_high",
+        note="Runs of reliable curves, without deadline, on counts that their users chose.",
+        empty="none above the threshold",
+    )
+    yield Sheet(
+        "unused",
+        "CPUs and memory that jobs had but did not use",
+        report.unused,
+        _fields(
+            "account< | application< | jobs | cpu_hours:CPU-hours:hours | "
+            "unused_cpu_hours:unused CPU-hours:hours | unused_cpus:of CPUs:percent | "
+            "saved_cpu_hours:saved:hours | least_cpus:CPUs, most used:amount | "
+            "gpu_hours:GPU-hours:hours | idle_gpu_hours:unused GPU-hours:hours | "
+            "saved_gpu_hours:saved:hours | least_gpus:most used:amount | "
+            "mem_gib_hours:GiB-hours:hours | unused_mem_gib_hours:unused GiB-hours:hours | "
+            "unused_mem:of memory:percent | saved_mem_gib_hours:saved:hours | "
+            "least_mem_gib:GiB, most used:amount | short_jobs:too little"
+        ),
+        out="cpu_hours unused_cpus saved_cpu_hours gpu_hours saved_gpu_hours least_gpus "
+        "mem_gib_hours unused_mem saved_mem_gib_hours short_jobs",
+        note="CPU time, memory and the highest use of GPUs as the accounting measured them; of an "
+        "array, its first task.  Most used: a request of this size would have been enough for each "
+        "job.  Saved: hours that the highest use of the jobs before times the margin would have "
+        "saved, and for how many jobs that was too little.  CPU use is a mean over the run: on so "
+        "few CPUs, a program with serial parts takes longer.",
+        empty="none above the threshold",
+    )
+    yield Sheet(
+        "arrays",
+        "Job arrays, the newest first",
+        report.arrays,
+        _fields(
+            "array_job_id:array | user< | application< | tasks | completed | "
+            "shortest_s:shortest:duration | mean_s:mean:duration | longest_s:longest:duration | "
+            "used_cpus:CPUs used:percent | mem_bytes:memory GiB:gib"
+        ),
+        out="shortest_s mem_bytes",
+        note="Tasks that started.  Memory is the highest of one task of any step.",
+        empty="no job array",
     )
 
 
 def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
     return Sheet(
-        name=name,
-        caption=caption,
-        fields=(
-            OutputColumn("job_id", "job"),
-            OutputColumn("application", "application", left=True),
-            OutputColumn("nodes", "nodes"),
-            OutputColumn("predicted_s", "predicted", as_text=duration),
-            OutputColumn("took_s", "took", as_text=duration),
-            OutputColumn("limit_s", "limit", as_text=duration),
-            OutputColumn("state", "state", left=True),
+        name,
+        caption,
+        rows,
+        (
+            *_fields("job_id:job | application< | nodes | predicted_s:predicted:duration"),
+            *_fields("took_s:took:duration | limit_s:limit:duration | state<"),
             OutputColumn("decision", "decision", decision_of, left=True),
-            OutputColumn("user", "user", left=True),
-            OutputColumn("verdict", "verdict", left=True),
-            OutputColumn("decision_id", "decision id", left=True),
+            *_fields("user< | verdict< | decision_id<:decision id"),
         ),
-        rows=rows,
-        page=(
-            *("job_id", "application", "nodes", "predicted_s", "took_s"),
-            *("limit_s", "state", "decision"),
-        ),
+        out="user verdict decision_id",
         note="'nimo why JOBID' explains one in sentences.",
     )
 
@@ -338,5 +332,13 @@ def decision_of(job: JobOutcome) -> str:
     return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({job.reason})"
 
 
-def _day(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d")
+def derived_note(report: OutcomeReport) -> str:
+    """Name the shares inside intervals that are derived from another level."""
+    coverage = report.accuracy.coverage if report.accuracy else ()
+    derived = [percent(one.nominal) for one in coverage if one.derived]
+    if not derived:
+        return ""
+    return (
+        f"The intervals of {' and '.join(derived)} are derived from those that were stored, as if "
+        "log run time were normally distributed on either side of the prediction."
+    )

@@ -1,8 +1,9 @@
 """The report of decisions and outcomes as tables on a terminal."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -10,17 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from slurm_plugin.evaluation.accuracy import Accuracy
-from slurm_plugin.evaluation.diagnoses import Waste
+from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
+from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
-from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.headline import headline
-from slurm_plugin.reports.sheets import applications, decision_of
-from slurm_plugin.reports.usage_sheets import arrays
+from slurm_plugin.reports.sheet import find
+from slurm_plugin.reports.sheets import decision_of, sheets_of
 from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
 from slurm_plugin.text.streams import safe_console
 from slurm_plugin.text.table_columns import WIDTH
@@ -44,12 +44,11 @@ def render(
     width: columns of the terminal.
     """
     parts = [*(_of_decisions(report, reasons, width) if report.decisions else ())]
-    if report.waste:
-        parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
-    if report.unused:
-        parts += [_head("Unused resources"), *map(_unused, report.unused[:_MOST])]
+    parts += _rows("Beyond the knee", report.waste, _waste)
+    parts += _rows("Unused resources", report.unused, _unused)
     if report.arrays:
-        parts += [_head("Job arrays, the newest first"), _arrays(report, width)]
+        parts.append(_head("Job arrays, the newest first"))
+        parts.append(_table(report, "arrays", _MOST, width))
     return Group(*(_folded(part, width) for part in parts))
 
 
@@ -57,18 +56,21 @@ def _of_decisions(
     report: OutcomeReport, reasons: Mapping[str, str], width: int
 ) -> list[RenderableType]:
     first = [Text(printable(line)) for line in headline(report).lines()]
-    parts: list[RenderableType] = [*first, *_stopped(report), _summary(report)]
+    parts: list[RenderableType] = [*first]
+    # Those that NIMO may have harmed come first.
+    stopped = "NIMO changed these jobs, and a limit or deadline stopped them"
+    parts += [*_rows(stopped, report.stopped, _stopped, table="stopped"), _summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
-    parts += [_head("Applications"), _applications(report, width)]
+    parts += [_head("Applications"), _table(report, "applications", _APPLICATIONS, width)]
     if left_out := len(report.applications) - _APPLICATIONS:
         parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
     # Text, not markup: labels are the users' own.
     parts += [Text(standing_line(row)) for row in report.switched_off]
-    if report.records:
-        parts += [_head("Outcomes of the last predictions"), *_records(report)]
-    if report.problems:
-        parts += [_head("What would improve predictions"), *_problems(report)]
+    title = "Outcomes of the last predictions"
+    parts += _rows(title, report.records, _record, table="records")
+    title = "What would improve predictions"
+    parts += _rows(title, report.problems, _problem, table="problems")
     return parts
 
 
@@ -79,61 +81,51 @@ def _folded(part: RenderableType, width: int) -> RenderableType:
     return Text(wrapped(part.plain, width), style=part.style, no_wrap=True)
 
 
-def _stopped(report: OutcomeReport) -> Iterator[Text]:
-    """Name the jobs that NIMO may have harmed: they come first."""
-    if not report.stopped:
-        return
-    yield _head("NIMO changed these jobs, and a limit or deadline stopped them")
-    for job in report.stopped[:_MOST]:
-        yield Text(
-            f"  {job.job_id}  {printable(job.application)}: {job.state} after "
-            f"{duration(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
-        )
-    if len(report.stopped) > _MOST:
-        yield Text(f"  and {len(report.stopped) - _MOST} more: nimo report -P --table stopped")
+def _rows(
+    title: str, rows: Sequence[Any], sentence: Callable[[Any], str], *, table: str = ""
+) -> Iterator[Text]:
+    """Head the first rows of a table, a sentence each; nothing without any."""
+    if rows:
+        yield _head(title)
+    for row in rows[:_MOST]:
+        yield Text(f"  {sentence(row)}")
+    if table and len(rows) > _MOST:
+        yield Text(f"  and {len(rows) - _MOST} more: nimo report -P --table {table}")
+
+
+def _stopped(job: JobOutcome) -> str:
+    return (
+        f"{job.job_id}  {printable(job.application)}: {job.state} after "
+        f"{duration(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
+    )
 
 
 def _head(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _records(report: OutcomeReport) -> Iterator[Text]:
-    """Those of most decisions; all are in the tables."""
-    for row in report.records[:_MOST]:
-        yield Text(
-            f"  {printable(row.application)}, {row.verdict}: the last "
-            f"{record_words(row.predictions, row.median_error, row.inside, repeated=row.repeated)}"
-        )
-    if len(report.records) > _MOST:
-        yield Text(f"  and {len(report.records) - _MOST} more: nimo report -P --table records")
+def _record(row: RecordSummary) -> str:
+    words = record_words(row.predictions, row.median_error, row.inside, repeated=row.repeated)
+    return f"{printable(row.application)}, {row.verdict}: the last {words}"
 
 
-def _problems(report: OutcomeReport) -> Iterator[Text]:
-    """Those of most decisions; all are in the tables."""
-    for row in report.problems[:_MOST]:
-        run = next_run(row.observe, row.unit)
-        yield Text(f"  {printable(row.application)}, {row.verdict}: {row.text}{run}")
-    if len(report.problems) > _MOST:
-        yield Text(f"  and {len(report.problems) - _MOST} more: nimo report -P --table problems")
+def _problem(row: JobDiagnosis) -> str:
+    run = next_run(row.observe, row.unit)
+    return f"{printable(row.application)}, {row.verdict}: {row.text}{run}"
 
 
-def _waste(row: Waste) -> Text:
+def _waste(row: Waste) -> str:
     few, many = row.nodes
     nodes = f"{few}" if few == many else f"{few} to {many}"
-    return Text(
-        f"  {printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
+    return (
+        f"{printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
         f"{nodes} {row.unit.plural} used {hours(row.wasted_node_hours)} of "
         f"{hours(row.node_hours)} {row.unit.word}-hours "
         f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
     )
 
 
-def _arrays(report: OutcomeReport, width: int) -> Text:
-    newest = replace(arrays(report), rows=report.arrays[:_MOST])
-    return Text(newest.output().text(width=width), no_wrap=True)
-
-
-def _unused(row: Unused) -> Text:
+def _unused(row: Unused) -> str:
     where = f"{printable(row.account)}, " if row.account else ""
     had = [
         f"{hours(row.unused_cpu_hours)} of {hours(row.cpu_hours)} CPU-hours",
@@ -142,8 +134,8 @@ def _unused(row: Unused) -> Text:
     ]
     totals = (row.cpu_hours, row.idle_gpu_hours, row.mem_gib_hours)
     measured = [text for text, some in zip(had, totals, strict=True) if some]
-    return Text(
-        f"  {where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
+    return (
+        f"{where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
         f"{' and '.join(measured)}{_least(row)}{_saved(row)}"
     )
 
@@ -206,31 +198,25 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     if report.promises != Promises():
         yield "promises", _promises(report.promises)
     for effect in report.applied:
-        yield (
-            "changed jobs",
-            _effect(effect, "on another count than asked for", "as asked"),
-        )
+        yield "changed jobs", _effect(effect, "on another count than asked for", "as asked")
     for effect in report.observed:
-        yield (
-            "left alone",
-            _effect(effect, "that enforce would give another count", "as chosen"),
-        )
+        which = "that enforce would give another count"
+        yield "left alone", _effect(effect, which, "as chosen")
 
 
 def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
         if held:
-            yield name, _held(held)
+            yield (
+                name,
+                f"{percent(SHARE)} of {count(held.jobs, 'job')} started within "
+                f"{duration(held.within_s)} of the predicted time, {percent(held.later)} more than "
+                "a minute late",
+            )
     for one in report.queue_waits:
-        yield f"waits in {one.partition}", _estimated(one)
-
-
-def _estimated(one: QueueEstimates) -> str:
-    inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
-    return (
-        f"{count(one.jobs, 'estimate')} ({one.of}): half within a factor of {one.within:.2f}"
-        f"{inside}"
-    )
+        inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
+        near = f"half within a factor of {one.within:.2f}{inside}"
+        yield f"waits in {one.partition}", f"{count(one.jobs, 'estimate')} ({one.of}): {near}"
 
 
 def _coverage(accuracy: Accuracy) -> str:
@@ -282,13 +268,6 @@ def _deadlines(deadlines: Deadlines) -> str:
     return f"{text}; {deadlines.warned} warned of" if deadlines.warned else text
 
 
-def _held(held: WaitShares) -> str:
-    return (
-        f"{percent(SHARE)} of {count(held.jobs, 'job')} started within {duration(held.within_s)} "
-        f"of the predicted time, {percent(held.later)} more than a minute late"
-    )
-
-
 def _effect(effect: Effect, which: str, other: str) -> str:
     """Say what happened, and behind it what the other counts would have come to."""
     sums = [
@@ -318,8 +297,8 @@ def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> Rend
     return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
-def _applications(report: OutcomeReport, width: int) -> RenderableType:
-    rows = report.applications[:_APPLICATIONS]
+def _table(report: OutcomeReport, name: str, most: int, width: int) -> Text:
+    sheet = find(sheets_of(report, {}), name)
     # Text, not markup: a job's name is the user's text.
-    table = replace(applications(report), rows=rows).output()
-    return Text(table.text(width=width), no_wrap=True)
+    newest = replace(sheet, rows=sheet.rows[:most]).output()
+    return Text(newest.text(width=width), no_wrap=True)

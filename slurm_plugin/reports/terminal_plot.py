@@ -89,8 +89,17 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     last = len(signs) - bool(picture.recommended)
     for mark in (*signs[:last], *points, *signs[last:]):
         canvas.mark(*mark)
-    body = [f"{label}│{line}".rstrip() for label, line in _labelled(canvas)]
-    return "\n".join([picture.title, *body, *_node_axis(canvas, picture), "", *_legend(picture)])
+    labels: dict[int, str] = {}
+    for tick in time_ticks(*canvas.limits[2:]):
+        labels.setdefault(canvas.row(tick) // 4, duration(tick))
+    body = [
+        f"{labels.get(row, ''):>{_LABEL - 1}} │{line}".rstrip()
+        for row, line in enumerate(canvas.lines())
+    ]
+    named = [f"{SIGNS[OBSERVED]} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
+    marked = [f"{SIGNS[name]} {name}: {nodes}" for name, nodes in picture.marks.items()]
+    axis = _node_axis(canvas, picture)
+    return "\n".join([picture.title, *body, *axis, "", "  ".join(named), "  ".join(marked)])
 
 
 def _draw_interval(canvas: Canvas, picture: Picture) -> None:
@@ -123,15 +132,6 @@ def _draw_median(canvas: Canvas, picture: Picture) -> None:
         before = row
 
 
-def _labelled(canvas: Canvas) -> Iterator[tuple[str, str]]:
-    low, high = canvas.limits[2:]
-    labels: dict[int, str] = {}
-    for tick in time_ticks(low, high):
-        labels.setdefault(canvas.row(tick) // 4, duration(tick))
-    for row, line in enumerate(canvas.lines()):
-        yield f"{labels.get(row, ''):>{_LABEL - 1}} ", line
-
-
 def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
     """Axis with powers of two, and below it the observed range."""
     axis, labels = ["─"] * canvas.width, [" "] * (canvas.width + 8)
@@ -152,12 +152,6 @@ def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
         f"{indent} {text} {picture.unit.plural}",
         f"{indent} {' ' * first}{span}",
     ]
-
-
-def _legend(picture: Picture) -> list[str]:
-    lines = [f"{SIGNS[OBSERVED]} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
-    signs = [f"{SIGNS[name]} {name}: {nodes}" for name, nodes in picture.marks.items()]
-    return ["  ".join(lines), "  ".join(signs)]
 
 
 def _place(value: float, low: float, high: float, size: int) -> int:

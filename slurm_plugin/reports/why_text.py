@@ -69,37 +69,26 @@ def _recognised(one: DecisionRow) -> str:
 
 def _expected(one: DecisionRow) -> Iterator[str]:
     """Give the predictions for the requested node count and for the chosen one."""
-    word = Unit(one.unit).word
-    if one.request_predicted_s is not None and one.requested_nodes is not None:
-        times = (one.request_predicted_s, one.request_low_s, one.request_high_s)
-        asked = count(one.requested_nodes, word)
-        wait = _wait(one.request_wait_s, one.request_wait_most_s)
-        yield _on(asked, "as asked", times, wait, one.confidence)
-    if one.predicted_s is not None and one.nodes not in (None, one.requested_nodes):
-        times = (one.predicted_s, one.low_s, one.high_s)
-        wait = _wait(one.wait_s, one.wait_most_s)
-        yield _on(count(one.nodes or 0, word), "as chosen", times, wait, one.confidence)
-
-
-def _wait(wait_s: float | None, most_s: float | None) -> str:
-    if wait_s is not None:
-        return f", after a wait of {duration(wait_s)}"
-    if most_s is None:
-        return ""
-    return f", after a wait of at most {duration(most_s)} (by other jobs' limits)"
-
-
-def _on(
-    size: str,
-    which: str,
-    times: tuple[float, float | None, float | None],
-    wait: str,
-    confidence: float | None,
-) -> str:
-    time_s, low_s, high_s = times
-    share = f"{percent(confidence)} of runs: " if confidence else ""
-    range_text = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
-    return f"On {size}, {which}, the predicted run time was {duration(time_s)}{range_text}{wait}."
+    asked = one.requested_nodes
+    chosen = None if one.nodes == asked else one.nodes
+    times = one.request_predicted_s, one.request_low_s, one.request_high_s
+    waits = one.request_wait_s, one.request_wait_most_s
+    own = one.predicted_s, one.low_s, one.high_s
+    for which, nodes, (time_s, low_s, high_s), (wait_s, most_s) in (
+        ("as asked", asked, times, waits),
+        ("as chosen", chosen, own, (one.wait_s, one.wait_most_s)),
+    ):
+        if nodes is None or time_s is None:
+            continue
+        share = f"{percent(one.confidence)} of runs: " if one.confidence else ""
+        ends = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
+        wait = ""
+        if wait_s is not None:
+            wait = f", after a wait of {duration(wait_s)}"
+        elif most_s is not None:
+            wait = f", after a wait of at most {duration(most_s)} (by other jobs' limits)"
+        size = count(nodes, Unit(one.unit).word)
+        yield f"On {size}, {which}, the predicted run time was {duration(time_s)}{ends}{wait}."
 
 
 def _decided(one: DecisionRow) -> str:

@@ -11,10 +11,10 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.made import NOW, job, stored, table
+from tests.slurm_plugin.reports.rows import advised
 
 TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
     ("pine", f"c{i}"): "cedar" for i in range(8)
@@ -98,7 +98,7 @@ def test_partitions_are_put_side_by_side():
     assert (rows["fast"].recommended, rows["slow"].recommended) == (True, False)
     assert advice.partition == "fast"
     assert advice.directive.startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
-    text = render(advice, now_s=NOW)
+    text = advised(advice, now_s=NOW)
     assert "in partition fast, on nodes of the type cedar:" in text
     assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow"]
 
@@ -174,7 +174,7 @@ def test_without_a_view_all_types_are_side_by_side():
     assert (fast.time_s or 0) < (slow.time_s or 0)
     # Nobody knows which partition has such nodes: the line to paste does not say one.
     assert advice.directive.startswith("#SBATCH --nodes=")
-    lines = render(advice, now_s=NOW).splitlines()
+    lines = advised(advice, now_s=NOW).splitlines()
     assert next(line.split()[:2] for line in lines if "cedar" in line) == ["=>", "-"]
     made.tables = stored(table())
     assert made.advise_at(job(), [], now_s=NOW).partitions == []

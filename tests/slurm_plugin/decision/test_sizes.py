@@ -11,11 +11,11 @@ from slurm_plugin.config.settings import OptIn, SizesRule
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel
-from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, cluster, job, partition, table
+from tests.slurm_plugin.reports.rows import advised
 
 THREADS = Layout(1, each=Each.JOB, nodes=1)
 TASKS = Layout(cpus=2, each=Each.TASK, nodes=1)
@@ -218,7 +218,7 @@ def test_advice_says_what_the_script_fixes_itself():
     assert reported.script_text == (
         "The script says OMP_NUM_THREADS=8: it does not follow the option, so change it, too."
     )
-    assert reported.script_text in render(reported, now_s=NOW, width=200)
+    assert reported.script_text in advised(reported, now_s=NOW, width=200)
     assert advice(one_node(cpus_per_task=4, min_cpus=4)).script_text == ""
 
 
@@ -266,7 +266,7 @@ def test_the_memory_to_ask_for_is_the_most_that_such_runs_needed_and_a_margin(fi
     )
     assert reported.memory_directive.startswith(line)
     assert bool(reported.memory_directive) is bool(line)
-    assert reported.memory_directive in render(reported, now_s=NOW, width=200)
+    assert reported.memory_directive in advised(reported, now_s=NOW, width=200)
 
 
 @pytest.mark.parametrize(
@@ -399,4 +399,4 @@ def test_advice_says_what_a_size_is_made_of(fields, layout, text):
     reported = advice(one_node(min_cpus=8, **fields), tables=[sized(layout)])
     assert reported.size_text.startswith(text)
     assert bool(reported.size_text) is bool(text)
-    assert reported.size_text in render(reported, now_s=NOW, width=200)
+    assert reported.size_text in advised(reported, now_s=NOW, width=200)

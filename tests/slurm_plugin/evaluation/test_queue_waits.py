@@ -14,7 +14,8 @@ from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.evaluation.queue_waits import queue_estimates
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports import terminal
-from slurm_plugin.reports.usage_sheets import wait_estimates
+from slurm_plugin.reports.sheet import find
+from slurm_plugin.reports.sheets import sheets_of
 
 
 def error(at_s, estimate_s, actual_s, *, partition="batch", inside=True):
@@ -61,7 +62,7 @@ def test_a_selection_holds_as_far_as_a_record_tells(store):
 
 def test_the_report_shows_them(store):
     report = collect(store, DecisionSelection(cluster="pine"), confidence=0.9)
-    sheet = wait_estimates(report).table()
+    sheet = find(sheets_of(report, {}), "wait_estimates").table()
     assert [row[:4] for row in sheet.rows] == [
         ["pine", "batch", "submissions", "10"],
         ["pine", "batch", "history", "6"],

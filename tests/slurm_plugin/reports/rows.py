@@ -6,6 +6,8 @@ from typing import Any
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, Pair
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.reports.advice_text import render
 
 AT_S = 1_790_000_000.0
 
@@ -87,3 +89,8 @@ def summarise(
     for decided, run in pairs:
         tally.add(decided, run)
     return tally.report(standings)
+
+
+def advised(advice: Advice, **how: Any) -> str:
+    """Print an advice as nimo-advise does."""
+    return "\n".join(filter(None, render(advice, **how)))

@@ -5,6 +5,7 @@ from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, Row, WaitSh
 from slurm_plugin.reports import advice_text as text
 from slurm_plugin.text.formatting import short_clock
 from slurm_plugin.text.table_columns import TableOptions
+from tests.slurm_plugin.reports.rows import advised
 
 
 def row(nodes: int, **more: object) -> Row:
@@ -50,16 +51,16 @@ def test_the_selection_tells_the_story():
 
 def test_counts_that_wait_longer_than_a_larger_one_are_named():
     waits = {1: 60.0, 2: 60.0, 3: 9000.0, 4: 9000.0, 6: 9000.0, 8: 900.0}
-    shown = text.render(advice(rows=[row(n, wait_s=s) for n, s in waits.items()]), now_s=0)
+    shown = advised(advice(rows=[row(n, wait_s=s) for n, s in waits.items()]), now_s=0)
     assert "On 3 to 6 nodes the wait is longer than on 8: the time limit does not fit" in shown
-    rising = text.render(advice(rows=[row(n, wait_s=600.0 * n) for n in (1, 2, 8)]), now_s=0)
+    rising = advised(advice(rows=[row(n, wait_s=600.0 * n) for n in (1, 2, 8)]), now_s=0)
     assert "wait is longer" not in rising
 
 
 def test_the_limit_of_each_count_is_a_column_where_there_is_room():
     limited = advice(rows=[row(n, limit_s=3600.0 / n) for n in (1, 2)])
-    assert " limit" in text.render(limited, now_s=0, width=140).splitlines()[0]
-    assert "limit" not in text.render(advice(), now_s=0, width=140).splitlines()[0]
+    assert " limit" in advised(limited, now_s=0, width=140).splitlines()[0]
+    assert "limit" not in advised(advice(), now_s=0, width=140).splitlines()[0]
 
 
 def test_an_empty_selection_is_empty():
@@ -67,17 +68,17 @@ def test_an_empty_selection_is_empty():
 
 
 def test_the_recommended_row_alone_is_marked():
-    lines = body(text.render(advice(), now_s=0))
+    lines = body(advised(advice(), now_s=0))
     assert [line[1] for line in lines if line[0] == "=>"] == ["6"]
 
 
 def test_every_shows_all_counts():
-    lines = body(text.render(advice(), now_s=0, every=True))
+    lines = body(advised(advice(), now_s=0, every=True))
     assert len(lines) == 11
 
 
 def test_figures_of_a_row():
-    lines = body(text.render(advice(), now_s=0, width=200))
+    lines = body(advised(advice(), now_s=0, width=200))
     assert lines[0] == [
         "1",
         "01:01:00",
@@ -93,12 +94,12 @@ def test_figures_of_a_row():
 
 
 def test_the_last_line_can_be_pasted():
-    assert text.render(advice(), now_s=0).splitlines()[-1] == "#SBATCH --nodes=6"
+    assert advised(advice(), now_s=0).splitlines()[-1] == "#SBATCH --nodes=6"
 
 
 def test_wait_and_end_are_shown_where_the_wait_is_available(monkeypatch):
     rows = [row(2, wait_s=120.0), row(4, wait_s=900.0, wait_bound=True)]
-    rendered = text.render(advice(rows=rows), now_s=1_000_000.0)
+    rendered = advised(advice(rows=rows), now_s=1_000_000.0)
     header, line, bound = rendered.split("\n\n")[0].splitlines()
     assert header.split()[-2:] == ["wait", "ends"]
     assert " 00:02:00" in line and " <00:15:00" in bound
@@ -107,12 +108,12 @@ def test_wait_and_end_are_shown_where_the_wait_is_available(monkeypatch):
 
 
 def test_without_waits_there_is_no_such_column():
-    assert "wait" not in text.render(advice(), now_s=0)
+    assert "wait" not in advised(advice(), now_s=0)
 
 
 @pytest.mark.parametrize(("meets", "words"), [(True, "can be made"), (None, "cannot tell whether")])
 def test_deadline_in_words(meets, words):
-    rendered = text.render(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
+    rendered = advised(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
     assert words in next(
         line for line in rendered.splitlines() if "The deadline" in line or "whether" in line
     )
@@ -120,7 +121,7 @@ def test_deadline_in_words(meets, words):
 
 def test_what_stands_in_the_way_of_a_deadline_is_reported():
     reported = "This job is not expected to make its deadline."
-    rendered = text.render(
+    rendered = advised(
         advice(deadline_s=1_800_000_000.0, meets_deadline=False, deadline_text=reported), now_s=0
     )
     assert rendered.count(reported) == 1
@@ -128,17 +129,17 @@ def test_what_stands_in_the_way_of_a_deadline_is_reported():
 
 def test_unknown_application_gives_no_table_and_no_directive():
     unknown = Advice(verdict="unknown", verdict_text="Not enough is known.", reason="unknown")
-    rendered = text.render(unknown, now_s=0, verbose=True)
+    rendered = advised(unknown, now_s=0, verbose=True)
     assert rendered.startswith("this job: no finished run yet")
     assert "#SBATCH" not in rendered
 
 
 def test_how_waits_came_true_is_said_where_it_is_available():
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
-    reported = text.render(advice(waits=held), now_s=0.0, verbose=True)
+    reported = advised(advice(waits=held), now_s=0.0, verbose=True)
     assert "Of 40 jobs with a wait like this one, 80 % started within" in reported
-    assert "a wait like" not in text.render(advice(), now_s=0.0, verbose=True)
-    assert "a wait like" not in text.render(advice(waits=held), now_s=0.0)
+    assert "a wait like" not in advised(advice(), now_s=0.0, verbose=True)
+    assert "a wait like" not in advised(advice(waits=held), now_s=0.0)
 
 
 def test_slurms_starts_are_shown_as_wait_and_run():
@@ -153,11 +154,11 @@ def test_slurms_starts_are_shown_as_wait_and_run():
 
 def test_it_is_short_unless_more_is_asked_for():
     long = advice(problems=["More on it.", "And more."], observe=5)
-    short = text.render(long, now_s=0)
+    short = advised(long, now_s=0)
     assert "wrf, 12 runs: The prediction is reliable.\n" in short
     assert "More on it" not in short
     assert "recognised by" not in short
-    reported = text.render(long, now_s=0, verbose=True)
+    reported = advised(long, now_s=0, verbose=True)
     assert reported.startswith("wrf: 12 runs in the store, recognised by")
     assert "More on it. And more. One run on 5 nodes would improve" in " ".join(reported.split())
 
@@ -166,12 +167,12 @@ def test_a_doubt_is_reported_with_its_reason():
     doubtful = advice(
         verdict="doubtful", verdict_text="It is doubtful.", problems=["A new place.", "And more."]
     )
-    short = text.render(doubtful, now_s=0)
+    short = advised(doubtful, now_s=0)
     assert "It is doubtful.  A new place.\n" in short
 
 
 def test_without_a_recommendation_the_run_that_would_help_is_named():
-    short = text.render(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
+    short = advised(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
     assert "One run on 16 nodes would improve the prediction most." in " ".join(short.split())
 
 
@@ -180,25 +181,25 @@ def test_lines_fit_into_the_terminal(width):
     long = "word " * 40
     rows = [row(n, wait_s=9.0, observed=True, recommended=n == 6) for n in range(1, 12)]
     recorded = advice(rows=rows, reason=long, deadline_s=1_800_000_000.0, meets_deadline=True)
-    reported = text.render(recorded, now_s=0, width=width)
+    reported = advised(recorded, now_s=0, width=width)
     assert max(map(len, reported.splitlines())) <= width
     assert "nodes  run time" in reported
 
 
 def test_the_least_important_columns_go_first():
     rows = [row(n, wait_s=9.0) for n in range(1, 12)]
-    titles = text.render(advice(rows=rows), now_s=0).splitlines()[0].split()
+    titles = advised(advice(rows=rows), now_s=0).splitlines()[0].split()
     assert "speedup" not in titles
     assert {"nodes", "node-hours", "wait", "ends"} <= set(titles)
 
 
 def test_titles_can_be_left_out():
-    reported = text.render(advice(), now_s=0, options=TableOptions(header=False))
+    reported = advised(advice(), now_s=0, options=TableOptions(header=False))
     assert "run time" not in reported
 
 
 def test_a_guess_has_no_columns_of_scaling():
-    assert "speedup" not in text.render(advice(guess=True), now_s=0, width=200)
+    assert "speedup" not in advised(advice(guess=True), now_s=0, width=200)
 
 
 def test_layouts_stand_side_by_side_in_the_unit_of_the_table():
@@ -217,7 +218,7 @@ def test_layouts_stand_side_by_side_in_the_unit_of_the_table():
         )
 
     rows = [laid_out(2, own=True), laid_out(4, own=False)]
-    shown = text.render(advice(unit=Unit.CPUS, layouts=rows), now_s=0.0, width=140)
+    shown = advised(advice(unit=Unit.CPUS, layouts=rows), now_s=0.0, width=140)
     assert "Laid out otherwise, on 16 CPUs" in shown
     assert "CPU-hours" in shown
     (own,) = [line for line in shown.splitlines() if "this job" in line]
@@ -230,7 +231,7 @@ def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table():
     made = advice(
         unit=Unit.CPUS, rows=rows, cheapest_sure=8, sure=0.95, deadline_s=9e8, meets_deadline=True
     )
-    shown = text.render(made, now_s=0.0)
+    shown = advised(made, now_s=0.0)
     assert "8 CPUs make it" in " ".join(shown.split())
     assert "fewest CPU-hours" in " ".join(shown.split())
 
@@ -244,4 +245,4 @@ def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table():
 )
 def test_the_chance_is_told_of_a_count_that_ends_sooner(asked, said):
     made = [row(n, recommended=n == 6, no_later=0.97) for n in range(1, 12)]
-    assert said in text.render(advice(rows=made, asked=asked), now_s=0, width=200)
+    assert said in advised(advice(rows=made, asked=asked), now_s=0, width=200)

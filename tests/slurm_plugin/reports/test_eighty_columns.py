@@ -25,10 +25,10 @@ from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
-from slurm_plugin.reports import advice_text, replay_text, sheets, terminal
+from slurm_plugin.reports import replay_text, sheets, terminal
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
-from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
+from tests.slurm_plugin.reports.rows import AT_S, advised, decision, run, summarise
 from tests.slurm_plugin.reports.test_replay_text import replayed, report_of
 
 NAME = "a-name-without-end-" * 10
@@ -139,7 +139,7 @@ def advise() -> Iterator[str]:
         runs=100_000,
         verdict="doubtful",
     )
-    yield advice_text.render(Advice(application=NAME, runs=3, partitions=[row]), now_s=AT_S)
+    yield advised(Advice(application=NAME, runs=3, partitions=[row]), now_s=AT_S)
 
 
 @pytest.mark.parametrize(

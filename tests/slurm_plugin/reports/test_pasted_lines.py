@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.reports.advice_text import render_conclusion
 from slurm_plugin.reports.pasted_lines import for_command
+from tests.slurm_plugin.reports.rows import advised
 
 ADVICE = Advice(
     verdict="reliable",
@@ -17,7 +17,7 @@ ADVICE = Advice(
 
 
 def lines(advice: Advice, *typed: str) -> list[str]:
-    return render_conclusion(for_command(advice, typed), now_s=0.0).splitlines()
+    return advised(for_command(advice, typed), now_s=0.0).splitlines()
 
 
 def test_a_wrapped_command_has_no_script_to_paste_into():
