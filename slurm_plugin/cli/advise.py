@@ -33,8 +33,7 @@ from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.reports.advice_text import render, render_starts, scripts_table
-from slurm_plugin.reports.pasted_lines import for_command
+from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:

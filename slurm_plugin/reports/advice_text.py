@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sacct_ingest.text.slurm_text import time_span
@@ -16,7 +18,6 @@ from slurm_plugin.text.formatting import (
     percent,
     printable,
     short_clock,
-    table,
     wrapped,
 )
 from slurm_plugin.text.table_columns import (
@@ -32,6 +33,7 @@ from slurm_plugin.text.table_columns import (
 )
 
 _MARK = "=>"
+_DIRECTIVE = "#SBATCH "
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
 _SURE = 0.99
@@ -62,7 +64,9 @@ def render(
         rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
         table = OutputTable(_columns(advice, now_s), rows).text(options, width=width)
     title = wrapped(_title(advice), width) if verbose else ""
-    about = wrapped(_about(advice), width)
+    about = f"in partition {printable(advice.partition)}, " if advice.partition else ""
+    about += f"on nodes of the type {printable(advice.node_type)}:"
+    about = wrapped(about, width) if advice.node_type else ""
     layouts = _layouts(advice, width)
     tables = _joined((title, _partitions(advice, now_s, width), about, table, layouts))
     if tables:
@@ -105,19 +109,17 @@ def scripts_table(advice: Advice, *, now_s: float) -> OutputTable:
 def render_starts(advice: Advice, *, now_s: float) -> str:
     """Write Slurm's own start estimates, as wait + run = finish; empty without any."""
     rows = [row for row in advice.rows if row.slurm_wait_s is not None]
-    lines = [
-        [
-            _MARK if row.recommended else "",
-            str(row.nodes),
-            duration(row.slurm_wait_s),
-            duration(row.time_s),
-            short_clock(now_s + (row.slurm_wait_s or 0.0) + row.time_s),
-        ]
-        for row in rows
+    columns = [
+        _MARKED,
+        OutputColumn("nodes", advice.unit.plural),
+        OutputColumn("slurm_wait_s", "wait", as_text=duration),
+        OutputColumn("time_s", "+ run time", as_text=duration),
+        OutputColumn(
+            "ends", "= ends", lambda row: short_clock(now_s + row.slurm_wait_s + row.time_s)
+        ),
     ]
-    header = ["", advice.unit.plural, "wait", "+ run time", "= ends"]
     title = "Starts as Slurm estimates them now (sbatch --test-only)"
-    return f"{title}\n\n{table(header, lines, left=frozenset({0}))}" if rows else ""
+    return f"{title}\n\n{OutputTable(columns, rows).text()}" if rows else ""
 
 
 def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
@@ -200,19 +202,11 @@ def _interval(advice: Advice, worth: int) -> OutputColumn:
     return OutputColumn("interval", title, interval, worth=worth, derived=True)
 
 
-def _if(word: str) -> Callable[[bool], str]:
-    return lambda value: word if value else ""
+def _if(word: str, other: str = "") -> Callable[[bool], str]:
+    return lambda value: word if value else other
 
 
 _MARKED: Final = OutputColumn("recommended", "", as_text=_if(_MARK), left=True)
-
-
-def _about(advice: Advice) -> str:
-    """Name the node type and partition that the advice is for."""
-    if not advice.node_type:
-        return ""
-    where = f"in partition {printable(advice.partition)}, " if advice.partition else ""
-    return f"{where}on nodes of the type {printable(advice.node_type)}:"
 
 
 def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
@@ -241,12 +235,11 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     def seconds(name: str, title: str, worth: int = ON_REQUEST) -> OutputColumn:
         return OutputColumn(name, title, as_text=duration, worth=worth)
 
-    def derived(name: str, title: str, show: Callable[..., str], worth: int) -> OutputColumn:
-        return OutputColumn(name, title, show, worth=worth, derived=True)
-
-    waits = any(row.wait_s is not None for row in advice.rows)
-    spread = any(row.wait_high_s is not None for row in advice.rows)
-    chances = any(row.chance is not None for row in advice.rows)
+    derived = partial(OutputColumn, derived=True)
+    waits, spread, chances = (
+        any(getattr(row, name) is not None for row in advice.rows)
+        for name in ("wait_s", "wait_high_s", "chance")
+    )
     curve, dated = not advice.guess, bool(advice.deadline_s)
     return [
         _MARKED,
@@ -255,25 +248,29 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         seconds("low_s", "at least"),
         seconds("high_s", "at most"),
         _interval(advice, 5),
-        OutputColumn("speedup", "speedup", as_text=_speedup, worth=if_any(2, there=curve)),
+        OutputColumn(
+            "speedup",
+            "speedup",
+            as_text=lambda one: f"{one:.1f}" if one else "-",
+            worth=if_any(2, there=curve),
+        ),
         OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
         OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
         OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         seconds("slurm_wait_s", "Slurm's wait"),
         seconds("wait_low_s", "waits at least"),
         seconds("wait_high_s", "at most"),
-        derived("wait_interval", f"{WAITS} of waits", waiting, if_any(3, there=spread)),
-        derived("ends", "ends", ends, if_any(6, there=waits)),
+        derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(3, there=spread)),
+        derived("ends", "ends", ends, worth=if_any(6, there=waits)),
         seconds("end_s", "ends in"),
         seconds("end_low_s", "at least"),
         seconds("end_high_s", "at most"),
-        derived("end_interval", f"{WAITS} end", ending, if_any(1, there=spread)),
+        derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
         OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
         OutputColumn("no_later", "no later", as_text=chance_text, worth=ON_REQUEST),
         OutputColumn(
-            "meets_deadline",
-            "deadline",
-            as_text=lambda made: "made" if made else "missed",
+            *("meets_deadline", "deadline"),
+            as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
         OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
@@ -281,6 +278,33 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         seconds("time_min_s", "time-min"),
         OutputColumn("wait_bound", "bound", as_text=_if("at most"), worth=ON_REQUEST, left=True),
     ]
+
+
+def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
+    """Give the advice with lines that count beside a command line.
+
+    A job of ``--wrap`` has no script to paste into, and options of the command line outrank those
+    of the script.
+
+    typed: long names of the options on the command line.
+    """
+    names = set(typed)
+    lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
+    words = " ".join(line.removeprefix(_DIRECTIVE) for line in lines.split("\n") if line)
+    if not words:
+        return advice
+    if "wrap" in names:
+        text = f"Options for sbatch:\n{words}"
+        if not advice.directive:
+            return replace(advice, memory_directive="", time_directive=text)
+        return replace(advice, directive=text, memory_directive="", time_directive="")
+    advised = (word.partition("=")[0].removeprefix("--") for word in words.split())
+    outranking = [f"--{name}" for name in advised if name in names]
+    if not outranking:
+        return advice
+    verb = "outranks" if len(outranking) == 1 else "outrank"
+    note = f"{' and '.join(outranking)} of the command line {verb} the script: leave out or change."
+    return replace(advice, script_text="\n".join(filter(None, (advice.script_text, note))))
 
 
 def chance_text(chance: float | None) -> str:
@@ -292,10 +316,6 @@ def chance_text(chance: float | None) -> str:
     if chance is None:
         return "-"
     return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else percent(chance)
-
-
-def _speedup(speedup: float) -> str:
-    return f"{speedup:.1f}" if speedup else "-"
 
 
 def _expected(advice: Advice, now_s: float) -> str:

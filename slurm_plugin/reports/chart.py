@@ -119,10 +119,12 @@ def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
     longest = max((bar.value for bar in data), default=0.0) or 1.0
     marks: list[Mark] = []
     for i, bar in enumerate(data):
-        y = i * _LINE
+        y, label = i * _LINE, printable(bar.label)
+        if len(label) > _LONGEST:
+            label = f"{label[: _LONGEST - 1]}…"
         length = (_WIDTH - tail) * bar.value / longest
         marks += [
-            ChartLabel("", 0, y + 14, _cut(bar.label)),
+            ChartLabel("", 0, y + 14, label),
             Box(bar.look, 0, y + 19, _short(max(length, 1.0)), 14),
             ChartLabel("faint", _short(length + 6), y + 31, bar.text),
         ]
@@ -205,7 +207,10 @@ def curve(picture: Picture) -> Chart:
     if picture.knee:
         upright = f"M{frame.x(picture.knee)} {frame.TOP}V{frame.BASE}"
         marks.append(ChartPath("guide", upright))
-    marks += [frame.run(*one) for one in picture.runs]
+    for size, time_s, tried in picture.runs:
+        x, y = frame.x(size), frame.y(time_s)
+        cross = f"M{x - 3.5} {y - 3.5}l7 7m0 -7l-7 7"
+        marks.append(ChartPath("try", cross) if tried else Dot("run", x, y, 2.5))
     if picture.asked_nodes:
         marks.append(ChartPath("change", frame.line(picture.asked_nodes, picture.asked_s)))
     for point in picture.observed:
@@ -428,12 +433,6 @@ class _Frame:
         edges = below + self.line(nodes, high)
         return [ChartPath("band", f"{below}L{back}Z"), ChartPath("edge", edges)]
 
-    def run(self, nodes: int, time_s: float, tried: bool) -> Mark:  # noqa: FBT001 - one of a tuple
-        x, y = self.x(nodes), self.y(time_s)
-        if tried:
-            return ChartPath("try", f"M{x - 3.5} {y - 3.5}l7 7m0 -7l-7 7")
-        return Dot("run", x, y, 2.5)
-
 
 def _legend(picture: Picture) -> str:
     """Name what is drawn, and nothing else."""
@@ -470,11 +469,6 @@ def _in_words(picture: Picture) -> str:
             f"and {duration(picture.asked_s[-1])} on {many}."
         )
     return text
-
-
-def _cut(label: str) -> str:
-    label = printable(label)
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
 
 def _short(value: float) -> float:

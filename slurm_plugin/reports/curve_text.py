@@ -73,11 +73,7 @@ def render(
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
-    lines += [
-        *change_lines(prediction),
-        *memory_lines(prediction),
-        *map(use_text, prediction.uses),
-    ]
+    lines += [*change_lines(prediction), *memory_lines(prediction), *map(use_text, prediction.uses)]
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     table = curve_table(prediction, every=every).text(options, width=width)
@@ -180,12 +176,7 @@ def record_line(record: Recorded, unit: Unit) -> str:
 
 
 def record_words(
-    predictions: int,
-    median_error: float,
-    inside: int,
-    *,
-    repeated: bool,
-    unit: Unit = Unit.NODES,
+    predictions: int, median_error: float, inside: int, *, repeated: bool, unit: Unit = Unit.NODES
 ) -> str:
     """Put a record into words.
 

@@ -75,13 +75,8 @@ def draw(picture: Picture) -> Figure:
     """Make the figure of a curve."""
     figure = empty()
     axes = figure.add_subplot()
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel=picture.unit.plural,
-        ylabel="run time",
-        title=picture.title,
-    )
+    axes.set(xscale="log", yscale="log", xlabel=picture.unit.plural, ylabel="run time")
+    axes.set_title(picture.title)
     _curve(axes, picture)
     _observations(axes, picture)
     _marks(axes, picture)
@@ -106,17 +101,9 @@ def _observations(axes: Axes, picture: Picture) -> None:
     spreads = [picture.spread(p) for p in picture.observed]
     below = [t - low for t, (low, _) in zip(times, spreads, strict=True)]
     above = [high - t for t, (_, high) in zip(times, spreads, strict=True)]
-    axes.errorbar(
-        [p.nodes for p in picture.observed],
-        times,
-        yerr=(below, above),
-        fmt="o",
-        color=_INK,
-        markersize=4.5,
-        capsize=2.5,
-        linewidth=1,
-        label=OBSERVED,
-    )
+    look: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1}
+    nodes = [p.nodes for p in picture.observed]
+    axes.errorbar(nodes, times, yerr=(below, above), color=_INK, label=OBSERVED, **look)
 
 
 def _marks(axes: Axes, picture: Picture) -> None:

@@ -62,14 +62,17 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     better, worse = ("sooner", "later") if waited else ("shorter", "longer")
     text, verdict = _signed(saved, better, worse, jobs=one.jobs)
     other = one.other_node_hours.value
-    more = _percent_more(one.node_hours / other - 1) if other else hours(one.node_hours)
-    stopped = str(len(report.stopped) or "none")
+    more = hours(one.node_hours)
+    if other:
+        share = one.node_hours / other - 1
+        more = f"{'−' if share < 0 else '+'}{percent(abs(share))}"
+    stopped = len(report.stopped) or "none"
     missing = "" if waited else "; not counted is what they waited, which is not predicted well"
     return (
         f"The {count(one.jobs, 'job')} whose {one.unit.word} count NIMO changed "
         f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, at {more} "
-        f"{one.unit.word}-hours{missing}; {_later(one)} ended a minute or more later than as "
-        f"asked, {stopped} stopped by a limit."
+        f"{one.unit.word}-hours{missing}; {one.later or 'none'} ended a minute or more later than "
+        f"as asked, {stopped} stopped by a limit."
     ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
 
 
@@ -83,16 +86,9 @@ def _observed(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     took, verdict = _signed(time, "less", "more", unit=f"hours {what}")
     return (
         f"NIMO would have changed {one.jobs} of {count(report.finished, 'job')} that ended: "
-        f"{spent}, {took}; {_later(one)} would have ended later than as asked by a minute or more."
+        f"{spent}, {took}; {one.later or 'none'} would have ended later than as asked by "
+        "a minute or more."
     ), verdict
-
-
-def _percent_more(share: float) -> str:
-    return f"{'−' if share < 0 else '+'}{percent(abs(share))}"
-
-
-def _later(one: Effect) -> str:
-    return str(one.later) if one.later else "none"
 
 
 def _saved(other: EffectEstimate, had: float, *, other_way: bool = False) -> _Hours:

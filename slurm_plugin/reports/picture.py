@@ -20,15 +20,7 @@ KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "as
 OBSERVED, PREDICTED = "observed, with spread", "predicted (dashed beyond the observations)"
 RUN, TRY = "a run", "a try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
-SIGNS = {
-    KNEE: "K",
-    NEXT_RUN: "▲",
-    ASKED: "■",
-    RECOMMENDED: "◆",
-    OBSERVED: "●",
-    RUN: "○",
-    TRY: "×",
-}
+SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: "◆", OBSERVED: "●", RUN: "○", TRY: "×"}
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
 #: lightness in grey print.
 COLOURS = {

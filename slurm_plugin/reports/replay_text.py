@@ -14,6 +14,7 @@ from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.sheet import Sheet
 from slurm_plugin.text.formatting import count, duration, percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,
@@ -87,17 +88,13 @@ def tables(report: ReplayReport) -> list[html.Table]:
         "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
         "under the policy.",
     )
-    groups = html.Table(
-        name="groups",
-        caption=_groups_title(report),
-        columns=(
-            html.TableColumn(key="jobs_were", title="jobs", left=True),
-            html.TableColumn(key="jobs", title="number"),
-            html.TableColumn(key="came", title="result", left=True),
-        ),
-        rows=list(_group_rows(report)),
-    )
-    return [settings, groups]
+    columns = [
+        OutputColumn("jobs_were", "jobs", lambda row: row[0], left=True),
+        OutputColumn("jobs", "number", lambda row: row[1]),
+        OutputColumn("came", "result", lambda row: row[2], left=True),
+    ]
+    groups = Sheet("groups", _groups_title(report), list(_group_rows(report)), columns)
+    return [settings, groups.table()]
 
 
 def benefit_and_harm(report: ReplayReport) -> Chart:

@@ -37,35 +37,27 @@ class Sheet:
 
     def table(self, most: int | None = None) -> Table:
         """Make the table that people see, of ``most`` rows (None: all) and eight columns."""
+        note = self.note
         if len(self.fields) > _WIDEST and not self.out:
-            return self._turned()
-        fields = [f for f in self.fields if f.name not in self.out.split()]
-        shown = self.rows[:most]
-        left_out = len(self.rows) - len(shown)
-        note = f"{self.note} {left_out} more are left out here." if left_out else self.note
+            # The few rows side by side; the first field heads them.
+            head, *rest = self.fields
+            rows = self.rows[: _WIDEST - 1]
+            titles = [head.text(row) for row in rows]
+            columns = [TableColumn(key="field", title=head.title, left=True)]
+            columns += [TableColumn(key=title, title=title) for title in titles]
+            cells = [[f.title, *(f.text(row) for row in rows)] for f in rest] if rows else []
+        else:
+            fields = [f for f in self.fields if f.name not in self.out.split()]
+            columns = [TableColumn(key=f.name, title=f.title, left=f.left) for f in fields]
+            cells = [[f.text(row) for f in fields] for row in self.rows[:most]]
+            if left_out := len(self.rows) - len(cells):
+                note = f"{note} {left_out} more are left out here.".strip()
         return Table(
             name=self.name,
             caption=self.caption,
-            columns=tuple(TableColumn(key=f.name, title=f.title, left=f.left) for f in fields),
-            rows=[[f.text(row) for f in fields] for row in shown],
-            note=note.strip(),
-            empty=self.empty,
-        )
-
-    def _turned(self) -> Table:
-        """Make a table of the few rows side by side; the first field heads them."""
-        head, *rest = self.fields
-        rows = self.rows[: _WIDEST - 1]
-        titles = [head.text(row) for row in rows]
-        return Table(
-            name=self.name,
-            caption=self.caption,
-            columns=(
-                TableColumn(key="field", title=head.title, left=True),
-                *(TableColumn(key=title, title=title) for title in titles),
-            ),
-            rows=[[f.title, *(f.text(row) for row in rows)] for f in rest] if rows else [],
-            note=self.note,
+            columns=tuple(columns),
+            rows=cells,
+            note=note,
             empty=self.empty,
         )
 

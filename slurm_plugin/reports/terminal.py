@@ -186,17 +186,17 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     for groups in (report.by_verdict, report.by_level):
         for name, accuracy in groups.items() if len(groups) > 1 else ():
             yield f"  {name}", _accuracy(accuracy, report.confidence)
-    if report.deadlines != Deadlines():
-        yield "deadlines", _deadlines(report.deadlines)
+    if (due := report.deadlines) != Deadlines():
+        warned = f"; {due.warned} warned of" if due.warned else ""
+        made = f"{due.met} met, {due.missed} missed, {due.refused} refused, {due.open} still open"
+        yield "deadlines", f"{made}{warned}"
     if planned := report.planned.jobs:
         waits = report.planned.wait_before_s, report.planned.wait_since_s
         before, since = (duration(one) for one in waits)
         outlasted = f"{report.planned.outlasted} outlasted it"
         yield "planned", f"{count(planned, 'job')} shorter than their limit, {outlasted}"
         yield "", f"mean wait of all jobs {before} before, {since} since"
-    yield from _wait_lines(report)
-    if report.promises != Promises():
-        yield "promises", _promises(report.promises)
+    yield from _kept_lines(report)
     for effect in report.applied:
         yield "changed jobs", _effect(effect, "on another count than asked for", "as asked")
     for effect in report.observed:
@@ -204,7 +204,8 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "left alone", _effect(effect, which, "as chosen")
 
 
-def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
+def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
+    """Say how predicted waits and promises came true."""
     for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
         if held:
             yield (
@@ -217,6 +218,13 @@ def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
         near = f"half within a factor of {one.within:.2f}{inside}"
         yield f"waits in {one.partition}", f"{count(one.jobs, 'estimate')} ({one.of}): {near}"
+    if (promises := report.promises) != Promises():
+        kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
+        if promises.tries:
+            of = count(promises.applications, "application")
+            tries = count(promises.tries, "try", "tries")
+            kept += f"; {tries} of {of} took {promises.try_hours:.1f} node-hours"
+        yield "promises", kept
 
 
 def _coverage(accuracy: Accuracy) -> str:
@@ -248,24 +256,6 @@ def _accuracy(accuracy: Accuracy | None, confidence: float) -> str:
         f"{text}, {percent(accuracy.inside)} of {accuracy.intervals} "
         f"inside the {percent(confidence)} interval"
     )
-
-
-def _promises(promises: Promises) -> str:
-    text = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
-    if not promises.tries:
-        return text
-    return (
-        f"{text}; {count(promises.tries, 'try', 'tries')} of "
-        f"{count(promises.applications, 'application')} took {promises.try_hours:.1f} node-hours"
-    )
-
-
-def _deadlines(deadlines: Deadlines) -> str:
-    text = (
-        f"{deadlines.met} met, {deadlines.missed} missed, {deadlines.refused} refused, "
-        f"{deadlines.open} still open"
-    )
-    return f"{text}; {deadlines.warned} warned of" if deadlines.warned else text
 
 
 def _effect(effect: Effect, which: str, other: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.reports.pasted_lines import for_command
+from slurm_plugin.reports.advice_text import for_command
 from tests.slurm_plugin.reports.rows import advised
 
 ADVICE = Advice(
