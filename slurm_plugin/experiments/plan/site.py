@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-import msgspec
+from msgspec import structs
 
 from predictor.forecasts.series import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
@@ -196,7 +196,7 @@ def _from_slurm(
         # PySlurm can only read the local cluster.
         how = config.snapshot
         if name and how.source in (Source.AUTO, Source.PYSLURM):
-            how = msgspec.structs.replace(how, source=Source.TEXT)
+            how = structs.replace(how, source=Source.TEXT)
         poller = ClusterPoller(
             time.time,
             cluster=name,
@@ -295,12 +295,14 @@ def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
         own = _of_place(slurm, place.name, stored.profiles)
         measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
         figures = {name: float(median(values)) for name, values in measured.items() if values}
-        places[place.name] = replace(place, attributes={**figures, **place.attributes})
+        places[place.name] = structs.replace(place, attributes={**figures, **place.attributes})
     trips = (one for one in stored.series if one.resource is Resource.LATENCY)
     latencies = {(one.source, one.target): one.value for one in forecast_series(trips)}
     hosts = {name: storage.host or name for name, storage in flow.storages.items()}
     links = {
-        ends: replace(link, latency_s=latencies.get((hosts[link.source], hosts[link.target])))
+        ends: structs.replace(
+            link, latency_s=latencies.get((hosts[link.source], hosts[link.target]))
+        )
         if link.latency_s is None
         else link
         for ends, link in flow.links.items()
@@ -319,7 +321,7 @@ def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflo
         if table is not None:
             owner = table.owner or owner
             label = table.key if table.level == KeyLevel.TAG else label
-        tasks[task.name] = replace(task, application=label.removeprefix(f"{owner}/"))
+        tasks[task.name] = structs.replace(task, application=label.removeprefix(f"{owner}/"))
     return replace(flow, tasks=tasks)
 
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from math import inf
 
+import msgspec
+
 
 class DataAccess(StrEnum):
     """How a task may reach a file that lies on another storage."""
@@ -19,18 +21,45 @@ class DataAccess(StrEnum):
     REMOTE = "remote"  #: only in place, over the network
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of a workflow's file, under its name; renamed are what stands there."""
+
+    name: str = ""
+
+
+class _OnNodes(_Entry, frozen=True, kw_only=True):
+    """With the fewest and the most nodes of one task; None: as many as there are."""
+
+    nodes: tuple[int, int | None] = (1, None)
+
+    @property
+    def low(self) -> int:
+        """Fewest nodes."""
+        return self.nodes[0]
+
+    @property
+    def high(self) -> int | None:
+        """Most nodes."""
+        return self.nodes[1]
+
+
+class Storage(_Entry, frozen=True, kw_only=True, rename={"free_bytes": "free"}):
     """Where files lie: a folder that the nodes of one or more places see as their own."""
 
-    name: str
-    path: str = ""
+    path: str
     free_bytes: float = inf  #: room for copies and for what tasks write
     host: str = ""  #: name of the machine in the series of probes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkLink:
+_LINK = {
+    "source": "from",
+    "target": "to",
+    "bandwidth_bytes_per_s": "bandwidth",
+    "latency_s": "latency",
+}
+
+
+class NetworkLink(_Entry, frozen=True, kw_only=True, rename=_LINK):
     """Way from one storage to another; None: what was measured between their hosts counts."""
 
     source: str
@@ -39,29 +68,38 @@ class NetworkLink:
     latency_s: float | None = None
     remote: bool = True  #: files at the source can be opened from the target's nodes
     streams: int = 1  #: copies at a time at this bandwidth each
+    one_way: bool = False  #: else the file means both ways
     copy: str = "cp -a -- {source} {target}"  #: command of a copy
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that are none."""
+        if self.streams < 1:
+            raise ValueError(f"streams: {self.streams} copies at a time are none")
+        if self.bandwidth_bytes_per_s == 0.0:
+            raise ValueError("bandwidth: has to be above zero")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSite:
+
+class PlanSite(_OnNodes, frozen=True, kw_only=True):
     """A partition of a cluster, with the storage that is near to it."""
 
-    name: str
-    partition: str
     storage: str
+    partition: str = ""  #: the file may leave it out where it is the name
     cluster: str = ""  #: empty: the one that sbatch submits to
-    low: int = 1
-    high: int | None = None  #: most nodes for one task
     #: of its nodes, relative to where run times were learned; None: what was measured counts
     speed: float | None = None
-    attributes: Mapping[str, float] = field(default_factory=dict)  #: resource profile ρ
+    attributes: dict[str, float] = {}  #: resource profile ρ
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are none."""
+        if self.speed is not None and not 0 < self.speed < inf:
+            raise ValueError("speed: has to be above zero and finite")
+        if wrong := [key for key, value in self.attributes.items() if not 0 < value < inf]:
+            raise ValueError(f"attributes: {wrong[0]} has to be above zero and finite")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class File(_Entry, frozen=True, kw_only=True, rename={"size_bytes": "size"}):
     """A file or folder; ``at`` where it lies before, None if a task writes it."""
 
-    name: str
     size_bytes: float = 0.0
     at: str | None = None
     path: str = ""  #: below its storage's path; empty: its name
@@ -69,22 +107,25 @@ class File:
     access: DataAccess = DataAccess.ANY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(
+    _OnNodes, frozen=True, kw_only=True, rename={"run_times_s": "run_time", "options": "sbatch"}
+):
     """One job of the workflow."""
 
-    name: str
-    command: str = ""
+    command: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     after: tuple[str, ...] = ()  #: tasks that come before although no file says so
-    low: int = 1
-    high: int | None = None
     places: tuple[str, ...] = ()  #: where it may run; empty: everywhere
     application: str = ""  #: label of its prediction table
-    run_times_s: Mapping[int, float] = field(default_factory=dict)  #: by node count
+    run_times_s: dict[int, float] = {}  #: by node count, rising
     samples: str = ""  #: file of runs that an occupancy model is learned from
     options: tuple[str, ...] = ()  #: more options for sbatch
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are none."""
+        if not all(time > 0 and nodes > 0 for nodes, time in self.run_times_s.items()):
+            raise ValueError("run_time: node counts and times have to be above zero")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

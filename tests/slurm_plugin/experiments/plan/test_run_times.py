@@ -1,7 +1,6 @@
 """Run times of a plan from samples: what no run supports is refused, or doubtful and why."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -169,7 +168,7 @@ def test_runs_of_one_node_count_are_planned_on_it(tmp_path):
     )
     (plan, *_) = plans(made)
     assert (plan.schedule.steps[-1].nodes, plan.doubts) == (4, {})
-    few = replace(made.workflow.places["near"], high=2)
+    few = with_fields(made.workflow.places["near"], nodes=(1, 2))
     assert made.runs.counts(made.workflow.tasks["g"], few) == [2]
     made.runs.run(made.workflow.tasks["g"], few, 2, ())
     assert "nodes 2 is outside what was run, with 4" in str(
