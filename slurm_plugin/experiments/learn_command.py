@@ -6,6 +6,7 @@ journal beside it records each run.  After an interruption, give the same comman
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -16,15 +17,23 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
     from slurm_plugin.experiments.learn.description import AssignmentGroup
+    from slurm_plugin.experiments.learn.journal import Trial
+    from slurm_plugin.experiments.learn.proposers import Next, ProposerState
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -49,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Learn, or show the design."""
     # Loaded here: scipy takes a second, and the help shall not.
-    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import alone  # noqa: PLC0415
 
     state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
@@ -65,17 +73,16 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
         width = terminal_width()
-        print(words.summary(learned, runs, spent_node_h, ended, width=width))
+        print(summary(learned, runs, spent_node_h, ended, width=width))
         if proposal := bench.proposer.propose():
             left = bench.description.budget - spent_node_h
-            print(wrapped(words.too_dear(bench.reserved_node_h(proposal), left), width))
+            print(wrapped(too_dear(bench.reserved_node_h(proposal), left), width))
     return 0
 
 
 def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from msgspec.structs import replace  # noqa: PLC0415
 
-    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
     from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
@@ -97,7 +104,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         jobs=jobs.SlurmJobs(task, time.time, counters),
         clock=time.time,
         sleep=time.sleep,
-        report=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
+        report=lambda trial: print(progress_line(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
     model = ModelChoices(
@@ -143,23 +150,101 @@ def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodePro
 
 def _design(bench: "Workbench", *, as_json: bool) -> str:
     """Show the next run without submitting it."""
-    from slurm_plugin.experiments import learning_text as words  # noqa: PLC0415
-
     proposal = bench.replay()
     argv = bench.argv(proposal) if proposal else []
     left = bench.description.budget - bench.spent_node_h
     reserved = bench.reserved_node_h(proposal) if proposal else 0.0
     candidates = len(bench.choices.space.candidates)
     if as_json:
-        design = asdict(proposal) if proposal else None
         return json.dumps(
             {
-                "next": design,
+                "next": asdict(proposal) if proposal else None,
                 "argv": argv,
                 "candidates": candidates,
                 "node_hours_left": left,
                 "node_hours_reserved": reserved,
             }
         )
-    shown = words.design(proposal, argv, candidates, left)
-    return f"{shown}\n{words.too_dear(reserved, left)}" if reserved > left else shown
+    shown = design(proposal, argv, candidates, left)
+    return f"{shown}\n{too_dear(reserved, left)}" if reserved > left else shown
+
+
+def progress_line(trial: "Trial") -> str:
+    """Describe the state of a run in one line."""
+    from slurm_plugin.experiments.learn.journal import Stage  # noqa: PLC0415
+
+    what = assignment(trial.attributes)
+    if trial.stage is Stage.SUBMITTED:
+        return f"job {trial.job_id}: {what} ({trial.why})"
+    if trial.stage is Stage.FAILED:
+        return f"failed: {what}: {trial.reason}"
+    busy = percent(trial.utilisation)
+    return f"{duration(trial.elapsed_s)} on {what}, CPUs {busy} busy"
+
+
+def assignment(attributes: "Mapping[str, float]") -> str:
+    """Write an assignment.
+
+    >>> assignment({"cpus": 4.0, "rate": 1e6})
+    'cpus 4, rate 1e+06'
+    """
+    return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
+
+
+def design(proposal: "Next | None", argv: list[str], candidates: int, budget_node_h: float) -> str:
+    """Show the next run without submitting it."""
+    first = f"{count(candidates, 'assignment')}; {hours(budget_node_h)} node-hours are left"
+    if proposal is None:
+        return f"{first}\nnothing is to be run"
+    return "\n".join(
+        (first, f"next: {assignment(proposal.attributes)} ({proposal.why})", shlex.join(argv))
+    )
+
+
+def too_dear(reserved_node_h: float, left_node_h: float) -> str:
+    """Say that the next run needs more than the rest of the budget.
+
+    >>> too_dear(0.5, 0.25)
+    'the next run needs 0.5 node-hours to itself, and 0.25 are left: --budget, or a shorter limit'
+    """
+    return (
+        f"the next run needs {reserved_node_h:.3g} node-hours to itself, and "
+        f"{left_node_h:.3g} are left: --budget, or a shorter limit"
+    )
+
+
+def summary(
+    state: "ProposerState", runs: int, spent_node_h: float, why: str, *, width: int = WIDTH
+) -> str:
+    """Summarise the fitted model, and say why learning ended, as wide as the terminal."""
+    head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
+    if not state.expected:
+        return f"{head}; nothing was learned"
+    error = "no estimate yet" if state.error is None else f"{state.error:.1f} %"
+    lines = [f"{head}; error {error}", ""]
+    ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
+    lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
+    lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
+    best = sorted(state.expected, key=lambda one: one.time_s)
+    shown = OutputTable(_columns(list(best[0].attributes)), best).text(width=width)
+    text = "\n".join(lines)
+    return f"{wrapped(text, width)}\n{shown}"
+
+
+def _columns(names: "Sequence[str]") -> list[OutputColumn]:
+    """Columns of a table of assignments; attributes are left out last to first."""
+
+    def of(name: str, place: int) -> OutputColumn:
+        worth = max(ALWAYS - 1 - place, 1)
+        return OutputColumn(
+            name, name, lambda one: one.attributes[name], "{:g}".format, worth=worth
+        )
+
+    return [
+        *(of(name, place) for place, name in enumerate(names)),
+        OutputColumn("time_s", "time s", as_text="{:.1f}".format),
+        OutputColumn(
+            "interval", "90 %", lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}", worth=ALWAYS - 1
+        ),
+        OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True),
+    ]

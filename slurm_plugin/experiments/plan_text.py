@@ -71,29 +71,17 @@ def as_json(plans: Sequence[Plan], chain: Sequence[PlannedJob], now_s: float) ->
     }
 
 
+_PLAN = ("label", "end_s", "low_s", "high_s", "confidence", "chance", "node_hours", "proven",
+         "doubts")  # fmt: skip
+
+
 def _plan_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "label": plan.label,
-        "end_s": plan.end_s,
-        "low_s": plan.low_s,
-        "high_s": plan.high_s,
-        "confidence": plan.confidence,
-        "chance": plan.chance,
-        "node_hours": plan.node_hours,
-        "proven": plan.proven,
-        "doubts": plan.doubts,
+    return {name: getattr(plan, name) for name in _PLAN} | {
         "critical_path": [step.name for step in plan.path],
         "why_not": plan.why,
         "steps": [
-            {
-                "name": step.name,
-                "place": step.pool,
-                "nodes": step.nodes,
-                "start_s": step.start_s,
-                "end_s": step.end_s,
-                "wait_s": step.wait_s,
-                "read_in_place": dict(step.remote),
-            }
+            {"name": step.name, "place": step.pool, "read_in_place": dict(step.remote)}
+            | {name: getattr(step, name) for name in ("nodes", "start_s", "end_s", "wait_s")}
             for step in plan.schedule.steps
         ],
     }

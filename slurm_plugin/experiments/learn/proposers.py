@@ -1,16 +1,21 @@
 """What to run next, by NIMO's occupancies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
-from predictor.occupancy.active.settings import LearnerSettings
+from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, Purpose
 from predictor.occupancy.active.space import Assignment, Space
-from predictor.occupancy.application_model import OccupancyFit
+from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
+from predictor.occupancy.linear_form import LinearOccupancyModel
+from predictor.occupancy.samples_of_runs import NODES
 from predictor.table import worse
 from predictor.types import Verdict
-from slurm_plugin.experiments.learn.data_flow import sample
-from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
+from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
+from slurm_plugin.experiments.learn.journal import ModelChoices, Stage, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +127,48 @@ def _verdict(percent: float, narrow: float) -> Verdict:
 def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
     times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
     return max(times) / min(times)
+
+
+def sample(trial: Trial, first: Trial, choices: ModelChoices) -> Sample | None:
+    """Make a sample of a run; None where its data flow is missing and others have theirs.
+
+    Occupancies of runs can be compared only if their data flow means the same.  So the first run
+    decides: what the accounting counted, or else the size of the input, or else one byte for all.
+
+    first: the first run that was learned from.
+    choices: whether the accounting's bytes mean something, and the network's share of the stall
+        where it was not measured.
+    """
+    data_bytes = _data_bytes(trial, first, counted=choices.data_flow)
+    if not data_bytes:
+        return None
+    busy = 1.0 if trial.utilisation is None else trial.utilisation
+    share = choices.network_share if trial.network_share is None else trial.network_share
+    measured = occupancies(busy, max(trial.elapsed_s, 1.0), data_bytes, network_share=share)
+    return Sample(trial.attributes, measured)
+
+
+def fit(trials: Sequence[Trial], choices: ModelChoices) -> OccupancyFit:
+    """Learn from the runs that ended well and have their data flow; those of a test set are none.
+
+    Their node count is an attribute, also where it is the same for all.
+
+    Raises ValueError: there is no such run, or it cannot be learned from.
+    """
+    done = [
+        replace(one, attributes={NODES: float(one.nodes), **one.attributes})
+        for one in trials
+        if one.stage is Stage.DONE and one.purpose != Purpose.TEST
+    ]
+    made = [one for trial in done if (one := sample(trial, done[0], choices)) is not None]
+    if choices.form is FunctionForm.PAPER:
+        return LinearOccupancyModel(faster=choices.faster or frozenset()).fit(made)
+    return OccupancyModel(faster=choices.faster).fit(made)
+
+
+def _data_bytes(trial: Trial, first: Trial, *, counted: bool) -> float | None:
+    if not counted:
+        return 1.0
+    if first.data_bytes:
+        return float(trial.data_bytes) if trial.data_bytes else None
+    return trial.attributes.get(INPUT_BYTES, 1.0)

@@ -6,17 +6,17 @@ come are expected to, too.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
 
 from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
-from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
-from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task, Workflow, ordered
+from slurm_plugin.experiments.plan.workflow import DataAccess, Workflow, ordered
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
 _WORTH = 0.05
@@ -31,29 +31,6 @@ class Replan:
     plan: Plan
     before: Plan | None  #: what was planned, from now on; None: it is not possible any more
     changed: bool  #: whether another plan was taken
-
-
-@dataclass(frozen=True, slots=True)
-class Shifted:
-    """Run times, corrected by what runs of the same applications really took."""
-
-    runs: RunTimes
-    factors: Mapping[str, float]  #: by group
-
-    def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
-        """Node counts with a run time, in rising order."""
-        return self.runs.counts(task, place)
-
-    def run(
-        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
-    ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: unknown, or refused."""
-        estimate = self.runs.run(task, place, nodes, remote)
-        return None if estimate is None else estimate.times(self.factors.get(estimate.group, 1.0))
-
-    def refused(self, task: Task, place: PlanSite) -> str:
-        """Say why a run time at a place was refused; empty where none was."""
-        return self.runs.refused(task, place)
 
 
 def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
@@ -148,7 +125,7 @@ def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:
     return replace(
         problem,
         workflow=ordered(replace(flow, tasks=tasks)),
-        runs=Shifted(problem.runs, factors(submitted)),
+        factors=factors(submitted),
         done=tuple(steps_begun(submitted, problem.now_s)),
         memo={},
     )

@@ -12,7 +12,7 @@ from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.experiments.learn import data_flow
+from slurm_plugin.experiments.learn import proposers
 from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
 from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
 from slurm_plugin.experiments.plan import estimates
@@ -202,7 +202,7 @@ def _fit(path: FilePath) -> OccupancyFit:
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalText)
         if isinstance(rows, JournalText):
-            return data_flow.fit(rows.trials, rows.model)
+            return proposers.fit(rows.trials, rows.model)
         return OccupancyModel().fit([row.sample() for row in rows])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -5,13 +5,13 @@ orders of all tasks together give all active schedules, with the best one among 
 *European Journal of Operational Research* 90, 1996).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from slurm_plugin.experiments.plan.bounds import TaskBounds
 from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, TransferPath, Transfers
-from slurm_plugin.experiments.plan.timeline import Timeline
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,
@@ -21,6 +21,57 @@ from slurm_plugin.experiments.plan.workflow import (
     Workflow,
 )
 from slurm_plugin.slurm.availability import NodeAvailability
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Step function as :class:`slurm_plugin.slurm.availability.NodeAvailability`, changed in place.
+
+    A plan of a thousand tasks looks for a gap some ten thousand times.
+
+    >>> line = Timeline([0.0], [4])
+    >>> line.take(3, 0.0, 10.0)
+    >>> line.earliest(2, 5.0, 0.0), line.earliest(1, 5.0, 0.0)
+    (10.0, 0.0)
+    """
+
+    times_s: list[float]
+    free: list[int]
+
+    @classmethod
+    def of(cls, profile: "NodeAvailability | Timeline") -> "Timeline":
+        """Timeline that begins as another, and is changed apart from it."""
+        return cls(list(profile.times_s), list(profile.free))
+
+    def earliest(self, nodes: int, duration_s: float, from_s: float) -> float:
+        """First time from ``from_s`` on when ``nodes`` are free for so long; inf: never."""
+        times, free = self.times_s, self.free
+        last = len(free) - 1
+        start = max(times[0], from_s)
+        for step in range(max(bisect_right(times, start) - 1, 0), last + 1):
+            end = times[step + 1] if step < last else inf
+            if free[step] < nodes:
+                start = end
+            elif end >= start + duration_s:
+                return start
+        return inf
+
+    def take(self, nodes: int, start_s: float, end_s: float) -> None:
+        """Take nodes from a time to another."""
+        if end_s <= start_s:
+            return
+        first, last = self._step(start_s), self._step(end_s)
+        for step in range(first, last):
+            self.free[step] -= nodes
+
+    def _step(self, time_s: float) -> int:
+        """Index of the step that begins at a time; it is made where there is none."""
+        at = bisect_left(self.times_s, time_s)
+        if at == len(self.times_s) or self.times_s[at] != time_s:
+            self.times_s.insert(at, time_s)
+            self.free.insert(at, self.free[at - 1])
+        return at
+
 
 _ANY = TaskBounds()
 
@@ -78,8 +129,8 @@ class PlanningProblem:
     """The workflow, the run times and the site that a plan is made for.
 
     ``free`` are the nodes of each place over time, ``rooms`` what a task may have at a place where
-    that is limited.  ``done`` are steps that have begun or ended
-    already: they stay as they are.
+    that is limited.  ``done`` are steps that have begun or ended already: they stay as they are.
+    ``factors`` say how much longer than expected runs of each group of estimates took so far.
     """
 
     workflow: Workflow
@@ -89,6 +140,7 @@ class PlanningProblem:
     now_s: float
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
+    factors: Mapping[str, float] = field(default_factory=dict)
     memo: dict[object, TaskEstimate | None] = field(default_factory=dict, compare=False, repr=False)
 
     def run(
@@ -98,7 +150,8 @@ class PlanningProblem:
         key = (task.name, place.name, nodes, remote)
         if key not in self.memo:
             paths = [self._path(file, source, place.storage) for file, source in remote]
-            self.memo[key] = self.runs.run(task, place, nodes, paths)
+            made = self.runs.run(task, place, nodes, paths)
+            self.memo[key] = made and made.times(self.factors.get(made.group, 1.0))
         return self.memo[key]
 
     def room(self, task: Task, place: PlanSite) -> TaskBounds:
@@ -154,7 +207,7 @@ class Board:
         made.problem = self.problem
         made.steps, made.choices = self.steps.copy(), self.choices.copy()
         made.ends, made.end_s, made.node_s = self.ends.copy(), self.end_s, self.node_s
-        made._lines = {name: line.copy() for name, line in self._lines.items()}
+        made._lines = {name: Timeline.of(line) for name, line in self._lines.items()}
         made._at = {name: places.copy() for name, places in self._at.items()}
         made._used = self._used.copy()
         return made
@@ -301,18 +354,16 @@ class Board:
     def _fits(self, drafted: Iterable[Step]) -> bool:
         """Whether the storages have room for what the steps leave there."""
         more: dict[str, float] = {}
-        for storage, size in (pair for step in drafted for pair in self._leaves(step)):
-            more[storage] = more.get(storage, self._used.get(storage, 0.0)) + size
+        for storage, file in ((step.target, f) for step in drafted for f in self._leaves(step)):
+            more[storage] = more.get(storage, self._used.get(storage, 0.0)) + file.size_bytes
         storages = self.problem.workflow.storages
         return all(size <= storages[storage].free_bytes for storage, size in more.items())
 
-    def _leaves(self, step: Step) -> list[tuple[str, float]]:
-        files = self.problem.workflow.files
-        return [(step.target, files[name].size_bytes) for name in self._left(step)]
-
-    def _left(self, step: Step) -> tuple[str, ...]:
+    def _leaves(self, step: Step) -> list[File]:
         """Files that a step leaves at its target."""
-        return self.problem.workflow.tasks[step.name].writes if step.nodes else (step.file,)
+        flow = self.problem.workflow
+        names = flow.tasks[step.name].writes if step.nodes else (step.file,)
+        return [flow.files[name] for name in names]
 
     def _line(self, pool: str, link: NetworkLink) -> Timeline:
         if pool not in self._lines:
@@ -320,10 +371,9 @@ class Board:
         return self._lines[pool]
 
     def _add(self, step: Step, *, take: bool = True) -> None:
-        for storage, size in self._leaves(step):
-            self._used[storage] = self._used.get(storage, 0.0) + size
-        for name in self._left(step):
-            self._at[name][step.target] = (step.end_s, step.name)
+        for file in self._leaves(step):
+            self._used[step.target] = self._used.get(step.target, 0.0) + file.size_bytes
+            self._at[file.name][step.target] = (step.end_s, step.name)
         if take and step.nodes:
             self._lines[step.pool].take(step.nodes, step.start_s, step.end_s)
         elif take:

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from predictor.types import Prediction
 from sacct_ingest.files import atomic_file
 from slurm_plugin.experiments.scale.choice import Answer, answer_of, fitted
 from slurm_plugin.experiments.scale.jobs import Settings, StudyRun
 from slurm_plugin.experiments.scale.study import Study
+from slurm_plugin.reports.picture import COLOURS, time_ticks
 from slurm_plugin.text.formatting import clock, count, duration, percent
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LATEX = re.compile(r"([&%$#_{}])")
 
@@ -169,9 +175,7 @@ def write(results: Results, folder: Path) -> list[Path]:
     ids = [f"{one.job_id} {one.count} {one.state}" for one in results.runs if one.job_id]
     put("jobs.txt", "".join(f"{line}\n" for line in ids))
     if results.measured:
-        from slurm_plugin.experiments.scale import plot  # noqa: PLC0415 - the extra is optional
-
-        made += plot.save(results, folder)
+        made += _plot(results, folder)
     return made
 
 
@@ -207,3 +211,77 @@ _FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
     "table.md": _markdown,
     "table.tex": _latex,
 }
+
+
+_PLOTS = (".svg", ".pdf", ".png")
+
+
+def _plot(results: Results, folder: Path) -> list[Path]:
+    """Draw run times with the ideal line, and efficiencies, in three formats; give the files.
+
+    Raises PlotError: Matplotlib is not installed, or a file cannot be written.
+    """
+    from slurm_plugin.reports import figure  # noqa: PLC0415 - the extra is optional
+
+    paths = [folder / f"plot{suffix}" for suffix in _PLOTS]
+    figure.write(lambda: _drawn(figure.empty((7.2, 3.4)), results), *paths)
+    return paths
+
+
+def _drawn(drawn: "Figure", results: Results) -> "Figure":
+    left, right = drawn.subplots(1, 2)
+    _times(left, results)
+    _efficiencies(right, results)
+    counts = [row.count for row in results.rows]
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xlim(min(counts) / 1.15, max(counts) * 1.15)
+        axes.set_xticks(counts, list(map(str, counts)))
+        axes.minorticks_off()
+        axes.set_xlabel(results.settings.sizes.value)
+        axes.grid(visible=True, color="#DDDDDD", linewidth=0.5)
+        axes.set_axisbelow(True)
+        if results.recommended:
+            label = f"recommended: {results.recommended}"
+            axes.axvline(results.recommended, color=COLOURS["third"], linestyle=":", label=label)
+    drawn.legend(
+        *left.get_legend_handles_labels(),
+        frameon=False,
+        fontsize=8,
+        loc="outside lower center",
+        ncols=4,
+    )
+    return drawn
+
+
+def _times(axes: "Axes", results: Results) -> None:
+    measured = results.measured
+    counts = [row.count for row in measured]
+    times = [row.time_s or 0.0 for row in measured]
+    work = [n / counts[0] for n in counts] if results.settings.weak else [1.0] * len(counts)
+    ideal = [times[0] * w * counts[0] / n for n, w in zip(counts, work, strict=True)]
+    if results.answer:
+        curve = results.answer.predictions
+        nodes = [one.nodes for one in curve]
+        low, high = [one.low_s for one in curve], [one.high_s for one in curve]
+        axes.fill_between(
+            nodes, low, high, color=COLOURS["band"], linewidth=0, label="90 % of runs"
+        )
+        axes.plot(nodes, [one.time_s for one in curve], color=COLOURS["first"], linewidth=1.2)
+    axes.plot(counts, times, "o", color="#000000", markersize=4.5, label="measured")
+    axes.plot(counts, ideal, "--", color=COLOURS["second"], linewidth=1.2, label="ideal")
+    axes.set_yscale("log")
+    low_s, high_s = min(*times, *ideal) / 1.3, max(*times, *ideal) * 1.3
+    axes.set_ylim(low_s, high_s)
+    ticks = time_ticks(low_s, high_s)
+    axes.set_yticks(ticks, [duration(tick) for tick in ticks])
+    axes.set_ylabel("run time")
+
+
+def _efficiencies(axes: "Axes", results: Results) -> None:
+    measured = results.measured
+    values = [100 * (row.efficiency or 0.0) for row in measured]
+    axes.plot([row.count for row in measured], values, "o-", color=COLOURS["first"], markersize=4.5)
+    axes.axhline(100, color=COLOURS["second"], linestyle="--", linewidth=1.2)
+    axes.set_ylim(0, max(110.0, *(value * 1.1 for value in values)))
+    axes.set_ylabel("parallel efficiency, %")

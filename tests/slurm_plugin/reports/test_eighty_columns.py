@@ -15,10 +15,10 @@ from slurm_plugin.cli.commands.wait import queue_table
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.experiments import (
     forecast_text,
-    learning_text,
+    learn_command,
     plan_text,
     probe_text,
-    profile_text,
+    profile_command,
 )
 from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
 from slurm_plugin.experiments.plan.plans import plans
@@ -84,7 +84,7 @@ def profile() -> Iterator[str]:
         NodeProfile(cluster="pine", node=f"{NAME}{n}", node_type=NAME, at_s=AT_S, **measured)
         for n in range(3)
     ]
-    yield profile_text.describe(rows, type_profiles(rows))
+    yield profile_command.describe(rows, type_profiles(rows))
 
 
 def plan() -> Iterator[str]:
@@ -106,7 +106,7 @@ def learn() -> Iterator[str]:
         verdict=Verdict.DOUBTFUL,
     )
     state = ProposerState(functions={}, effects={}, error=3.0, expected=(one,))
-    yield learning_text.summary(state, 6, 1.0, "the predictions are good enough")
+    yield learn_command.summary(state, 6, 1.0, "the predictions are good enough")
 
 
 def wait() -> Iterator[str]:

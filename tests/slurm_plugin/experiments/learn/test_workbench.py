@@ -13,7 +13,7 @@ import yaml
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
-from slurm_plugin.experiments import learning_text as words
+from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
 from slurm_plugin.experiments.learn.description import Description, parse
 from slurm_plugin.experiments.learn.jobs import overrun_s

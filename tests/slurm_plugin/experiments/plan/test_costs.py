@@ -10,8 +10,7 @@ from slurm_plugin.experiments.plan import estimates
 from slurm_plugin.experiments.plan.estimates import GUESSED, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.options import choices, restricted
 from slurm_plugin.experiments.plan.plan_search import score
-from slurm_plugin.experiments.plan.schedule import TaskOption, build
-from slurm_plugin.experiments.plan.timeline import Timeline
+from slurm_plugin.experiments.plan.schedule import TaskOption, Timeline, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 FLOW = """
