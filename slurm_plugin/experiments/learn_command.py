@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
 def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from msgspec.structs import replace  # noqa: PLC0415
 
+    from slurm_plugin.experiments import held_jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
@@ -101,11 +102,11 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         )
     counters = _counters(state) if task.network_share is None else None
     site = LearningSite(
-        jobs=jobs.SlurmJobs(task, time.time, counters),
+        jobs=jobs.SlurmJobs(task, counters),
         clock=time.time,
         sleep=time.sleep,
         report=lambda trial: print(progress_line(trial), file=sys.stderr, flush=True),
-        overrun_s=jobs.overrun_s(jobs.slurm_config()),
+        overrun_s=held_jobs.overrun_s(held_jobs.slurm_config()),
     )
     model = ModelChoices(
         data_flow=task.data_flow,

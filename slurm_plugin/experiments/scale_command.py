@@ -222,7 +222,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
 
 def _settings(args: argparse.Namespace) -> "Settings":
     from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.jobs import overrun_s, slurm_config  # noqa: PLC0415
+    from slurm_plugin.experiments.held_jobs import overrun_s, slurm_config  # noqa: PLC0415
     from slurm_plugin.experiments.scale.jobs import Settings, Sizes  # noqa: PLC0415
 
     script = parse_command_line(["sbatch", *args.words]).script

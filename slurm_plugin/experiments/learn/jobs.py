@@ -1,35 +1,22 @@
 """One run as a Slurm job: submitted on hold, looked up by its name, and read from accounting."""
 
-import os
 import shlex
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sacct_ingest.errors import SlurmError
-from sacct_ingest.records import JobRun
-from sacct_ingest.sources.run_source import Tally
-from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.text import io_times
+from slurm_plugin.experiments.held_jobs import TIMEOUT_S, WAITING, HeldJobs, command, find
 from slurm_plugin.experiments.learn.assignments import Assignment
 from slurm_plugin.experiments.learn.description import Description
 from slurm_plugin.experiments.learn.journal import Trial
-from slurm_plugin.slurm.commands import run, submit
-from slurm_plugin.slurm.slurm_conf import CONFIG
-
-_TIMEOUT_S = 60.0
-_WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
-_LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
-#: Until a job that overran its limit is ended: it is looked at every 30 s.
-_NOTICED_S = 60.0
+from slurm_plugin.slurm.commands import submit
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJobs:
+class SlurmJobs(HeldJobs):
     """Runs as jobs of a real Slurm."""
 
     description: Description
-    clock: Callable[[], float]
     counters: Path | None = None  #: folder for what a run's node counted; None: nothing is counted
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
@@ -40,7 +27,7 @@ class SlurmJobs:
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: Slurm does not answer
             at the moment.
         """
-        return int(submit(self.argv(assignment, trial), timeout_s=_TIMEOUT_S))
+        return int(submit(self.argv(assignment, trial), timeout_s=TIMEOUT_S))
 
     def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
         """Command line of a run."""
@@ -88,70 +75,16 @@ class SlurmJobs:
 
     def find(self, trial: Trial) -> int | None:
         """Look for a run's job by its name, in the queue and in the accounting."""
-        argv = ["squeue", "--me", "-h", "-t", "all", f"--name={trial.job_name}", "-o", "%A"]
-        if queued := run(argv, timeout_s=_TIMEOUT_S).split():
-            return int(queued[0])
-        argv = [
-            *("sacct", "-X", "-n", "-P", "--format=JobIDRaw", f"--name={trial.job_name}"),
-            f"--user={os.getuid()}",
-            *(f"--starttime=uts{trial.planned_s - 60}", "--endtime=now"),
-        ]
-        job_ids = run(argv, timeout_s=_TIMEOUT_S).split()
-        return int(job_ids[0]) if job_ids else None
-
-    def release(self, job_id: int) -> None:
-        """Let a job start; nothing happens where it is over."""
-        if self.waiting(job_id):
-            run(["scontrol", "release", str(job_id)], timeout_s=_TIMEOUT_S)
-
-    def cancel(self, job_id: int) -> None:
-        """End a job."""
-        run(["scancel", str(job_id)], timeout_s=_TIMEOUT_S)
+        return int(find(trial.job_name, trial.planned_s) or 0) or None
 
     def tidy(self, trial: Trial) -> None:
         """Cancel jobs of a run that were submitted while their submitter was killed.
 
         They were never released, so none has run.
         """
-        argv = ["scancel", "--me", "--quiet", "--state=PENDING", f"--name={trial.job_name}"]
-        run(argv, timeout_s=_TIMEOUT_S)
+        command(["scancel", "--me", "--quiet", "--state=PENDING", f"--name={trial.job_name}"])
 
     def waiting(self, job_id: int) -> bool | None:
         """Whether a job still waits; None once it is over."""
-        argv = ["squeue", "--me", "-h", "-o", "%A %T"]
-        # All of the user's at once: asking for an id that is gone is an error.
-        states = dict(line.split() for line in run(argv, timeout_s=_TIMEOUT_S).splitlines())
-        state = states.get(str(job_id))
-        return None if state is None else state in _WAITING
-
-    def ended(self, trial: Trial) -> JobRun | None:
-        """Give what the accounting says of a run that has ended; None while it says nothing."""
-        if trial.job_id is None:
-            return None
-        until_s = int(self.clock()) + _LATER_S
-        runs = LiveSacct().of_jobs([trial.job_id], trial.planned_s - 60, until_s, Tally())
-        # A record without a partition is half of one: the other half is still on its way.
-        whole = [one for one in runs if one.end_s is not None and one.partition]
-        return whole[-1] if whole else None
-
-
-def overrun_s(config: Mapping[str, str]) -> float:
-    """Seconds that a job may run beyond its limit: OverTimeLimit, KillWait and a look now and then.
-
-    >>> overrun_s({"OverTimeLimit": "1 min", "KillWait": "30 sec"})
-    150.0
-    """
-    minutes = config.get("OverTimeLimit", "0").split()[0]
-    if not minutes.isdecimal():
-        raise SlurmError(
-            f"OverTimeLimit is {minutes}: time limits have no effect here, so no budget would hold"
-        )
-    kill_wait = config.get("KillWait", "30").split()[0]
-    return 60.0 * int(minutes) + float(kill_wait) + _NOTICED_S
-
-
-def slurm_config() -> dict[str, str]:
-    """Read the cluster's settings from Slurm."""
-    lines = run(list(CONFIG), timeout_s=_TIMEOUT_S).splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        state = self.queued().get(job_id)
+        return None if state is None else state in WAITING

@@ -12,6 +12,7 @@ import msgspec
 from predictor.occupancy.active.settings import FunctionForm
 from sacct_ingest.errors import FormatError
 from sacct_ingest.files import atomic_file
+from slurm_plugin.experiments import held_jobs
 
 
 class Stage(StrEnum):
@@ -89,19 +90,13 @@ class Journal:
             self.trials[places[0]] = trial
         else:
             self.trials.append(trial)
-        text = msgspec.json.format(
-            msgspec.json.encode(_File(self._application, tuple(self.trials), self._model)), indent=1
-        )
-        atomic_file.write(self._path, text)
+        held_jobs.write(self._path, _File(self._application, tuple(self.trials), self._model))
         return trial
 
     def _read(self) -> tuple[Trial, ...]:
-        try:
-            saved = msgspec.json.decode(self._path.read_bytes(), type=_File)
-        except FileNotFoundError:
+        if not self._path.exists():
             return ()
-        except (OSError, msgspec.DecodeError) as error:
-            raise FormatError(f"{self._path}: {error}; move it away to begin anew") from error
+        saved = held_jobs.read(self._path, _File, "move it away to begin anew")
         if saved.application != self._application:
             raise FormatError(
                 f"{self._path}: it is of {saved.application}, not of {self._application}; name "

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobRun
 from sacct_ingest.runs.usage import usage
+from slurm_plugin.experiments.held_jobs import failure
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices
 from slurm_plugin.experiments.learn.description import Description
 from slurm_plugin.experiments.learn.jobs import SlurmJobs
@@ -185,8 +186,9 @@ class Workbench:
 
     def _accounted(self, trial: Trial) -> JobRun:
         """Wait until a run's end is in the accounting, which can take seconds."""
+        job_id = trial.job_id or 0
         for pause_s in pauses():
-            if run := self.site.jobs.ended(trial):
+            if run := self.site.jobs.ended({job_id: trial.planned_s}).get(job_id):
                 return run
             self.site.sleep(pause_s)
         raise AssertionError  # the pauses never end
@@ -199,21 +201,15 @@ class Workbench:
 
 def _outcome(run: JobRun) -> dict[str, object]:
     """Read a run's record."""
-    used = usage(run, run.steps)
-    outcome: dict[str, object] = {
-        "stage": Stage.DONE,
+    used, reason = usage(run, run.steps), failure(run)
+    return {
+        "stage": Stage.FAILED if reason else Stage.DONE,
+        "reason": reason,
+        # The same once more may succeed.
+        "again": bool(reason) and run.state.interrupted,
         "elapsed_s": run.elapsed_s,
         "node_list": run.node_list,
         "cpus": run.cpus,
         "utilisation": used.utilisation,
         "data_bytes": used.data_bytes,
-    }
-    if run.state is JobState.COMPLETED:
-        return outcome
-    status = f", exit status {run.exit_code}" if run.exit_code else ""
-    return outcome | {
-        "stage": Stage.FAILED,
-        "reason": f"{run.state.value}{status}",
-        # The same once more may succeed.
-        "again": run.state.interrupted,
     }

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, SlurmError
+from slurm_plugin.experiments.held_jobs import Run, command
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, dependents
 from slurm_plugin.experiments.plan.resubmit import change, settle
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.experiments.plan.submit import (
     REFUSED,
-    Run,
     Sbatch,
-    command,
     on,
     sbatch,
     submit_ready,

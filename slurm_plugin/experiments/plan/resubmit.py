@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
+from slurm_plugin.experiments.held_jobs import Run
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob
 from slurm_plugin.experiments.plan.state_file import PENDING, Submitted
-from slurm_plugin.experiments.plan.submit import Run, on
+from slurm_plugin.experiments.plan.submit import on
 
 #: sbatch's options that scontrol can change, by its own words.
 _NUMBERS = {"--nodes": "NumNodes", "--time": "TimeLimit", "--deadline": "Deadline"}

@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.held_jobs import TIMEOUT_S, Run, command
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line
 from slurm_plugin.experiments.plan.state_file import COMPLETED, Submitted
-from slurm_plugin.slurm.commands import SubmissionRefused, run, submit
+from slurm_plugin.slurm.commands import SubmissionRefused, submit
 
-_TIMEOUT_S = 60.0
 #: State of a job that sbatch refused; Slurm has no word for it.
 REFUSED = "REFUSED"
 
 #: Submits a script with these arguments and gives the job's id.
 Sbatch = Callable[[Sequence[str], str], str]
-#: Runs a command and gives its text.
-Run = Callable[[Sequence[str]], str]
 
 
 def sbatch(argv: Sequence[str], script: str) -> str:
@@ -24,12 +23,7 @@ def sbatch(argv: Sequence[str], script: str) -> str:
     Raises SubmissionRefused: Slurm does not take the job; SlurmError: sbatch is not there, or did
         not answer.
     """
-    return submit(argv, script, timeout_s=_TIMEOUT_S)
-
-
-def command(argv: Sequence[str]) -> str:
-    """Run one of Slurm's commands."""
-    return run(argv, timeout_s=_TIMEOUT_S)
+    return submit(argv, script, timeout_s=TIMEOUT_S)
 
 
 def on(cluster: str) -> list[str]:
@@ -64,16 +58,8 @@ def submit_ready(
 
 def find(submitted: Submitted, job: PlannedJob, ask: Run) -> str:
     """Id of a job that may have been submitted; empty: it was not."""
-    name = f"--name={submitted.name(job.name)}"
-    where = on(job.cluster)
-    queued = ask(["squeue", "-h", "--me", "-t", "all", name, "-o", "%A", *where]).split()
-    if queued:
-        return queued[0]
-    since = f"uts{int(submitted.submitted_s) - 60}"
-    accounted = ask(
-        ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", name, "-S", since, *where]
-    ).split()
-    return accounted[0] if accounted else ""
+    name = submitted.name(job.name)
+    return held_jobs.find(name, submitted.submitted_s, ask, on(job.cluster))
 
 
 def waits_elsewhere(jobs: Iterable[PlannedJob]) -> list[str]:

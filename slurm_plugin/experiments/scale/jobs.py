@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,14 +10,12 @@ from pathlib import Path
 import msgspec
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.scripts.job_script import parse_command_line, parse_script
-from sacct_ingest.sources.run_source import Tally
-from sacct_ingest.sources.sacct import LiveSacct
-from slurm_plugin.slurm.commands import run, submit
+from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.held_jobs import TIMEOUT_S, HeldJobs
+from slurm_plugin.slurm.commands import submit
 
-_TIMEOUT_S = 60.0
-_LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
 _FILTER_S = 60
 
 
@@ -88,7 +85,7 @@ _OPTION = {Sizes.NODES: "--nodes", Sizes.CPUS: "--cpus-per-task", Sizes.GPUS: "-
 
 
 @dataclass(frozen=True, slots=True)
-class StudyJobs:
+class StudyJobs(HeldJobs):
     """Slurm's commands; ``name`` tells the studies of a user apart."""
 
     name: str
@@ -99,41 +96,16 @@ class StudyJobs:
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked.
         """
         argv, script = command(settings, run, self._comment(run))
-        return int(submit(argv, script, timeout_s=_TIMEOUT_S))
+        return int(submit(argv, script, timeout_s=TIMEOUT_S))
 
-    def find(self, run_: StudyRun) -> int | None:
+    def find(self, run: StudyRun) -> int | None:
         """Look for the held job of a run."""
-        argv = ["squeue", "--me", "-h", "-t", "PD", "-o", "%A %k"]
-        for line in run(argv, timeout_s=_TIMEOUT_S).splitlines():
+        listed = held_jobs.command(["squeue", "--me", "-h", "-t", "PD", "-o", "%A %k"])
+        for line in listed.splitlines():
             job_id, _, comment = line.partition(" ")
-            if comment.strip() == self._comment(run_):
+            if comment.strip() == self._comment(run):
                 return int(job_id)
         return None
-
-    def release(self, job_id: int) -> None:
-        """Let a job start; nothing happens where it is over."""
-        if job_id in self.queued():
-            run(["scontrol", "release", str(job_id)], timeout_s=_TIMEOUT_S)
-
-    def cancel(self, job_ids: Sequence[int]) -> None:
-        """End jobs."""
-        run(["scancel", "--quiet", *map(str, job_ids)], timeout_s=_TIMEOUT_S)
-
-    def queued(self) -> set[int]:
-        """Give the ids of the user's jobs in the queue."""
-        # All of the user's at once: asking for an id that is gone is an error.
-        return set(
-            map(int, run(["squeue", "--me", "-h", "-o", "%A"], timeout_s=_TIMEOUT_S).split())
-        )
-
-    def ended(self, runs: Sequence[StudyRun]) -> dict[int, JobRun]:
-        """Give what the accounting says of jobs that are over."""
-        begin_s = min(one.planned_s for one in runs) - 60
-        ids = [one.job_id for one in runs if one.job_id is not None]
-        until_s = max(one.planned_s for one in runs) + 30 * _LATER_S
-        given = LiveSacct(user=str(os.getuid())).of_jobs(ids, begin_s, until_s, Tally())
-        # A record without a partition is half of one: the other half is still on its way.
-        return {one.job_id: one for one in given if one.end_s is not None and one.partition}
 
     def _comment(self, run: StudyRun) -> str:
         """Comment of a run: the hooks leave it alone."""

@@ -1,8 +1,4 @@
-"""A study: its runs in one file, and the loop that submits and follows them.
-
-A run is written down before it is submitted on hold, and released once its job is written down: a
-process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
-"""
+"""A study: its runs in one file, and the loop that submits and follows them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from predictor.types import Run
-from sacct_ingest.errors import FormatError
-from sacct_ingest.files import atomic_file
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
+from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.held_jobs import failure
 from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
 from slurm_plugin.experiments.scale.jobs import Settings, StudyJobs, StudyRun
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
@@ -20,6 +16,7 @@ from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 #: Failures, without a run that ended well, after which a study gives up.
 _HOPELESS = 3
 _CONTENT = 1  #: version of the file
+_OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +34,7 @@ class Study:
         self.runs: list[StudyRun] = []
         self.ended = ""
         if settings is None or path.exists():
-            saved = self._read()
+            saved = held_jobs.read(path, _File, "is this the folder of a study?")
             self.runs, self.ended, settings = list(saved.runs), saved.ended, saved.settings
         self.settings = settings
 
@@ -47,15 +44,7 @@ class Study:
         if run is not None:
             self.runs = [one for one in self.runs if one.number != run.number] + [run]
             self.runs.sort(key=lambda one: one.number)
-        content = _File(self.settings, tuple(self.runs), ended)
-        text = msgspec.json.format(msgspec.json.encode(content), indent=1)
-        atomic_file.write(self._path, text)
-
-    def _read(self) -> _File:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_File)
-        except (OSError, msgspec.DecodeError) as error:
-            raise FormatError(f"{self._path}: {error}; is this the folder of a study?") from error
+        held_jobs.write(self._path, _File(self.settings, tuple(self.runs), ended))
 
     @property
     def open(self) -> list[StudyRun]:
@@ -169,7 +158,7 @@ def cancel_open(study: Study, slurm: StudyJobs) -> list[int]:
     ids = [one.job_id or slurm.find(one) for one in study.open]
     there = [job_id for job_id in ids if job_id is not None]
     if there:
-        slurm.cancel(there)
+        slurm.cancel(*there)
     for one, job_id in zip(study.open, ids, strict=True):
         study.save(msgspec.structs.replace(one, job_id=job_id, state=JobState.CANCELLED.value))
     return there
@@ -199,24 +188,11 @@ def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) 
     """Take the runs that are over from the accounting."""
     queued = slurm.queued()
     over = [one for one in study.open if one.job_id not in queued]
-    found = slurm.ended(over) if over else {}
+    planned_s = {one.job_id: one.planned_s for one in over if one.job_id is not None}
+    found = slurm.ended(planned_s) if planned_s else {}
     for one in over:
         if job := found.get(one.job_id or 0):
-            ended = msgspec.structs.replace(one, **_outcome(job))
+            own = {name: getattr(job, name) for name in _OF_JOB} | {"state": job.state.value}
+            ended = msgspec.structs.replace(one, reason=failure(job), **own)
             study.save(ended)
             report(ended)
-
-
-def _outcome(job: JobRun) -> dict[str, object]:
-    status = f", exit status {job.exit_code}" if job.exit_code else ""
-    failed = job.state is not JobState.COMPLETED
-    return {
-        "state": job.state.value,
-        "reason": f"{job.state.value}{status}" if failed else "",
-        "elapsed_s": job.elapsed_s,
-        "nodes": job.nodes,
-        "cpus": job.cpus,
-        "node_list": job.node_list,
-        "cluster": job.cluster,
-        "partition": job.partition,
-    }

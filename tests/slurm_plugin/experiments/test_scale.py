@@ -58,7 +58,7 @@ class FakeSlurm:
         if job_id in self.held:
             self.running[job_id] = self.held.pop(job_id)
 
-    def cancel(self, job_ids) -> None:
+    def cancel(self, *job_ids) -> None:
         for job_id in job_ids:
             self.held.pop(job_id, None)
             self.running.pop(job_id, None)
@@ -78,9 +78,9 @@ class FakeSlurm:
                 elapsed_s=float(round(self.time_of(n))), nodes=n, cpus=4 * n, end_s=9,
             )  # fmt: skip
 
-    def ended(self, runs) -> dict[int, JobRun]:
+    def ended(self, planned_s) -> dict[int, JobRun]:
         self._call()
-        return {one.job_id: self.over[one.job_id] for one in runs if one.job_id in self.over}
+        return {job_id: self.over[job_id] for job_id in planned_s if job_id in self.over}
 
 
 def settings(**changes) -> Settings:

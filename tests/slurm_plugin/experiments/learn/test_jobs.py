@@ -26,7 +26,7 @@ TRIAL = Trial(
 
 
 def jobs(counters: Path | None) -> SlurmJobs:
-    return SlurmJobs(parse(TEXT, name="app.yaml"), lambda: 0.0, counters=counters)
+    return SlurmJobs(parse(TEXT, name="app.yaml"), counters=counters)
 
 
 def assigned(*command: str) -> Assignment:

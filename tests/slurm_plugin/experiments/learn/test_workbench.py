@@ -14,9 +14,9 @@ from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
 from slurm_plugin.experiments import learn_command as words
+from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
 from slurm_plugin.experiments.learn.description import Description, parse
-from slurm_plugin.experiments.learn.jobs import overrun_s
 from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial, alone
 from slurm_plugin.experiments.learn.proposers import ByOccupancies
 from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
@@ -92,18 +92,19 @@ class FakeSlurm:
             return True
         return None
 
-    def ended(self, trial: Trial) -> JobRun | None:
+    def ended(self, planned_s: dict[int, int]) -> dict[int, JobRun]:
         self._called()
-        state = self.states[trial.job_id or 0]
+        ((job_id, at_s),) = planned_s.items()
+        trial, state = self.jobs[job_id], self.states[job_id]
         elapsed_s = self.time_of(trial.attributes)
         step = StepRun(
             step="batch", state=state, cpu_s=0.5 * elapsed_s, disk_read_bytes=10**6,
             disk_write_bytes=0,
         )  # fmt: skip
-        return JobRun(
-            cluster="pine", job_id=trial.job_id or 0, submit_s=trial.planned_s, state=state,
+        return {job_id: JobRun(
+            cluster="pine", job_id=job_id, submit_s=at_s, state=state,
             elapsed_s=elapsed_s, cpus=1, end_s=1, partition="batch", steps=(step,), exit_code=3,
-        )  # fmt: skip
+        )}  # fmt: skip
 
     def network_share(self, trial: Trial) -> float | None:
         return 0.25

@@ -1,0 +1,124 @@
+"""Jobs that are submitted on hold, found again, released and followed; and files of such runs.
+
+A run is written down before its job is submitted, and released once the job is written down: a
+process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from sacct_ingest.errors import FormatError, SlurmError
+from sacct_ingest.files import atomic_file
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.sacct import LiveSacct
+from slurm_plugin.slurm.commands import run
+from slurm_plugin.slurm.slurm_conf import CONFIG
+
+_File = TypeVar("_File")
+#: Runs a command of Slurm's and gives its text.
+Run = Callable[[Sequence[str]], str]
+TIMEOUT_S = 60.0
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+_EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
+_LATER_S = 86_400  #: ... and up to so long after the present
+#: Until a job that overran its limit is ended: it is looked at every 30 s.
+_NOTICED_S = 60.0
+
+
+def command(argv: Sequence[str]) -> str:
+    """Run one of Slurm's commands."""
+    return run(argv, timeout_s=TIMEOUT_S)
+
+
+class HeldJobs:
+    """The user's jobs that are there."""
+
+    def queued(self) -> dict[int, str]:
+        """Give the states of the user's jobs in the queue."""
+        # All of the user's at once: asking for an id that is gone is an error.
+        lines = command(["squeue", "--me", "-h", "-o", "%A %T"]).splitlines()
+        return {int(job_id): state for job_id, state in map(str.split, lines)}
+
+    def release(self, job_id: int) -> None:
+        """Let a job start; nothing happens where it runs or is over."""
+        if self.queued().get(job_id) in WAITING:
+            command(["scontrol", "release", str(job_id)])
+
+    def cancel(self, *job_ids: int) -> None:
+        """End jobs."""
+        command(["scancel", "--quiet", *map(str, job_ids)])
+
+    def ended(self, planned_s: Mapping[int, int]) -> dict[int, JobRun]:
+        """Give what the accounting says of jobs that have ended, once it does.
+
+        planned_s: ids of jobs, and when each was planned, seconds since the epoch.
+        """
+        ids, until_s = list(planned_s), int(time.time()) + _LATER_S
+        accounting, since_s = LiveSacct(user=str(os.getuid())), min(planned_s.values())
+        runs = accounting.of_jobs(ids, since_s - _EARLIER_S, until_s, Tally())
+        # A record without a partition is half of one: the other half is still on its way.
+        return {one.job_id: one for one in runs if one.end_s is not None and one.partition}
+
+
+def find(name: str, since_s: float, ask: Run = command, where: Sequence[str] = ()) -> str:
+    """Id of the job of this name, in the queue or the accounting; empty: there is none.
+
+    since_s: it was submitted no earlier.
+    where: option that names its cluster.
+    """
+    named = f"--name={name}"
+    queued = ask(["squeue", "-h", "--me", "-t", "all", named, "-o", "%A", *where]).split()
+    if queued:
+        return queued[0]
+    since = ["-S", f"uts{int(since_s) - _EARLIER_S}", "-E", "now"]
+    argv = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", named, f"--user={os.getuid()}", *since]
+    return next(iter(ask([*argv, *where]).split()), "")
+
+
+def failure(job: JobRun) -> str:
+    """Why a run failed; empty: it did not."""
+    status = f", exit status {job.exit_code}" if job.exit_code else ""
+    return "" if job.state is JobState.COMPLETED else f"{job.state.value}{status}"
+
+
+def write(path: Path, content: msgspec.Struct) -> None:
+    """Write a file of runs; it is on the disk when this returns."""
+    atomic_file.write(path, msgspec.json.format(msgspec.json.encode(content), indent=1))
+
+
+def read(path: Path, kind: type[_File], fix: str) -> _File:
+    """Read a file of runs.
+
+    Raises FormatError: it is none, or cannot be read; the text ends with the fix.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        raise FormatError(f"{path}: {error}; {fix}") from error
+
+
+def overrun_s(config: Mapping[str, str]) -> float:
+    """Seconds that a job may run beyond its limit: OverTimeLimit, KillWait and a look now and then.
+
+    >>> overrun_s({"OverTimeLimit": "1 min", "KillWait": "30 sec"})
+    150.0
+    """
+    minutes = config.get("OverTimeLimit", "0").split()[0]
+    if not minutes.isdecimal():
+        raise SlurmError(
+            f"OverTimeLimit is {minutes}: time limits have no effect here, so no budget would hold"
+        )
+    kill_wait = config.get("KillWait", "30").split()[0]
+    return 60.0 * int(minutes) + float(kill_wait) + _NOTICED_S
+
+
+def slurm_config() -> dict[str, str]:
+    """Read the cluster's settings from Slurm."""
+    pairs = (line.partition("=") for line in command(CONFIG).splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
