@@ -84,11 +84,15 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from msgspec.structs import replace  # noqa: PLC0415
 
     from slurm_plugin.experiments import held_jobs  # noqa: PLC0415
-    from slurm_plugin.experiments.learn import description, jobs  # noqa: PLC0415
+    from slurm_plugin.experiments.learn import description  # noqa: PLC0415
     from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
     from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.workbench import (  # noqa: PLC0415
+        LearningSite,
+        SlurmJobs,
+        Workbench,
+    )
 
     config = load_config(args)
     task = description.load(args.file)
@@ -102,7 +106,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         )
     counters = _counters(state) if task.network_share is None else None
     site = LearningSite(
-        jobs=jobs.SlurmJobs(task, counters),
+        jobs=SlurmJobs(task, counters),
         clock=time.time,
         sleep=time.sleep,
         report=lambda trial: print(progress_line(trial), file=sys.stderr, flush=True),

@@ -21,8 +21,7 @@ from slurm_plugin.text.formatting import count, duration, hours, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
-    from slurm_plugin.experiments.scale.jobs import Settings, StudyRun
-    from slurm_plugin.experiments.scale.study import Study
+    from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun
 
 EXAMPLE = """\
   nimo scale job.sh -N 1-64
@@ -131,11 +130,10 @@ def run(args: argparse.Namespace) -> int:
 def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
     from slurm_plugin.cli import own_history  # noqa: PLC0415
     from slurm_plugin.experiments.scale import study as loop  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.jobs import StudyJobs  # noqa: PLC0415
 
     if study.ended:
         return study.ended
-    slurm = StudyJobs(blake2b(bytes(folder.absolute()), digest_size=6).hexdigest())
+    slurm = loop.StudyJobs(blake2b(bytes(folder.absolute()), digest_size=6).hexdigest())
     try:
         why = loop.follow(study, slurm, clock=time.time, sleep=time.sleep, report=_say)
     except KeyboardInterrupt:
@@ -157,8 +155,7 @@ def _say(run: "StudyRun") -> None:
 
 
 def _dry(study: "Study") -> str:
-    from slurm_plugin.experiments.scale import jobs  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.jobs import StudyRun  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import StudyRun, shown  # noqa: PLC0415
 
     chosen, settings = study.next(), study.settings
     counts = f"counts: {', '.join(map(str, settings.counts))}"
@@ -169,7 +166,7 @@ def _dry(study: "Study") -> str:
     left = settings.budget - study.hours
     return (
         f"{counts}\nnext: {chosen.count} ({chosen.why}), at most {hours(most)} of the "
-        f"{hours(left)} {settings.sizes.word}-hours left\n{jobs.shown(settings, one)}"
+        f"{hours(left)} {settings.sizes.word}-hours left\n{shown(settings, one)}"
     )
 
 
@@ -179,7 +176,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
     from slurm_plugin.cli import own_history  # noqa: PLC0415
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.jobs import StudyRun  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
     job = request(study.settings.words, user="")
@@ -223,7 +220,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
 def _settings(args: argparse.Namespace) -> "Settings":
     from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
     from slurm_plugin.experiments.held_jobs import overrun_s, slurm_config  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.jobs import Settings, Sizes  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import Settings, Sizes  # noqa: PLC0415
 
     script = parse_command_line(["sbatch", *args.words]).script
     if not script:

@@ -11,8 +11,14 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
 from slurm_plugin.experiments.scale import results as made
 from slurm_plugin.experiments.scale.choice import next_count
-from slurm_plugin.experiments.scale.jobs import Settings, StudyRun, command
-from slurm_plugin.experiments.scale.study import Study, cancel_open, follow
+from slurm_plugin.experiments.scale.study import (
+    Settings,
+    Study,
+    StudyRun,
+    cancel_open,
+    command,
+    follow,
+)
 from slurm_plugin.slurm.commands import SubmissionRefused
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

@@ -9,8 +9,8 @@ import pytest
 
 from slurm_plugin.experiments.learn.assignments import Assignment
 from slurm_plugin.experiments.learn.description import parse
-from slurm_plugin.experiments.learn.jobs import SlurmJobs
 from slurm_plugin.experiments.learn.journal import Trial
+from slurm_plugin.experiments.learn.workbench import SlurmJobs
 
 TEXT = """\
 application: blast
