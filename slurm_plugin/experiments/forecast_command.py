@@ -5,9 +5,11 @@ smallest error so far gives the forecast.  Without a resource or host all series
 """
 
 import argparse
+from collections.abc import Callable, Sequence
+from math import isfinite
 
 from predictor.forecasts.forecasters import Criterion
-from predictor.forecasts.series import forecast_series
+from predictor.forecasts.series import SeriesForecast, forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
 from slurm_plugin.cli.command_context import (
@@ -16,9 +18,18 @@ from slurm_plugin.cli.command_context import (
     load_config,
     print_table,
 )
-from slurm_plugin.experiments import forecast_text as words
+from slurm_plugin.experiments.probe_text import amount
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text.formatting import percent, short_clock
 from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    ON_REQUEST,
+    OutputColumn,
+    OutputTable,
+    or_dash,
+    text_column,
+)
 
 EXAMPLE = """\
   nimo forecast
@@ -66,5 +77,47 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json_text(forecasts))
     else:
-        print_table(words.series_table(forecasts), args)
+        print_table(series_table(forecasts), args)
     return 0
+
+
+def series_table(forecasts: Sequence[SeriesForecast]) -> OutputTable:
+    """One line a series: the next value, its interval, the last one, and the mean error.
+
+    Values of ``-P`` are in the units of the resources; unknown ones are empty.
+    """
+
+    def amounts(
+        name: str, title: str, get: Callable[[SeriesForecast], float], worth: int = ON_REQUEST
+    ) -> OutputColumn:
+        def show(one: SeriesForecast) -> str:
+            return amount(one.resource, get(one))
+
+        return OutputColumn(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
+
+    columns = [
+        text_column("resource", "resource", value=lambda f: f.resource.value),
+        text_column("from", "from", value=lambda f: f.source, as_text=or_dash),
+        text_column("to", "to", value=lambda f: f.target, as_text=or_dash),
+        amounts("next", "next", lambda f: f.value, ALWAYS),
+        amounts("low", "at least", lambda f: f.low),
+        amounts("high", "at most", lambda f: f.high),
+        OutputColumn("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
+        amounts("last", "last", lambda f: f.last, 6),
+        OutputColumn("at", "at", lambda f: f.last_s, short_clock, worth=3),
+        OutputColumn("nmae", "off by", lambda f: _finite(f.nmae), percent, worth=5),
+        OutputColumn("measured", "n", worth=2),
+        OutputColumn("failed", "failed", worth=ON_REQUEST),
+        OutputColumn("by", "by", left=True, worth=1),
+    ]
+    return OutputTable(columns, forecasts)
+
+
+def _interval(one: SeriesForecast) -> str:
+    if not isfinite(one.high) or one.measured <= 1:
+        return "too few values"
+    return f"{amount(one.resource, one.low)} to {amount(one.resource, one.high)}"
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None

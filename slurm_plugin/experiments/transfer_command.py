@@ -6,8 +6,10 @@ transfer to measure.
 
 import argparse
 import time
+from collections.abc import Iterator
+from math import isfinite
 
-from predictor.forecasts.transfer_time import transfer_time
+from predictor.forecasts.transfer_time import LEVEL, TransferTime, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
@@ -15,9 +17,8 @@ from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.cli.command_context import add_shared, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.config.settings import Config
-from slurm_plugin.experiments import forecast_text as words
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.formatting import count, percent, printable, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
 
@@ -80,9 +81,9 @@ def _predict(args: argparse.Namespace, config: Config) -> int:
     if args.json:
         print(json_text(made))
     elif args.parsable2:
-        print("\n".join(words.parsable_transfer(made)))
+        print("\n".join(parsable_transfer(made)))
     else:
-        print(wrapped("\n".join(words.transfer(made)), terminal_width()))
+        print(wrapped("\n".join(transfer(made)), terminal_width()))
     return 0
 
 
@@ -99,3 +100,41 @@ def _record(args: argparse.Namespace, config: Config) -> int:
     with open_store(config, create=True) as store:
         store.probes.add([made])
     return 0
+
+
+def transfer(made: TransferTime) -> Iterator[str]:
+    """Time of a transfer, what it is made of, and what speaks against it."""
+    path = f"from {printable(made.source)} to {printable(made.target)}"
+    yield (
+        f"{made.size_bytes / 1e6:.4g} MB {path}: {_time(made.time_s)}"
+        f" ({percent(LEVEL)}: {_time(made.low_s)} to {_time(made.high_s)}), {made.verdict.value}"
+    )
+    source = f"{made.method} from {count(made.transfers, 'past transfer')}"
+    if made.probe_bytes_per_s is not None:
+        source += f", the path now at {made.probe_bytes_per_s / 1e6:.4g} MB/s by its probes"
+    if isfinite(made.error):
+        source += f"; past predictions off by {percent(made.error)}"
+    yield source
+    yield from (problem.text for problem in made.problems)
+
+
+def parsable_transfer(made: TransferTime) -> Iterator[str]:
+    """Write the same with ``|`` between the fields."""
+    yield "From|To|Bytes|Time|Low|High|Verdict|Method|Transfers|Error|Problems"
+    figures = (made.time_s, made.low_s, made.high_s)
+    problems = ",".join(problem.name for problem in made.problems)
+    path = (_field(made.source), _field(made.target), made.size_bytes)
+    how = (made.verdict.value, made.method, made.transfers, _figure(made.error), problems)
+    yield "|".join(map(str, (*path, *map(_figure, figures), *how)))
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+
+
+def _field(text: str) -> str:
+    return printable(text).replace("|", "_")
+
+
+def _figure(value: float) -> str:
+    return f"{value:.6g}" if isfinite(value) else ""

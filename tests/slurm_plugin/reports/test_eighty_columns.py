@@ -14,7 +14,7 @@ from sacct_ingest.records import NodeProfile, Probe, Resource
 from slurm_plugin.cli.commands.wait import queue_table
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.experiments import (
-    forecast_text,
+    forecast_command,
     learn_command,
     plan_text,
     probe_text,
@@ -69,7 +69,7 @@ def forecast() -> Iterator[str]:
         by="exponential smoothing 0.05",
         nmae=1.2,
     )
-    yield forecast_text.series_table([made]).text()
+    yield forecast_command.series_table([made]).text()
 
 
 def probe() -> Iterator[str]:
