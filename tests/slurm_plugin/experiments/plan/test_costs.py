@@ -148,7 +148,7 @@ def test_gaps_in_free_nodes():
     assert line.earliest(1, 1.0, 12.5) == 12.5
     assert line.earliest(4, 1.0, 15.0) == 20.0
     assert line.earliest(5, 1.0, 0.0) == inf
-    other = line.copy()
+    other = Timeline.of(line)
     other.take(1, 0.0, 5.0)
     assert (other.times_s, other.free) == ([0.0, 5.0, 10.0, 20.0], [3, 4, 1, 4])
     assert line.free == [4, 1, 4]
