@@ -4,9 +4,9 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,12 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config.settings import Config
-from slurm_plugin.web import page_layout, start_pages, views
+from slurm_plugin.web import application_page, decisions_page, report_pages, start_pages, view
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.peer import Peer
-from slurm_plugin.web.query import BadQuery, link
+from slurm_plugin.web.queue_page import queue
+from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
-from slurm_plugin.web.views import PageMissing, View
 
 _log = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -46,32 +45,32 @@ _FOR_EVER = "private, max-age=31536000, immutable"
 PAGES: Mapping[str, Callable[[View], str]] = {
     "/": start_pages.home,
     "/mine": start_pages.mine,
-    "/applications": views.applications,
-    "/application": views.one_application,
-    "/decisions": views.decisions,
-    "/decision": views.one_decision,
-    "/queue": views.queue,
-    "/report": views.report,
-    "/replay": views.replay,
+    "/applications": application_page.applications,
+    "/application": application_page.one_application,
+    "/decisions": decisions_page.decisions,
+    "/decision": decisions_page.one_decision,
+    "/queue": queue,
+    "/report": report_pages.report,
+    "/replay": report_pages.replay,
 }
-_CSV = "/table.csv"
 
 
 def application(site: PageData, proxies: Proxies) -> ASGIApp:
     """Make the ASGI application; the server puts the connection's `Peer` into ``state["peer"]``."""
     config = site.config
+    pages = {**PAGES, "/table.csv": report_pages.table_csv}
+    icon = view.file_text("icon.svg").encode()
+    # Endpoints run in threads: pages wait for the store, and for Slurm where the user is new.
     routes = [
-        *(Route(path, _endpoint(site, proxies, page)) for path, page in PAGES.items()),
-        Route(_CSV, _endpoint(site, proxies, views.table_csv)),
-        Route(f"/style-{page_layout.style_digest()}.css", _file(page_layout.style(), "text/css")),
-        Route("/icon.svg", _file(page_layout.icon(), "image/svg+xml")),
+        *(Route(path, partial(_answer, site, proxies, page)) for path, page in pages.items()),
+        Route(f"/style-{view.style_digest()}.css", partial(_file, view.style(), "text/css")),
+        Route("/icon.svg", partial(_file, icon, "image/svg+xml")),
     ]
 
     def error_response(request: Request, error: Exception) -> Response:
         viewer = None
         with suppress(Unauthenticated, NimoError, AttributeError):
-            names = request.headers.getlist(proxies.header)
-            viewer = site.viewer(user_of(request.state.peer, names, proxies))
+            viewer = _viewer(site, proxies, request)
         return _error_page(config, error, viewer)
 
     made = Starlette(
@@ -109,53 +108,39 @@ class Guard:
         await (refusal or self._app)(scope, receive, sent)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
+        headers, refuse = Headers(scope=scope), partial(_message, self._config, None)
         host = _HOST.fullmatch(headers.get("host", "").lower())
         if host is None or host[1] not in self._hosts:
-            return self._error_page(
-                421, "This is not the name of this site: web.hosts has its names"
-            )
+            return refuse(421, "This is not the name of this site: web.hosts has its names")
         if scope["method"] not in ("GET", "HEAD"):
-            return self._error_page(405, "These pages are read only", Allow="GET, HEAD")
+            return refuse(405, "These pages are read only", Allow="GET, HEAD")
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-            return self._error_page(413, "A request must have no body", Connection="close")
+            return refuse(413, "A request must have no body", Connection="close")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEAD:
-            return self._error_page(
-                431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close"
-            )
+            return refuse(431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close")
         if len(scope["query_string"]) > _LONGEST_QUERY:
-            return self._error_page(414, f"A query has at most {_LONGEST_QUERY} characters")
+            return refuse(414, f"A query has at most {_LONGEST_QUERY} characters")
         return None
 
-    def _error_page(self, status: int, text: str, **headers: str) -> Response:
-        return _message(self._config, None, status, text, headers)
 
-
-def _endpoint(
-    site: PageData, proxies: Proxies, page: Callable[[View], str]
-) -> Callable[[Request], object]:
-    async def endpoint(request: Request) -> Response:
-        # Pages wait for the store, and for Slurm where the user is new.
-        return await run_in_threadpool(_answer, site, proxies, page, request)
-
-    return endpoint
+def _viewer(site: PageData, proxies: Proxies, request: Request) -> Viewer:
+    named = request.headers.getlist(proxies.header)
+    return site.viewer(user_of(request.state.peer, named, proxies))
 
 
 def _answer(
     site: PageData, proxies: Proxies, page: Callable[[View], str], request: Request
 ) -> Response:
-    peer: Peer = request.state.peer
     try:
-        user = user_of(peer, request.headers.getlist(proxies.header), proxies)
+        viewer = _viewer(site, proxies, request)
     except Unauthenticated as refused:
-        _log.warning("refused %s: %s", peer, refused)
+        _log.warning("refused %s: %s", request.state.peer, refused)
         return _message(site.config, None, 403, f"The user of this request is unknown: {refused}")
-    viewer = site.viewer(user)
     try:
         text = page(View(site, viewer, request.query_params))
     except (PageMissing, BadQuery, NimoError) as error:
         return _error_page(site.config, error, viewer)
-    kind = "text/csv" if page is views.table_csv else "text/html"
+    kind = "text/csv" if page is report_pages.table_csv else "text/html"
     return Response(text, media_type=kind, headers={"Cache-Control": _PRIVATE})
 
 
@@ -163,10 +148,8 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
     """Say what went wrong; hide the store's error, since it names hosts and paths."""
     if isinstance(error, HTTPException):
         return _message(config, viewer, error.status_code, error.detail)
-    if isinstance(error, BadQuery):
-        return _message(config, viewer, 400, str(error))
-    if isinstance(error, PageMissing):
-        return _message(config, viewer, 404, str(error))
+    if isinstance(error, BadQuery | PageMissing):
+        return _message(config, viewer, error.status, str(error))
     if isinstance(error, NimoError):
         _log.error("%s", error)
         return _message(config, viewer, 503, "The store cannot be read now; the log says why")
@@ -174,23 +157,17 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
 
 
 def _message(
-    config: Config,
-    viewer: Viewer | None,
-    status: int,
-    text: str,
-    headers: Mapping[str, str] | None = None,
+    config: Config, viewer: Viewer | None, status: int, text: str, **headers: str
 ) -> Response:
     title = _TITLES.get(status, "This cannot be shown")
-    page = page_layout.render(
+    page = view.render(
         config,
         viewer,
         "message.html.j2",
         title,
         text=f"{text}.",
-        action=link(f"{config.web.prefix}/decisions"),
-        lists=link(f"{config.web.prefix}/applications"),
     )
-    return HTMLResponse(page, status, {"Cache-Control": "no-store", **(headers or {})})
+    return HTMLResponse(page, status, {"Cache-Control": "no-store", **headers})
 
 
 _TITLES = {
@@ -201,9 +178,6 @@ _TITLES = {
 }
 
 
-def _file(content: bytes, kind: str) -> Callable[[Request], object]:
-    async def endpoint(request: Request) -> Response:
-        del request
-        return Response(content, media_type=kind, headers={"Cache-Control": _FOR_EVER})
-
-    return endpoint
+def _file(content: bytes, kind: str, request: Request) -> Response:
+    del request
+    return Response(content, media_type=kind, headers={"Cache-Control": _FOR_EVER})

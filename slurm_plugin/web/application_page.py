@@ -1,17 +1,19 @@
-"""What a page says about one application: curve and table by node type, its runs, its facts."""
+"""Applications: their list, and of each one curve, table, runs, facts and what to ask for."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
+from typing import NamedTuple
 
-from predictor.table import for_type
-from predictor.types import PredictionTable, Problem, Verdict
+from predictor.table import at, covers, decode, for_type, level_quantile
+from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
-from sacct_ingest.records import JobState, StandingRow
+from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import RunRow
+from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.memory import memory_to_ask
+from slurm_plugin.decision.time_limits import from_prediction
 from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.evaluation.effects import LEARNING
 from slurm_plugin.evaluation.outcomes import Pair
@@ -28,9 +30,15 @@ from slurm_plugin.reports.curve_text import (
 )
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table
-from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent
-from slurm_plugin.web.suggestion import job_table, limit_s, suggestion, usual
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
+from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery
+from slurm_plugin.web.decisions_page import decisions_table, job_table
+from slurm_plugin.web.queue_page import largest_cluster
+from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
 
+_ANY = CatalogueQuery()
+_DOTS = 30  #: runs of an application that are drawn one by one
+_FEWEST_RUNS = 10  #: for a limit that no verdict stands behind, as in advice
 _READ = {
     Verdict.RELIABLE: "reliable: may change jobs",
     Verdict.DOUBTFUL: "doubtful: makes no time limit",
@@ -38,44 +46,152 @@ _READ = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CurveView:
-    """Run time over node counts, on one type of nodes (empty: nodes are all alike)."""
+def applications(view: View) -> str:
+    """Find applications: words, groups, an order, a page at a time."""
+    filters = CatalogueQuery(
+        text=view.text("q"),
+        group=view.choice("group", GROUPS, _ANY.group),
+        verdict=view.choice("verdict", VERDICTS, _ANY.verdict),
+        order=view.choice("order", ORDERS, _ANY.order),
+        reverse=view.choice("reverse", ("no", "yes")) == "yes",
+    )
+    matches = view.site.catalogue().select(filters, view.site.may_see(view.viewer))
+    last = max(1, -(-len(matches) // ROWS))
+    page = min(view.number("page", 1), last)
+    return view.render(
+        "applications.html.j2",
+        "Applications",
+        filters=filters,
+        groups={name: words for name, (words, _) in GROUPS.items()},
+        verdicts={name: words for name, (words, _) in VERDICTS.items()},
+        table=_listing(view, matches[(page - 1) * ROWS : page * ROWS], filters),
+        total=count(len(matches), "application"),
+        page=page,
+        last=last,
+        links={
+            number: _list_link(view, filters, page=number if number > 1 else "")
+            for number in {1, page - 1, page + 1, last}
+        },
+    )
 
-    node_type: str
-    chart: Chart | None
-    table: Table
-    verdict: str
-    problems: tuple[Problem, ...]
+
+def one_application(view: View) -> str:
+    """Show one application's curve, its facts and its newest decisions."""
+    entry = view.application((view.text("level"), view.text("key")))
+    if entry is None:
+        # It does not say which: the application is missing, or the user may not see it.
+        raise PageMissing("there is no such application, or other users ran it")
+    level = KeyLevel(entry.level)
+    rows = view.site.store.fits.find([(level, entry.key)])
+    if not rows:
+        raise PageMissing("the store has this application no more; look for it in the list")
+    prediction = decode(rows[0].payload)
+    same = DecisionSelection(key_level=entry.level, key=entry.key)
+    pairs = view.site.decisions(view.viewer, same, most=_DOTS)
+    standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
+    every = view.choice("counts", ("some", "all")) == "all"
+    runs = view.site.store.runs.of_key(level, entry.key, most=_DOTS)
+    largest = largest_cluster(view)
+    config = view.site.config
+    identity = {"level": entry.level, "key": entry.key}
+    return view.render(
+        "application.html.j2",
+        prediction.label,
+        at="Applications",
+        prediction=prediction,
+        facts=facts(prediction, standings.get(entry.table_key)),
+        steps=_next_steps(prediction, config, largest),
+        accuracy=_accuracy_chart(pairs),
+        curves=list(_curves(prediction, config, runs, every=every, largest=largest)),
+        every=every,
+        other=view.link("/application", **identity, counts="" if every else "all"),
+        decisions=decisions_table(view, pairs[:SOME], "Its newest decisions"),
+        more=view.link("/decisions", **identity),
+    )
+
+
+def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
+    named = {
+        "q" if name == "text" else name: "yes" if value is True else value
+        for name, value in asdict(filters).items()
+        if value != getattr(_ANY, name)
+    }
+    return view.link("/applications", **named, **more)
+
+
+def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuery) -> Table:
+    def ordered(column: TableColumn) -> TableColumn:
+        """Link to the rows in the order of the column, or to that order turned round."""
+        key = "nodes" if column.key == "observed" else column.key
+        if key not in ORDERS:
+            return column
+        present = filters.order == key
+        turned = replace(filters, order=key, reverse=present and not filters.reverse)
+        down = ORDERS[filters.order][1] != filters.reverse
+        order = ("descending" if down else "ascending") if present else ""
+        return replace(column, href=_list_link(view, turned), order=order)
+
+    heads = columns(
+        *("application:", "differs by:", "recognised by:", "runs"),
+        *("observed", "knee", "verdict:", "model:"),
+    )
+    return Table(
+        name="applications",
+        caption="Applications",
+        columns=tuple(map(ordered, heads)),
+        rows=[
+            (
+                replace(view.application_link(entry), text=entry.name),
+                view.site.catalogue().details(entry),
+                RECOGNISED[KeyLevel(entry.level)],
+                str(entry.runs),
+                f"{min(entry.nodes)} to {max(entry.nodes)} {entry.unit}" if entry.nodes else "-",
+                f"{entry.knee} {entry.unit}" if entry.knee else "-",
+                f"{entry.verdict}, switched off" if entry.off else entry.verdict,
+                entry.model,
+            )
+            for entry in shown
+        ],
+        empty="no application that these words and choices are about",
+    )
+
+
+class Suggestion(NamedTuple):
+    """What the next job should ask for, by its table alone: no queue, no request."""
+
+    nodes: int
+    time_s: float
+    options: list[str]  #: of sbatch; empty: nothing can be said
 
 
 def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
-    """List the facts of an application besides its curve."""
-    whole = "on a node" if prediction.unit is Unit.NODES else "of a job"
-    rows = [
+    """List the facts of an application besides its curve; those that are empty do not apply."""
+    unit, memory = prediction.unit, prediction.mem_node_bytes
+    whole = "on a node" if unit is Unit.NODES else "of a job"
+    knee, end = (count(n, unit.word) if n else "" for n in (prediction.knee, prediction.max_useful))
+    return [
         ("Verdict", _READ[prediction.verdict]),
         ("Recognised by", RECOGNISED[prediction.level]),
         ("Command of its newest run", prediction.command),
         ("Layout of its runs", str(prediction.layout)),
         ("Finished runs", str(prediction.runs)),
         ("Model", prediction.model),
-        ("Knee (most speedup for its cost)", _size(prediction.knee, prediction.unit)),
-        ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
-        (f"Largest memory observed {whole}", _gib(prediction.mem_node_bytes)),
+        ("Knee (most speedup for its cost)", knee),
+        ("Run time stops falling at", end),
+        (f"Largest memory observed {whole}", f"{memory / 2**30:.1f} GiB" if memory else ""),
         *(
             (f"Use of {use.unit.plural}", use_text(use).removeprefix("runs use "))
             for use in prediction.uses
         ),
         ("Memory", "; ".join(memory_lines(prediction))),
         ("Change of count", "; ".join(change_lines(prediction))),
-        ("Record", "; ".join(record_line(one, prediction.unit) for one in prediction.record)),
+        ("Record", "; ".join(record_line(one, unit) for one in prediction.record)),
         ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", standing_line(standing) if standing else ""),
     ]
-    return [(name, value) for name, value in rows if value]
 
 
-def next_steps(prediction: PredictionTable, config: Config, largest: int | None) -> list[str]:
+def _next_steps(prediction: PredictionTable, config: Config, largest: int | None) -> list[str]:
     """Say what to ask for, and which run would help most within the cluster's size."""
     lines = []
     if (made := suggestion(prediction, config)) is not None:
@@ -90,7 +206,46 @@ def next_steps(prediction: PredictionTable, config: Config, largest: int | None)
     return lines
 
 
-def accuracy_chart(pairs: Sequence[Pair]) -> Chart | None:
+def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
+    """Suggest the usual count, with the limit and the memory of its runs.
+
+    Other counts are advice of nimod, which sees the queue.  None: there is no finished run.
+    """
+    own = _usual(table)
+    if own is None or not covers(table, own.nodes):
+        return None
+    limit_s = _limit_s(table, own.nodes, config)
+    memory = memory_to_ask(table, own.nodes, margin=config.policy.memory_margin)
+    options = [
+        *([f"--nodes={own.nodes}"] if table.unit is Unit.NODES else []),
+        *([f"--time={duration(limit_s)}"] if limit_s else []),
+        *([f"--mem={memory}M"] if memory else []),
+    ]
+    return Suggestion(own.nodes, at(table, own.nodes).time_s, options)
+
+
+def _usual(table: PredictionTable) -> Point | None:
+    """Find the count of most runs, the largest of these; None: there is no finished run."""
+    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
+
+
+def _limit_s(table: PredictionTable, nodes: int, config: Config) -> float | None:
+    """Time limit that holds runs on a count, seconds; None: too few runs to say."""
+    if table.runs < _FEWEST_RUNS:
+        return None
+    made = from_prediction(
+        table,
+        [nodes],
+        config.time_limit,
+        own_s=None,
+        own_least_s=None,
+        with_least=False,
+        time_s=level_quantile,
+    )
+    return made.limit_s if made else None
+
+
+def _accuracy_chart(pairs: Sequence[Pair]) -> Chart | None:
     """Draw actual over predicted run time of the newest completed runs, in time."""
     data = [
         run.elapsed_s / predicted[0]
@@ -103,44 +258,33 @@ def accuracy_chart(pairs: Sequence[Pair]) -> Chart | None:
     return chart.ratios("Actual over predicted run time", data) if data else None
 
 
-def curves(
+def _curves(
     prediction: PredictionTable,
     config: Config,
-    runs: Sequence[RunRow] = (),
+    runs: Sequence[RunRow],
     *,
     every: bool,
-    largest: int | None = None,
-) -> Iterator[CurveView]:
+    largest: int | None,
+) -> Iterator[dict[str, object]]:
     """Curves on the node type that the table is about and on the others.
 
     runs: the last ones, for the first curve.
     every: all node counts instead of those observed and powers of two.
     largest: nodes of the cluster; None: unknown.
     """
-    yield _curve(prediction, prediction.node_type, config, runs, every=every, largest=largest)
-    for other in prediction.by_type:
-        own = for_type(prediction, other.node_type)
-        yield _curve(own, other.node_type, config, every=every, largest=largest)
-
-
-def _curve(
-    prediction: PredictionTable,
-    node_type: str,
-    config: Config,
-    runs: Sequence[RunRow] = (),
-    *,
-    every: bool,
-    largest: int | None,
-) -> CurveView:
-    on = f" on nodes of the type {node_type}" if node_type else ""
-    shown = _within(prediction, largest)
-    return CurveView(
-        node_type,
-        _drawing(shown, on, [one for one in runs if one.state is JobState.COMPLETED]),
-        _table(shown, on, config, every=every),
-        _READ[prediction.verdict],
-        prediction.problems,
-    )
+    drawn = [one for one in runs if one.state is JobState.COMPLETED]
+    for node_type in (prediction.node_type, *(one.node_type for one in prediction.by_type)):
+        table = for_type(prediction, node_type)
+        shown = _within(table, largest)
+        on = f" on nodes of the type {node_type}" if node_type else ""
+        yield {
+            "node_type": node_type,
+            "chart": _drawing(shown, on, drawn),
+            "table": _table(shown, on, config, every=every),
+            "verdict": _READ[table.verdict],
+            "problems": table.problems,
+        }
+        drawn = []
 
 
 def _within(prediction: PredictionTable, largest: int | None) -> PredictionTable:
@@ -149,8 +293,8 @@ def _within(prediction: PredictionTable, largest: int | None) -> PredictionTable
         return prediction
     most = max(largest, *(one.nodes for one in prediction.observed), 1)
     end = sum(n <= most for n in prediction.nodes)
-    columns = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
-    cut = {name: getattr(prediction, name)[:end] for name in columns}
+    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
+    cut = {name: getattr(prediction, name)[:end] for name in names}
     problems = tuple(
         replace(one, observe=None) if (one.observe or 0) > most else one
         for one in prediction.problems
@@ -160,7 +304,7 @@ def _within(prediction: PredictionTable, largest: int | None) -> PredictionTable
 
 def _drawing(prediction: PredictionTable, on: str, runs: Sequence[RunRow]) -> Chart | None:
     """Draw the curve; of runs on one count how often they took how long."""
-    own = usual(prediction)
+    own = _usual(prediction)
     times = [one.elapsed_s for one in runs if one.elapsed_s > 0]
     title = f"Run time over {prediction.unit.plural}{on}"
     if own and len(prediction.observed) == 1 and times and own.nodes in prediction.nodes:
@@ -204,7 +348,7 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
             f"{time_span(prediction.low_s[i])} to {time_span(prediction.high_s[i])}",
             hours(nodes * time_s / 3600),
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
-            time_span(limit) if (limit := limit_s(prediction, nodes, config)) else "-",
+            time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
             f"{verdict_at_entry(prediction, i)}, {count(repeats.get(nodes, 0), 'run')}",
         )
@@ -212,24 +356,10 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
     return Table(
         name="counts",
         caption=f"Run time by {word} count{on}",
-        columns=(
-            TableColumn(key="nodes", title=prediction.unit.plural),
-            TableColumn(key="median_s", title="run time"),
-            TableColumn(key="interval", title=f"{percent(prediction.confidence)} of runs"),
-            TableColumn(key="node_hours", title=f"{word}-hours"),
-            TableColumn(key="efficiency", title="efficiency"),
-            TableColumn(key="limit_s", title="limit"),
-            TableColumn(key="memory", title="memory"),
-            TableColumn(key="verdict", title="verdict", left=True),
+        columns=columns(
+            *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
+            *(f"{word}-hours", "efficiency", "limit", "memory", "verdict:"),
         ),
         rows=[row(i) for i in shown_counts(prediction, every=every)],
         empty="nothing is predicted",
     )
-
-
-def _size(number: int | None, unit: Unit) -> str:
-    return count(number, unit.word) if number else ""
-
-
-def _gib(size_bytes: int | None) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes else ""

@@ -1,8 +1,7 @@
 """The applications of a store in memory, for search, order and pages without another query."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -37,28 +36,15 @@ _decoder = msgspec.json.Decoder(_Table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogueEntry:
+class CatalogueEntry(Listed):
     """One application, as a list has it."""
 
-    level: str
-    key: str
-    label: str
-    folded: str  #: label, for finding it
     verdict: str
     model: str
-    runs: int
-    fewest: int  #: nodes observed; 0: none
-    most: int
-    unit: str  #: what these counts are of, in the plural
+    unit: str  #: what its counts are of, in the plural
     knee: int | None
     off: bool
     fitted_s: float
-    listed: Listed
-
-    @property
-    def table_key(self) -> TableKey:
-        """Level and key."""
-        return self.listed.table_key
 
 
 def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
@@ -67,33 +53,23 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
     Raises msgspec.DecodeError: the row holds no prediction table.
     """
     table = _decoder.decode(row.payload)
-    node_counts = frozenset(point.nodes for point in table.observed)
     return CatalogueEntry(
         level=row.level.value,
         key=row.key,
         label=row.label,
-        folded=row.label.casefold(),
         verdict=row.verdict,
         model=row.model,
         runs=table.runs,
-        fewest=min(node_counts, default=0),
-        most=max(node_counts, default=0),
+        nodes=frozenset(point.nodes for point in table.observed),
+        command=table.command,
+        layout=str(table.layout),
+        parts=len(table.parts),
+        owner=table.owner,
+        last_s=table.last_s,
         unit=table.unit.plural,
         knee=table.knee,
         off=off,
         fitted_s=row.fitted_s,
-        listed=Listed(
-            level=row.level.value,
-            key=row.key,
-            label=row.label,
-            runs=table.runs,
-            nodes=node_counts,
-            command=table.command,
-            layout=str(table.layout),
-            parts=len(table.parts),
-            owner=table.owner,
-            last_s=table.last_s,
-        ),
     )
 
 
@@ -101,25 +77,19 @@ _VERDICTS = {verdict.value: place for place, verdict in enumerate(Verdict)}
 
 #: What a list may be ordered by: what is compared, and whether the largest come first.
 ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
-    "application": (lambda entry: entry.folded, False),
+    "application": (lambda entry: entry.label.casefold(), False),
     "runs": (lambda entry: entry.runs, True),
-    "nodes": (lambda entry: entry.most, True),
+    "nodes": (lambda entry: max(entry.nodes, default=0), True),
     "knee": (lambda entry: entry.knee or 0, True),
     "verdict": (lambda entry: (_VERDICTS.get(entry.verdict, 9), -entry.runs), False),
     "fitted": (lambda entry: entry.fitted_s, True),
 }
 
 #: Which identities a list shows.
-GROUPS: dict[str, tuple[str, frozenset[str]]] = {
-    "curves": (
-        "recognised by tag, script or command line",
-        frozenset(level.value for level in CURVE_LEVELS),
-    ),
-    "histories": (
-        "by user or job name only",
-        frozenset({KeyLevel.NAME.value, KeyLevel.USER.value}),
-    ),
-    "all": ("all", frozenset(level.value for level in KeyLevel)),
+GROUPS: dict[str, tuple[str, Collection[str]]] = {
+    "curves": ("recognised by tag, script or command line", [one.value for one in CURVE_LEVELS]),
+    "histories": ("by user or job name only", [KeyLevel.NAME.value, KeyLevel.USER.value]),
+    "all": ("all", [one.value for one in KeyLevel]),
 }
 
 #: Which verdicts it shows.
@@ -149,16 +119,15 @@ class Catalogue:
     def __init__(self, entries: Iterable[CatalogueEntry]) -> None:
         self._entries = tuple(entries)
         self._ordered: dict[str, Sequence[CatalogueEntry]] = {}
-        curves = [one.listed for one in self._entries if one.level in GROUPS["curves"][1]]
+        curves = [one for one in self._entries if one.level in GROUPS["curves"][1]]
         self._repeated = repeated(curves)
         self._apart = distinctions(one for one in curves if one.table_key not in self._repeated)
 
+        self._by_key = {entry.table_key: entry for entry in self._entries}
+        self._by_label = {one.label: one for one in sorted(self._entries, key=lambda one: one.runs)}
+
     def __len__(self) -> int:
         return len(self._entries)
-
-    @cached_property
-    def _by_key(self) -> dict[TableKey, CatalogueEntry]:
-        return {entry.table_key: entry for entry in self._entries}
 
     def find(self, key: TableKey) -> CatalogueEntry | None:
         """Find one application."""
@@ -172,14 +141,6 @@ class Catalogue:
         """Find an application by its label, the one of most runs."""
         return self._by_label.get(label)
 
-    def all(self) -> tuple[CatalogueEntry, ...]:
-        """Give every application."""
-        return self._entries
-
-    @cached_property
-    def _by_label(self) -> dict[str, CatalogueEntry]:
-        return {one.label: one for one in sorted(self._entries, key=lambda entry: entry.runs)}
-
     def select(
         self, query: CatalogueQuery, may_see: Callable[[CatalogueEntry], bool]
     ) -> list[CatalogueEntry]:
@@ -188,24 +149,21 @@ class Catalogue:
         In the group of curves each is there once: by its script or by its command line.
         """
         words = query.text.casefold().split()
+        if query.order not in self._ordered:
+            by, largest_first = ORDERS[query.order]
+            named = sorted(self._entries, key=lambda one: (one.label.casefold(), one.table_key))
+            self._ordered[query.order] = sorted(named, key=by, reverse=largest_first)
         levels, holds = GROUPS[query.group][1], VERDICTS[query.verdict][1]
         matches = [
             entry
-            for entry in self._in_order(query.order)
+            for entry in self._ordered[query.order]
             if entry.level in levels
             and (query.group != "curves" or entry.table_key not in self._repeated)
-            and all(word in entry.folded for word in words)
+            and all(word in entry.label.casefold() for word in words)
             and holds(entry)
             and may_see(entry)
         ]
         return matches[::-1] if query.reverse else matches
-
-    def _in_order(self, order: str) -> Sequence[CatalogueEntry]:
-        if order not in self._ordered:
-            by, largest_first = ORDERS[order]
-            named = sorted(self._entries, key=lambda entry: (entry.folded, entry.table_key))
-            self._ordered[order] = sorted(named, key=by, reverse=largest_first)
-        return self._ordered[order]
 
 
 def may_see(rules: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
@@ -213,7 +171,5 @@ def may_see(rules: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
 
     Where the key does not begin with the user, the label does.
     """
-    if rules.only_user is None:
-        return lambda _: True
     user = rules.only_user
-    return lambda entry: is_own(KeyLevel(entry.level), entry.key, entry.label, user)
+    return lambda one: user is None or is_own(KeyLevel(one.level), one.key, one.label, user)

@@ -3,23 +3,22 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import msgspec
 
 from sacct_ingest.store import DecisionSelection, Store
-from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.privacy import PrivateDataRules
-from slurm_plugin.web.cache import RefreshingCache
 from slurm_plugin.web.catalogue import Catalogue, CatalogueEntry, entry_of, may_see
-from slurm_plugin.web.viewer import User, Viewer, with_admins
+from slurm_plugin.web.viewer import User, Viewer
 
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
@@ -31,32 +30,96 @@ _VISIBILITY_S = 120.0
 _CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
 
 
-class Check(Protocol):
-    """One finding about nimod or the store."""
-
-    @property
-    def state(self) -> str: ...  # noqa: D102
-    @property
-    def message(self) -> str: ...  # noqa: D102
-    @property
-    def fix(self) -> str: ...  # noqa: D102
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
-def _no_waits(user: str) -> Waits:
-    del user
-    return Waits(error="nimod was not asked")
+@dataclass(slots=True)
+class _Slot(Generic[Value]):
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    made_s: float = 0.0
+    values: list[Value] = field(default_factory=list)  #: none or one
+
+
+class RefreshingCache(Generic[Key, Value]):
+    """Values by key.
+
+    make: makes the value of a key.
+    keep_s: for how long a value is good.
+    serve_s: up to this age an old value is returned while a thread computes a new one.  Beyond it
+        the caller waits for the new value.
+    most: most keys in the cache; the least recently used ones leave first.
+    clock: seconds.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Key], Value],
+        *,
+        keep_s: float,
+        serve_s: float = 0.0,
+        most: int = 256,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._keep_s = keep_s
+        self._serve_s = serve_s
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._slots: OrderedDict[Key, _Slot[Value]] = OrderedDict()
+
+    def get(self, key: Key) -> Value:
+        """Return the value of a key; compute it where the cache has none that is young enough."""
+        slot = self._slot(key)
+        if slot.values:
+            value, age_s = slot.values[0], self._clock() - slot.made_s
+            if self._keep_s < age_s <= self._serve_s:
+                self._renew_beside(key, slot)
+            if age_s <= max(self._keep_s, self._serve_s):
+                return value
+        with slot.lock:
+            if not slot.values or self._clock() - slot.made_s > self._keep_s:
+                self._renew(key, slot)
+            return slot.values[0]
+
+    def _slot(self, key: Key) -> _Slot[Value]:
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > self._most:
+                self._slots.popitem(last=False)
+            return slot
+
+    def _renew(self, key: Key, slot: _Slot[Value]) -> None:
+        slot.values[:] = [self._make(key)]
+        slot.made_s = self._clock()
+
+    def _renew_beside(self, key: Key, slot: _Slot[Value]) -> None:
+        if not slot.lock.acquire(blocking=False):
+            return
+
+        def work() -> None:
+            try:
+                self._renew(key, slot)
+            except Exception:
+                _log.exception("what is shown stays %.0f s old", self._clock() - slot.made_s)
+            finally:
+                slot.lock.release()
+
+        threading.Thread(target=work, name="renew", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
     """What is asked outside of the store.
 
-    checks: looks at nimod, the last ingest and the last fit.
+    checks: looks at nimod, the last ingest and the last fit; findings have state, message and fix.
     waits: asks nimod when the jobs of a user start; an answer with an error where it has none.
     """
 
-    checks: Callable[[], Sequence[Check]] = tuple
-    waits: Callable[[str], Waits] = _no_waits
+    checks: Callable[[], Sequence[object]] = tuple
+    waits: Callable[[str], Waits] = lambda _: Waits(error="nimod was not asked")
 
 
 class PageData:
@@ -88,7 +151,7 @@ class PageData:
         )
         self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
         self.service = service or Service()
-        self._checks: RefreshingCache[None, tuple[float, Sequence[Check]]] = RefreshingCache(
+        self._checks: RefreshingCache[None, tuple[float, Sequence[object]]] = RefreshingCache(
             lambda _: (time.time(), self.service.checks()),
             keep_s=_CHECKS_S,
             serve_s=_OLDEST_CHECKS_S,
@@ -124,7 +187,8 @@ class PageData:
     def viewer(self, user: User) -> Viewer:
         """Return a user with the jobs that the user may see."""
         rules = self._visibility.get(user)
-        return Viewer(user.name, with_admins(rules, user.name, self.config.web.admins))
+        admin = user.name in self.config.web.admins
+        return Viewer(user.name, PrivateDataRules() if admin else rules)
 
     def catalogue(self) -> Catalogue:
         """All applications."""
@@ -147,13 +211,9 @@ class PageData:
             _visible(selection, viewer.visibility), most=most, before=before
         )
 
-    def checks(self) -> tuple[float, Sequence[Check]]:
+    def checks(self) -> tuple[float, Sequence[object]]:
         """Look at nimod, the last ingest and the last fit; the time is when that was done."""
         return self._checks.get(None)
-
-    def decided_before(self, at_s: float) -> bool:
-        """Whether there are decisions, of anybody, from before then."""
-        return bool(self.store.decisions.newest(DecisionSelection(until_s=at_s), most=1))
 
     def report(self, viewer: Viewer, days: int = 0) -> OutcomeReport:
         """Sum up the last days, for what a user sees; 0: as many as the site says."""
@@ -169,24 +229,16 @@ class PageData:
         store = self.store
         version = (store.fits.version(), store.standings.version())
         if version != self._version:
-            self._catalogue = Catalogue(_entries(store))
+            off, entries = set(store.standings.off()), []
+            for row in store.fits.each():
+                # One row that cannot be read does not take the others away.
+                with suppress(msgspec.DecodeError):
+                    entries.append(entry_of(row, off=(row.level.value, row.key) in off))
+            self._catalogue = Catalogue(entries)
             self._version = version
             _log.info("%d applications", len(self._catalogue))
         return self._catalogue
 
 
-def own_only(config: Config) -> bool:
-    """Whether others' jobs are hidden also where Slurm would show them."""
-    return config.web.shows is Shown.OWN
-
-
 def _visible(chosen: DecisionSelection, visibility: PrivateDataRules) -> DecisionSelection:
     return replace(chosen, only_user=visibility.only_user, only_accounts=visibility.accounts)
-
-
-def _entries(store: Store) -> Iterator[CatalogueEntry]:
-    off = set(store.standings.off())
-    for row in store.fits.each():
-        # One row that cannot be read does not take the others away.
-        with suppress(msgspec.DecodeError):
-            yield entry_of(row, off=(row.level.value, row.key) in off)

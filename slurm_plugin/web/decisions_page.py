@@ -1,35 +1,149 @@
-"""What pages say about decisions and the runs that became of them."""
+"""Decisions and the runs that became of them: the list and the page of each."""
 
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
+from math import isfinite
 
+from predictor.change.request import for_request
+from predictor.table import covers, decode
 from predictor.types import PredictionTable
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import RunRow
+from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.evaluation.comparison import predicted_for
+from slurm_plugin.evaluation.outcomes import Pair, application_of
 from slurm_plugin.protocol.query_messages import explanation_of
+from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.html import Table, TableColumn
+from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import clock, count, hours, limit_text
-from slurm_plugin.web.suggestion import job_table
+from slurm_plugin.text.formatting import count, hours, limit_text, short_clock
+from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
-COLUMNS = (
-    TableColumn(key="job", title="job", left=True),
-    TableColumn(key="at_s", title="submitted", left=True),
-    TableColumn(key="application", title="application", left=True),
-    TableColumn(key="user", title="user", left=True),
-    TableColumn(key="nodes", title="size"),
-    TableColumn(key="limit", title="limit"),
-    TableColumn(key="elapsed_s", title="took, of predicted"),
-    TableColumn(key="why", title="why", left=True),
+_FILTERS = (
+    *("job", "state", "changed", "day", "user"),
+    *("partition", "mode", "reason", "level", "key"),
 )
+_SPAN_S = 90 * 86_400.0
 
 
-def size_change(one: DecisionRow) -> str:
+def decisions(view: View) -> str:
+    """Give decisions, the newest first, a page at a time."""
+    filters = {name: view.text(name) for name in _FILTERS}
+    modes, states = [mode.value for mode in Mode], [one.value for one in JobState]
+    selection = DecisionSelection(
+        job_id=view.number("job", 0),
+        user=filters["user"],
+        partition=filters["partition"],
+        mode=view.choice("mode", modes),
+        reason=filters["reason"],
+        state=view.choice("state", states),
+        changed=view.choice("changed", ("yes",)) == "yes",
+        until_s=_day_end_s(filters["day"]),
+        key_level=filters["level"],
+        key=filters["key"],
+    )
+    before, since_s = _before(view), None
+    slow = ("partition", "mode", "reason", "state", "changed")
+    # Where no index helps, a page searches a span.
+    if not filters["job"] and (view.viewer.visibility.accounts or any(map(filters.get, slow))):
+        since_s = (before[0] if before else selection.until_s or time.time()) - _SPAN_S
+    chosen = replace(selection, since_s=since_s)
+    pairs = view.site.decisions(view.viewer, chosen, most=ROWS + 1, before=before)
+    last = pairs[ROWS - 1][0] if len(pairs) > ROWS else None
+    older = {"before": repr(last.at_s), "id": last.decision_id} if last else {}
+    if since_s is not None and not older:
+        rest = DecisionSelection(until_s=since_s)  # of anybody
+        older = {"before": repr(since_s)} if view.site.store.decisions.newest(rest, most=1) else {}
+    entry = view.application((selection.key_level, selection.key)) if selection.key else None
+    return view.render(
+        "decisions.html.j2",
+        "Decisions",
+        filters=filters,
+        application=entry.label if entry else selection.key,
+        modes={"": "any", **{mode: mode for mode in modes}},
+        states={"": "any", **{state: state.lower() for state in states}},
+        reasons={"": "any", **WORDS},
+        table=decisions_table(view, pairs[:ROWS], "Decisions, newest first"),
+        newest=view.link("/decisions", **filters) if "before" in view.query else "",
+        since_s=since_s,
+        older=view.link("/decisions", **filters, **older) if older else "",
+    )
+
+
+def one_decision(view: View) -> str:
+    """Show one decision."""
+    selection = DecisionSelection(decision_id=view.text("id"))
+    pairs = view.site.decisions(view.viewer, selection, most=1) if selection.decision_id else []
+    if not pairs:
+        raise PageMissing("there is no such decision, or it is about another user's job")
+    ((decision, run),) = pairs
+    entry = view.application((decision.key_level, decision.key))
+    rows = view.site.store.fits.find([(KeyLevel(entry.level), entry.key)]) if entry else []
+    text = explain(explanation_of(decision, run), run.job_id if run else 0)
+    return view.render(
+        "decision.html.j2",
+        _title(decision, run),
+        at="Decisions",
+        sentences=(text if run else text.replace("Job 0 ", "The job ")).splitlines(),
+        table=_three_ways(decision, run),
+        drawing=_drawing(decision, decode(rows[0].payload)) if rows else None,
+        decision=decision,
+        application=view.application_link(entry) if entry else None,
+    )
+
+
+def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
+    """List decisions, one line each; what is named leads on."""
+
+    def rows() -> Iterator[Sequence[str | PageLink]]:
+        for one, run in pairs:
+            entry = view.application((one.key_level, one.key)) if one.key else None
+            asked = limit_text(one.limit_s) if one.limit_s else "-"
+            given = one.given_limit_s
+            # The mode is named where it left the job as it was.
+            mode = f"{one.mode} only: " if one.action != "keep" and not one.applied else ""
+            yield (
+                PageLink(
+                    str(run.job_id) if run else "not yet read",
+                    view.link("/decision", id=one.decision_id),
+                ),
+                short_clock(one.at_s),
+                view.application_link(entry) if entry else application_of(one),
+                PageLink(one.user, view.link("/decisions", user=one.user)),
+                _size_change(one),
+                f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked,
+                _took(one, run),
+                PageLink(
+                    mode + one.reason.replace("_", " "), view.link("/decisions", reason=one.reason)
+                ),
+            )
+
+    return Table(
+        name="decisions",
+        caption=caption,
+        columns=columns(
+            *("job:", "submitted:", "application:", "user:"),
+            *("size", "limit", "took, of predicted", "why:"),
+        ),
+        rows=list(rows()),
+        empty="no decision that these choices are about",
+    )
+
+
+def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
+    """Table of one job that asks for a count: what it would take on others; None: not covered."""
+    return for_request(replace(table, acting={}), asked) if covers(table, asked) else None
+
+
+def _size_change(one: DecisionRow) -> str:
     """Write the count without NIMO and the chosen one, such as ``2 → 6``."""
     asked, chosen = one.requested_nodes, one.nodes
     if one.action != "set" or asked == chosen:
@@ -37,21 +151,7 @@ def size_change(one: DecisionRow) -> str:
     return f"{_or_dash(asked)} → {_or_dash(chosen)}"
 
 
-def limit_change(one: DecisionRow) -> str:
-    """Write the limit that was asked for and the one given, such as ``24 h → 2 h``."""
-    asked = limit_text(one.limit_s) if one.limit_s else "-"
-    given = one.given_limit_s
-    return f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked
-
-
-def tag(one: DecisionRow) -> str:
-    """Name the reason in a word or two, with the mode where that kept the job as it was."""
-    why = one.reason.replace("_", " ")
-    kept = one.action != "keep" and not one.applied
-    return f"{one.mode} only: {why}" if kept else why
-
-
-def took(decision: DecisionRow, run: RunRow | None) -> str:
+def _took(decision: DecisionRow, run: RunRow | None) -> str:
     """Write how long the run took and the prediction for the count that it had."""
     if run is None or run.end_s is None:
         return "-" if run is None else run.state.value.lower()
@@ -60,7 +160,7 @@ def took(decision: DecisionRow, run: RunRow | None) -> str:
     return f"{text} of {time_span(predicted[0])}" if predicted else text
 
 
-def title_of_decision(one: DecisionRow, run: RunRow | None) -> str:
+def _title(one: DecisionRow, run: RunRow | None) -> str:
     """Say what was done to the job, such as ``Job 900008: 6 nodes instead of 2``."""
     job = f"Job {run.job_id}" if run else f"{one.user}/{one.name}"
     word, asked = Unit(one.unit).word, one.requested_nodes
@@ -75,53 +175,40 @@ def title_of_decision(one: DecisionRow, run: RunRow | None) -> str:
     return f"{job}: {done}" if one.applied else f"{job}: {done}, had NIMO changed it"
 
 
-def sentences(one: DecisionRow, run: RunRow | None) -> list[str]:
-    """Explain it as ``nimo why`` does."""
-    made = explanation_of(one, run)
-    if run is None:
-        return explain(made, 0).replace("Job 0 ", "The job ").splitlines()
-    return explain(made, run.job_id).splitlines()
-
-
-def three_ways(one: DecisionRow, run: RunRow | None) -> Table:
+def _three_ways(one: DecisionRow, run: RunRow | None) -> Table:
     """Put what was asked, chosen and what happened side by side."""
     word = Unit(one.unit).word
-
-    def row(
-        name: str,
-        nodes: int | None,
-        time_s: float | None,
-        wait_s: float | None,
-        limit_s: float | None,
-    ) -> tuple[str, ...]:
-        cost = "-" if nodes is None or time_s is None else hours(nodes * time_s / 3600)
-        return (name, _or_dash(nodes), _span(time_s), _span(wait_s), cost, _span(limit_s))
-
     chosen = one.nodes if one.action == "set" else one.requested_nodes
     limit_s = one.given_limit_s or one.limit_s
     asked_s = one.request_predicted_s
-    rows = [
-        row("asked, predicted", one.requested_nodes, asked_s, one.request_wait_s, one.limit_s),
-        row("chosen, predicted", chosen, one.predicted_s, one.wait_s, limit_s),
+    ways: list[tuple[str, int | None, float | None, float | None, float | None]] = [
+        ("asked, predicted", one.requested_nodes, asked_s, one.request_wait_s, one.limit_s),
+        ("chosen, predicted", chosen, one.predicted_s, one.wait_s, limit_s),
     ]
     if run is not None:
         waited_s = run.start_s - run.submit_s if run.start_s is not None else None
         took_s = run.elapsed_s if run.end_s is not None else None
         state = run.state.value.lower().replace("_", " ")
-        rows.append(row(f"happened, {state}", run.nodes, took_s, waited_s, run.limit_s))
-    titles = (f"{word}s", "run time", "wait", f"{word}-hours", "limit")
+        ways.append((f"happened, {state}", run.nodes, took_s, waited_s, run.limit_s))
     return Table(
         name="ways",
         caption="As asked, as chosen, as it happened",
-        columns=(
-            TableColumn(key="way", title="", left=True),
-            *(TableColumn(key=title, title=title) for title in titles),
-        ),
-        rows=rows,
+        columns=columns(":", f"{word}s", "run time", "wait", f"{word}-hours", "limit"),
+        rows=[
+            (
+                name,
+                _or_dash(nodes),
+                _span(time_s),
+                _span(wait_s),
+                "-" if nodes is None or time_s is None else hours(nodes * time_s / 3600),
+                _span(limit_s),
+            )
+            for name, nodes, time_s, wait_s, limit_s in ways
+        ],
     )
 
 
-def drawing(one: DecisionRow, table: PredictionTable) -> Chart | None:
+def _drawing(one: DecisionRow, table: PredictionTable) -> Chart | None:
     """Draw what such a job takes on other counts, with the asked and the chosen one marked."""
     job = job_table(table, one.requested_nodes) if one.requested_nodes else None
     if job is None or not job.observed or job.unit != one.unit:
@@ -138,23 +225,27 @@ def drawing(one: DecisionRow, table: PredictionTable) -> Chart | None:
     return chart.curve(made)
 
 
-def facts(one: DecisionRow) -> list[tuple[str, str]]:
-    """List what the sentences do not say, without the empty ones."""
-    rows = [
-        ("Submitted", clock(one.at_s)),
-        ("Mode", one.mode),
-        ("Account", one.account),
-        ("QOS", one.qos),
-        ("Working directory", one.work_dir),
-        ("Message to the user", one.message),
-        ("Decision id", one.decision_id),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
 def _span(seconds: float | None) -> str:
     return "-" if seconds is None else time_span(seconds)
 
 
 def _or_dash(number: int | None) -> str:
     return "-" if number is None else str(number)
+
+
+def _day_end_s(day: str) -> float | None:
+    """Give the end of a day in local time, seconds since the epoch; None where there is none."""
+    if not day:
+        return None
+    try:
+        return (datetime.strptime(day, "%Y-%m-%d").astimezone() + timedelta(days=1)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise BadQuery("day: a date as 2026-11-25") from error
+
+
+def _before(view: View) -> tuple[float, str] | None:
+    at = view.text("before")
+    with suppress(ValueError):
+        if not at or isfinite(float(at)):
+            return (float(at), view.text("id")) if at else None
+    raise BadQuery("before: seconds since the epoch")

@@ -14,8 +14,7 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.settings import Web
 from slurm_plugin.service.listening import bound_socket
 from slurm_plugin.web.app import LONGEST_HEAD
-from slurm_plugin.web.peer import Peer, peer_of
-from slurm_plugin.web.viewer import Proxies
+from slurm_plugin.web.viewer import Peer, Proxies, peer_of
 
 _CONNECTIONS = 400
 CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are

@@ -11,39 +11,23 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.headline import Task, headline
-from slurm_plugin.reports.html import PageLink, Table, TableColumn
+from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.text.formatting import count, short_clock
-from slurm_plugin.web.catalogue import VERDICTS, CatalogueQuery, may_see
-from slurm_plugin.web.suggestion import Suggestion, suggestion
-from slurm_plugin.web.views import (
-    OLD_S,
-    SOME,
-    View,
-    application_by_label,
-    application_link,
-    chosen_days,
-    decisions_table,
-    linked,
-    periods,
-)
-
-#: Steps of a new site, with their commands.
-_STEPS = (
-    ("Read the accounting", "nimo ingest"),
-    ("Learn from it", "nimo fit"),
-    ("Start nimod, and set the hooks in slurm.conf", "systemctl enable --now nimod; nimo doctor"),
-    ("Submit a job: the first decision", "sbatch job.sh; nimo why JOBID"),
-)
+from slurm_plugin.web.application_page import suggestion
+from slurm_plugin.web.catalogue import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
+from slurm_plugin.web.decisions_page import decisions_table
+from slurm_plugin.web.report_pages import chosen_days, linked, periods
+from slurm_plugin.web.view import OLD_S, SOME, View, columns
 
 
 def home(view: View) -> str:
     """Show admins the overview, and users what is theirs."""
-    return overview(view) if view.viewer.everything else mine(view)
+    return _overview(view) if view.viewer.everything else mine(view)
 
 
-def overview(view: View) -> str:
+def _overview(view: View) -> str:
     """Show whether NIMO runs, whether it helps, how far to trust it, and what to do."""
     days = chosen_days(view)
     report = view.site.report(view.viewer, days)
@@ -59,7 +43,6 @@ def overview(view: View) -> str:
     return view.render(
         "overview.html.j2",
         "Overview",
-        at="Overview",
         lead=title_of(report),
         days=days,
         periods=periods(view, "/", days),
@@ -68,12 +51,10 @@ def overview(view: View) -> str:
         checks=checks,
         head=head if report.decisions else None,
         tasks=[_task(view, one) for one in head.tasks],
-        steps=() if report.decisions else _STEPS,
         by_verdict=_by_verdict(view),
         figures=page.figures(report),
         charts=page.charts(report, WORDS),
         tables=[linked(view, replace(one, rows=one.rows[:SOME])) for one in tables],
-        report=view.link("/report"),
     )
 
 
@@ -82,45 +63,34 @@ def mine(view: View) -> str:
     name = view.viewer.name
     own = may_see(PrivateDataRules(only_user=name))
     entries = view.site.catalogue().select(CatalogueQuery(), own)
-    newest = sorted(entries, key=lambda entry: -entry.listed.last_s)[:SOME]
+    newest = sorted(entries, key=lambda entry: -entry.last_s)[:SOME]
     rows = view.site.store.fits.find([(KeyLevel(one.level), one.key) for one in newest])
     tables = {(row.level.value, row.key): decode(row.payload) for row in rows}
-    shown = [(one, tables[one.table_key]) for one in newest if one.table_key in tables]
-    asked = [(one, table, suggestion(table, view.site.config)) for one, table in shown]
+
+    def row(one: CatalogueEntry) -> tuple[str | PageLink, ...]:
+        table = tables[one.table_key]
+        cells = ("-", "-", "not enough runs yet")
+        if made := suggestion(table, view.site.config):
+            line = f"#SBATCH {' '.join(made.options)}" if made.options else "-"
+            cells = (count(made.nodes, table.unit.word), time_span(made.time_s), line)
+        return (view.application_link(one), str(table.runs), *cells)
+
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
     return view.render(
         "mine.html.j2",
         "My jobs",
-        at="My jobs",
         applications=Table(
             name="mine",
             caption="What the next job of each application should ask for",
-            columns=(
-                TableColumn(key="application", title="application", left=True),
-                TableColumn(key="runs", title="runs"),
-                TableColumn(key="nodes", title="count"),
-                TableColumn(key="time_s", title="takes about"),
-                TableColumn(key="line", title="line to paste", left=True),
-            ),
-            rows=[
-                (application_link(view, one), str(table.runs), *_asked(made))
-                for one, table, made in asked
-            ],
+            columns=columns("application:", "runs", "count", "takes about", "line to paste:"),
+            rows=[row(one) for one in newest if one.table_key in tables],
             empty="no application with a prediction yet: it needs finished runs",
         ),
-        more=view.link("/applications") if len(entries) > len(newest) else "",
+        more=len(entries) > len(newest),
         waiting=_waiting(view),
         decisions=decisions_table(view, pairs, "My last decisions"),
         all_decisions=view.link("/decisions", user=name),
     )
-
-
-def _asked(made: Suggestion | None) -> tuple[str, str, str]:
-    if made is None:
-        return "-", "-", "not enough runs yet"
-    size = count(made.nodes, made.unit.word)
-    line = f"#SBATCH {' '.join(made.options)}" if made.options else "-"
-    return size, time_span(made.time_s), line
 
 
 def _waiting(view: View) -> dict[str, object]:
@@ -135,14 +105,9 @@ def _waiting(view: View) -> dict[str, object]:
         "table": Table(
             name="waiting",
             caption="When they start",
-            columns=(
-                TableColumn(key="job_id", title="job"),
-                TableColumn(key="name", title="name", left=True),
-                TableColumn(key="partition", title="partition", left=True),
-                TableColumn(key="nodes", title="nodes"),
-                TableColumn(key="start_s", title="half start by"),
-                TableColumn(key="interval", title="nine in ten between"),
-                TableColumn(key="reason", title="Slurm's reason", left=True),
+            columns=columns(
+                *("job", "name:", "partition:", "nodes", "half start by", "nine in ten between"),
+                "Slurm's reason:",
             ),
             rows=[
                 (
@@ -163,28 +128,23 @@ def _waiting(view: View) -> dict[str, object]:
 
 def _mode(config: Config) -> str:
     """Name the mode, and where rules say another one."""
-    others = [
-        f"{rule.mode.value} for {_whom(rule)}"
-        for rule in config.rules
-        if rule.mode and rule.mode is not config.mode
-    ]
-    return ", ".join((config.mode.value, *others))
-
-
-def _whom(rule: object) -> str:
-    names = ("partition", "account", "qos", "user", "application")
-    said = ((name, getattr(rule, name)) for name in names)
-    return ", ".join(
-        f"{name} {value if isinstance(value, str) else ' or '.join(value)}"
-        for name, value in said
-        if value != "*"
-    )
+    modes = [config.mode.value]
+    for rule in config.rules:
+        if rule.mode and rule.mode is not config.mode:
+            names = ("partition", "account", "qos", "user", "application")
+            whom = ", ".join(
+                f"{name} {value if isinstance(value, str) else ' or '.join(value)}"
+                for name in names
+                if (value := getattr(rule, name)) != "*"
+            )
+            modes.append(f"{rule.mode.value} for {whom}")
+    return ", ".join(modes)
 
 
 def _task(view: View, one: Task) -> PageLink:
     if one.table:
         return PageLink(one.text, f"{view.link('/report')}#{one.table}")
-    found = application_by_label(view, one.application)
+    found = view.application_by_label(one.application)
     return PageLink(one.text, view.link("/report") if isinstance(found, str) else found.href)
 
 

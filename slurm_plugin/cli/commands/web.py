@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, Installation, nimo_checks
 from slurm_plugin.nimod import client
@@ -59,14 +60,15 @@ def run(args: argparse.Namespace) -> int:
 def _serve(config: Config) -> None:
     from slurm_plugin.web import server  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
-    from slurm_plugin.web.data import PageData, Service, own_only  # noqa: PLC0415
+    from slurm_plugin.web.data import PageData, Service  # noqa: PLC0415
     from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
 
     proxies = proxies_of(config.web)
+    own = config.web.shows is Shown.OWN  # also where Slurm would show others' jobs
     site = PageData(
         config,
         partial(open_store, config),
-        lambda user: visibility_for(config, user.uid, user.name, own_only=own_only(config)),
+        lambda user: visibility_for(config, user.uid, user.name, own_only=own),
         Service(partial(_checks, config), partial(_waits, config)),
     )
     with server.listening(config.web, proxies) as (channel, where):

@@ -23,8 +23,7 @@ from slurm_plugin.config.settings import Config, Web
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.app import application
 from slurm_plugin.web.data import PageData, Service
-from slurm_plugin.web.peer import Peer
-from slurm_plugin.web.viewer import Proxies
+from slurm_plugin.web.viewer import Peer, Proxies
 from tests.slurm_plugin.cli.test_replay_command import fill
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision

@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_plugin.web.app import HEADERS
-from slurm_plugin.web.peer import Peer
+from slurm_plugin.web.viewer import Peer
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/applications?page=x", "/icon.svg"])

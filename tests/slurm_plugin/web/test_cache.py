@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from slurm_plugin.web.cache import RefreshingCache
+from slurm_plugin.web.data import RefreshingCache
 
 WAIT_S = 60.0
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurm_plugin.web.peer import Peer, peer_of
+from slurm_plugin.web.viewer import Peer, peer_of
 
 LOOPBACKS = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 

@@ -20,8 +20,7 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Web
 from slurm_plugin.web import server
-from slurm_plugin.web.peer import Peer
-from slurm_plugin.web.viewer import Proxies
+from slurm_plugin.web.viewer import Peer, Proxies
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 WAIT_S = 60.0

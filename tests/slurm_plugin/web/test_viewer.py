@@ -7,16 +7,14 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.settings import Web
-from slurm_plugin.slurm.privacy import PrivateDataRules
-from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import (
     NAMED,
+    Peer,
     Proxies,
     Unauthenticated,
     User,
     proxies_of,
     user_of,
-    with_admins,
 )
 
 PROXIES = Proxies("X-Forwarded-User", frozenset({33}), frozenset({"10.0.0.5"}))
@@ -66,9 +64,3 @@ def test_proxies_are_accounts_and_addresses():
 def test_a_proxy_that_cannot_be_distinguished_from_users_is_an_error(one, reported):
     with pytest.raises(ConfigError, match=reported):
         proxies_of(Web(proxies=(one,)))
-
-
-def test_admins_see_all():
-    observed = PrivateDataRules(only_user="ada")
-    assert with_admins(observed, "ada", ["eve"]) == observed
-    assert with_admins(observed, "ada", ["eve", "ada"]) == PrivateDataRules()

@@ -1,0 +1,138 @@
+"""Tables about many jobs: the report of the last days, and a saved replay."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from slurm_plugin.protocol.reasons import WORDS
+from slurm_plugin.reports import page
+from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.headline import headline
+from slurm_plugin.reports.html import PageLink, Table
+from slurm_plugin.reports.report_title import title_of
+from slurm_plugin.reports.sheet import csv_text, find
+from slurm_plugin.reports.sheets import sheets_of
+from slurm_plugin.text.formatting import clock
+from slurm_plugin.web.view import PageMissing, View
+
+_DAYS = (7, 30, 90)
+_REPORT_ROWS = 20  #: of one table; CSV has all
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+_LARGEST = 8 << 20  #: bytes of a replay; hundreds of settings are far below
+
+
+def report(view: View) -> str:
+    """Give all tables of the last days."""
+    days = chosen_days(view)
+    outcomes = view.site.report(view.viewer, days)
+
+    def shown(one: Table) -> Table:
+        return replace(linked(view, one), csv=view.link("/table.csv", name=one.name, days=days))
+
+    return view.render(
+        "report.web.html.j2",
+        "Report",
+        lead=title_of(outcomes),
+        head=headline(outcomes) if outcomes.decisions else None,
+        days=days,
+        periods=periods(view, "/report", days),
+        sections=[
+            (heading, [shown(one) for one in tables])
+            for heading, tables in page.report_sections(outcomes, WORDS, most=_REPORT_ROWS)
+        ],
+    )
+
+
+def table_csv(view: View) -> str:
+    """Give one table of the report as CSV."""
+    sheets = sheets_of(view.site.report(view.viewer, chosen_days(view)), WORDS)
+    return csv_text(find(sheets, view.choice("name", [s.name for s in sheets], "applications")))
+
+
+def chosen_days(view: View) -> int:
+    """Give the days that overview and report are about."""
+    own = view.site.config.web.days
+    return int(view.choice("days", [str(n) for n in {own, *_DAYS}], str(own)))
+
+
+def periods(view: View, path: str, days: int) -> list[tuple[str, str, bool]]:
+    """Link to other periods: words, URL, whether it is the present one."""
+    own = view.site.config.web.days
+    choices = sorted({own, *_DAYS})
+    return [(f"{n} days", view.link(path, days="" if n == own else n), n == days) for n in choices]
+
+
+def linked(view: View, table: Table) -> Table:
+    """Make links of the applications, users and reasons that a table of the report names."""
+
+    def lead(key: str, cell: str | PageLink) -> str | PageLink:
+        if not isinstance(cell, str):
+            return cell
+        if key == "application":
+            return view.application_by_label(cell)
+        named = cell and key in ("user", "reason")
+        return PageLink(cell, view.link("/decisions", **{key: cell})) if named else cell
+
+    keys = [column.key for column in table.columns]
+    return replace(table, rows=[list(map(lead, keys, row)) for row in table.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A replay in words and tables; ``error`` says why there is none."""
+
+    title: str = ""
+    verdict: str = ""  #: three sentences
+    more: str = ""
+    made: str = ""
+    drawing: Chart | None = None
+    tables: Sequence[Table] = ()
+    assumptions: tuple[str, ...] = ()
+    error: str = ""
+
+
+def replay(view: View) -> str:
+    """Give the results of a saved replay, a file of ``nimo replay --json``."""
+    if not view.viewer.everything:
+        raise PageMissing("replays show all users' jobs: only admins may see them")
+    made, path = None, view.site.config.web.replay
+    if path:
+        try:
+            status = Path(path).stat()
+            if status.st_size > _LARGEST:
+                made = Replayed(error=f"{path} is too large for a replay")
+            else:
+                made = _read(path, status.st_mtime_ns, status.st_ino)
+        except OSError as error:
+            made = Replayed(error=f"{path}: {error.strerror or error}")
+    return view.render("replay.html.j2", "Replay", replayed=made)
+
+
+@lru_cache(maxsize=2)
+def _read(path: str, changed_ns: int, inode: int) -> Replayed:
+    del inode  # part of what is remembered
+    # Loaded here: numpy and scipy take half a second, and most pages need neither.
+    from slurm_plugin.reports import replay_text  # noqa: PLC0415
+
+    try:
+        report = msgspec.json.decode(Path(path).read_bytes(), type=replay_text.ReplayReport)
+    except msgspec.DecodeError as error:
+        return Replayed(
+            error=f"{path}: not what 'nimo replay --json' of this release writes: {error}"
+        )
+    if not report.results:
+        return Replayed(error=f"{path}: no setting was replayed")
+    sentences = _SENTENCE.split(replay_text.verdict(report))
+    return Replayed(
+        title=replay_text.title_of(report),
+        verdict=" ".join(sentences[:3]),
+        more=" ".join(sentences[3:]),
+        made=clock(changed_ns / 1e9),
+        drawing=replay_text.benefit_and_harm(report),
+        tables=replay_text.tables(report),
+        assumptions=report.assumptions,
+    )
