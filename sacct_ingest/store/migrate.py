@@ -58,6 +58,9 @@ def migrate(engine: Engine) -> None:
                 _create(connection)
             else:
                 _upgrade(connection)
+            if connection.dialect.name in _UNLOCKS:
+                # Whoever takes the lock next sees all of it.
+                connection.execute(text("COMMIT"))
         finally:
             _execute(connection, _UNLOCKS)
 

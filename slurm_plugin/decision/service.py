@@ -338,7 +338,7 @@ class DecisionService:
         if case.site.proven is Proven.ON:
             return opened
         changes = opened.chosen and opened.request and opened.chosen.nodes != opened.request.nodes
-        better = opened.action is Action.SET and changes
+        better = decided.reason is Reason.FIXED_COUNT and opened.action is Action.SET and changes
         return msgspec.structs.replace(decided, better=opened if better else None)
 
     def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:
