@@ -9,6 +9,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
+from tests.processes import wait_until
 
 USER = "games"
 SCRIPT = "#!/bin/sh\ntrue\n"
@@ -33,8 +34,8 @@ def test_tags_of_all_tasks_are_those_of_the_submission(site, mode):
         cluster.run("scontrol", "update", f"jobid={task}", f"comment=nimo:app={app}", user=USER)
     cluster.run("scontrol", "release", array)
     cluster.wait(int(array), accounted=True)
+    wait_until(lambda: len(comments(site, array)) == 3, what="the accounting of each task")
     said = {row["JobID"]: row["Comment"] for row in comments(site, array)}
-    assert len(said) == 3
     assert f"nimo:app={mode}" not in said.values()
     site.nimod.run("ingest")
     with Store.open(site.nimod.store) as store:

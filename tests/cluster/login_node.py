@@ -48,6 +48,7 @@ NEEDED = (
     "slurm_plugin.cli.commands.why",
     "slurm_plugin.cli.stored_advice",
     "slurm_plugin.reports.curve_text",
+    "slurm_plugin.reports.sheets",
     "encodings.idna",
 )
 #: How long a relay waits for a controller, on a busy machine; less than nimo-advise waits.
