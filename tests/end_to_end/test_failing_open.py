@@ -160,6 +160,7 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing):
         sound = store.fits.all()
         store.fits.replace([*sound, row])
         enforcing.run_nimod("enforce")
+        enforcing.settled()  # without a view of the cluster no table is looked at
         failed = enforcing.status().failed
         for _ in range(SUBMISSIONS):
             enforcing.submit(*RANGE, "--comment=nimo:app=broken")
