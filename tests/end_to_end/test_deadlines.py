@@ -45,6 +45,7 @@ def steady(row: FitRow) -> FitRow:
             verdicts=(verdict,) * len(times),
             low_s=tuple(t / 1.1 for t in times),
             high_s=tuple(t * 1.1 for t in times),
+            acting={},  # other users' runs of earlier tests
         )
     )
 

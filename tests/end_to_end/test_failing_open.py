@@ -155,7 +155,8 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing):
     with Store.open(enforcing.nimod.store) as store:
         whole = next(row for row in store.fits.all() if row.level == KeyLevel.LINE)
         table = decode(whole.payload)
-        broken = replace(table, level="tag", key="root/broken", median_s=table.median_s[:1])
+        named = replace(table, level="tag", key="root/broken", acting={})
+        broken = replace(named, median_s=table.median_s[:1])
         row = replace(whole, level=KeyLevel.TAG, key="root/broken", payload=encode(broken))
         sound = store.fits.all()
         store.fits.replace([*sound, row])
