@@ -69,8 +69,8 @@ def folder_template(folder: str) -> str:
 
     Numbered folders hold one problem each.
 
-    >>> folder_template("/work/3f/9a2bc07d1e55/case_001")
-    '/work/*/case_001'
+    >>> folder_template("/scratch/3f/9a2bc07d1e55/case_001")
+    '/scratch/*/case_001'
     """
     return _cut(_OF_FOLDERS, folder)
 

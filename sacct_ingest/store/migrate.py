@@ -59,7 +59,7 @@ def migrate(engine: Engine) -> None:
             else:
                 _upgrade(connection)
             if connection.dialect.name in _UNLOCKS:
-                # Whoever takes the lock next sees all of it.
+                # Commit before the lock is released: the next process must find the tables.
                 connection.execute(text("COMMIT"))
         finally:
             _execute(connection, _UNLOCKS)

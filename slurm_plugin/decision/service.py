@@ -331,14 +331,17 @@ class DecisionService:
         if request.explore and self._tries.pending(case.table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
         made = partial(decide, table=case.table, partition=case.place, rules=self._rules)
+        proven = bool(request.proven) and not self._recent.is_study(
+            case.table.key, request.low, case.now_s
+        )
+        if proven and case.site.proven is Proven.ON:
+            return made(opened_by_runs(request), now_s=case.now_s)
         decided = made(request, now_s=case.now_s)
-        if not request.proven or self._recent.is_study(case.table.key, request.low, case.now_s):
+        if not proven or decided.reason is not Reason.FIXED_COUNT:
             return decided
         opened = made(opened_by_runs(request), now_s=case.now_s)
-        if case.site.proven is Proven.ON:
-            return opened
         changes = opened.chosen and opened.request and opened.chosen.nodes != opened.request.nodes
-        better = decided.reason is Reason.FIXED_COUNT and opened.action is Action.SET and changes
+        better = opened.action is Action.SET and changes
         return msgspec.structs.replace(decided, better=opened if better else None)
 
     def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:

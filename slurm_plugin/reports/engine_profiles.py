@@ -40,7 +40,7 @@ class Need:
     tasks: int
     nodes: int
     last_s: float  #: when the newest run ended, seconds since the epoch
-    predicted: int  #: completed runs whose need was told from those before ...
+    predicted: int  #: completed runs whose need was predicted from earlier runs ...
     short: int  #: ... that took longer or more memory
     spared_s: float  #: what their time limits were longer
 

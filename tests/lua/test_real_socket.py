@@ -20,7 +20,7 @@ from tests.lua.hooks import HERE
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 LIMIT_S = 0.5  # a busy machine must not turn an answer into none
-SLACK_S = 30.0  # a busy machine may be late; that the limit held is told by the log, too
+SLACK_S = 30.0  # for a busy machine; the log also says that the time-out held
 MOLDABLE = {"min_nodes": 1, "max_nodes": 8, "script": "x", "comment": "mine"}
 SET_4 = b'{"v":1,"action":"set","set":{"min_nodes":4,"max_nodes":4},"admin_comment":"NIMO1:x"}\n'
 
