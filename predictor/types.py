@@ -253,7 +253,7 @@ class Change:
     ranges: tuple[AskedRange, ...] = ()
     proven: tuple[int, ...] = ()  #: counts that users asked for and completed on, but for studies
     moved: int = 0  #: runs on another count than was asked for
-    tries: int = 0  #: those of them that were to learn
+    tries: int = 0  #: runs to learn: those that NIMO moved, and those of studies
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ class ChangeRun:
     """One run: the count that was asked for, the one it had, and how long it took.
 
     ``size`` is what was measured of the problem afterwards, as memory of all tasks; 0: unknown.
-    ``group`` is the range of counts that the user asked for.
+    ``group`` is the range of counts that the user asked for.  Runs with one ``problem`` are known
+    to have the same; empty: not known.
 
     Raises ValueError: a count is no whole number of 1 or more, the time not above zero, or the size
         below it.
@@ -59,6 +60,7 @@ class ChangeRun:
     time_s: float
     size: float = 0.0
     group: tuple[int, int] = (0, 0)
+    problem: str = ""
 
     def __post_init__(self) -> None:
         need_nodes((self.asked, self.nodes))
@@ -105,7 +107,7 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
 
     runs: finished runs, the newest last.
     """
-    recent = sorted(runs[-_RECENT:], key=attrgetter("group", "nodes", "time_s", "size", "asked"))
+    recent = sorted(runs[-_RECENT:], key=attrgetter("problem", "group", "nodes", "time_s", "size", "asked"))
     made = [_Given(recent, one, base) for one, base in _hypotheses(recent)]
     seen = {round(float(u), 3) for one in made for u in one.doublings if abs(u) < OCTAVES}
     knots = np.array(sorted({*np.arange(-OCTAVES, OCTAVES + 1.0).tolist(), *seen}))
@@ -133,7 +135,7 @@ def _hypotheses(runs: Sequence[ChangeRun]) -> Iterator[tuple[_Hypothesis, float]
     """Hypotheses, each with the count that shapes count from; 0: each group's own."""
     middle = exp(fmean([log(run.asked) for run in runs])) if runs else 0.0
     yield _ALL, middle
-    if len({run.group for run in runs}) > 1:
+    if len({run.problem or run.group for run in runs}) > 1:
         yield from ((_ASKED, 0.0), (_ASKED, middle), (_WEAK, 0.0))
     if runs and all(run.size > 0 for run in runs) and _spread(runs) > _ALIKE:
         yield from ((_SIZE, 0.0), (_SIZE, middle))
@@ -210,17 +212,20 @@ class _Given:
 
 
 def _grouped(runs: Sequence[ChangeRun], by: str) -> list[list[ChangeRun]]:
-    if by != "size":
-        groups: defaultdict[tuple[int, int], list[ChangeRun]] = defaultdict(list)
-        for run in runs:
-            groups[run.group if by == "asked" else (0, 0)].append(run)
+    if by == "all":
+        return [[*runs]] if runs else []
+    groups: defaultdict[object, list[ChangeRun]] = defaultdict(list)
+    for run in runs:
+        if run.problem or by == "asked":
+            groups[run.problem or run.group].append(run)
+    if by == "asked":
         return list(groups.values())
     by_size: list[list[ChangeRun]] = []
-    for run in sorted(runs, key=lambda run: run.size):
+    for run in sorted((one for one in runs if not one.problem), key=attrgetter("size")):
         if not by_size or run.size > by_size[-1][0].size * exp(_ALIKE):
             by_size.append([])
         by_size[-1].append(run)
-    return by_size
+    return [*groups.values(), *by_size]
 
 
 def _brownian(one: Floats, other: Floats) -> Floats:

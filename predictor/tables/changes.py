@@ -18,6 +18,7 @@ from predictor.types import AskedRange, Change, PredictionTable
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
+from sacct_ingest.text.tag import study_of
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -49,7 +50,7 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
             high=high,
             level=round(exp(fmean(log(run.asked) for run, _ in own))),
             counts=tuple(sorted({run.nodes for run, _ in own})),
-            tries=sum(row.try_of == LEARNED for _, row in own),
+            tries=sum(_is_try(row) for _, row in own),
             memory=memory_of(row for _, row in own),
         )
         for (low, high), own in sorted(by_range.items())
@@ -59,8 +60,12 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
         ranges=ranges,
         proven=_proven(finished) if unit is Unit.NODES else (),
         moved=sum(run.nodes != run.asked for run in runs),
-        tries=sum(row.try_of == LEARNED for row in finished),
+        tries=sum(_is_try(row) for row in finished),
     )
+
+
+def _is_try(row: RunRow) -> bool:
+    return row.try_of == LEARNED or bool(study_of(row.comment, row.submit_line))
 
 
 def _proven(rows: Sequence[RunRow]) -> tuple[int, ...]:
@@ -69,7 +74,11 @@ def _proven(rows: Sequence[RunRow]) -> tuple[int, ...]:
     Several counts that had one run each, with no day between them, are a study: it says nothing of
     what its user wants for other jobs.
     """
-    asked = [row for row in rows if asked_of(row, Unit.NODES) == (row.nodes, (row.nodes,) * 2)]
+    asked = [
+        row
+        for row in rows
+        if not _is_try(row) and asked_of(row, Unit.NODES) == (row.nodes, (row.nodes,) * 2)
+    ]
     counts: set[int] = set()
     series: Counter[int] = Counter()
     last_s = inf
@@ -143,7 +152,8 @@ def _run(row: RunRow, unit: Unit) -> ChangeRun:
     memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
     if unit is not Unit.NODES:
         memory = float(row.mem_bytes or 0)  # of the whole job already
-    return ChangeRun(asked, row.nodes, float(row.elapsed_s), memory, group)
+    problem = study_of(row.comment, row.submit_line)
+    return ChangeRun(asked, row.nodes, float(row.elapsed_s), memory, group, problem)
 
 
 def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:

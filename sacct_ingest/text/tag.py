@@ -6,7 +6,8 @@ that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``
 ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
 ``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
 run on a count that was not tried, ``nimo:learn=off`` that not; ``nimo:size=3.2G`` says how large
-the problem is, in any unit that its runs share.
+the problem is, in any unit that its runs share.  `nimo scale` writes ``study=NAME-NUMBER`` into the
+tags of its runs.
 """
 
 import re
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
+_STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
 _TEXTS = ("app", "problem", "time", "soft", "mem", "size")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
@@ -80,6 +82,14 @@ def without_tag(comment: str) -> str:
     'rule_align_wildcards_a'
     """
     return _TAG.sub("", comment) if "nimo:" in comment else comment
+
+
+def study_of(*texts: str) -> str:
+    """Name of the scaling study of one problem that a run was for; empty: of none.
+
+    texts: its comment and its submit line, which has the comment where accounting keeps none.
+    """
+    return next((match[1] for text in texts if (match := _STUDY.search(text))), "")
 
 
 def _range(text: str) -> tuple[int, int] | None:

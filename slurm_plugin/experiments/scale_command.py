@@ -133,7 +133,8 @@ def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
 
     if study.ended:
         return study.ended
-    slurm = loop.StudyJobs(blake2b(bytes(folder.absolute()), digest_size=6).hexdigest())
+    name = blake2b(bytes(folder.absolute()), digest_size=6).hexdigest()
+    slurm = loop.StudyJobs(f"{'weak' if study.settings.weak else 'study'}={name}")
     try:
         why = loop.follow(study, slurm, clock=time.time, sleep=time.sleep, report=_say)
     except KeyboardInterrupt:

@@ -91,6 +91,19 @@ def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: b
     site.empty_queue()
 
 
+def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bool) -> None:
+    site.settled()
+    said = " ".join(site.nimod.run("doctor", "--limits", check=False).stdout.split())
+    if not plans:
+        assert "has no limits to plan with: NIMO sets none" in said
+        return
+    # Of jobs that run the plan counts since 25.05.4.
+    end = "" if site.cluster.settings.version >= (25, 11) else ", not its --time-min"
+    assert f"a running job is planned to end by its {'--time' if end else '--time-min'}{end}" in said
+    assert "a job that outlasts its --time-min runs on" in said
+    assert not site.cluster.run("squeue", "-h").stdout
+
+
 def planned(site: Site) -> bool:
     """Tell whether a job is planned with its runs' time now."""
     time.sleep(1.0)

@@ -13,7 +13,8 @@ import msgspec
 from predictor.types import Run
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import JobState
-from sacct_ingest.scripts.job_script import parse_command_line, parse_script
+from sacct_ingest.scripts.job_script import Options, parse_command_line, parse_script, script_options
+from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import TIMEOUT_S, HeldJobs, failure
 from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
@@ -89,16 +90,16 @@ _OPTION = {Sizes.NODES: "--nodes", Sizes.CPUS: "--cpus-per-task", Sizes.GPUS: "-
 
 @dataclass(frozen=True, slots=True)
 class StudyJobs(HeldJobs):
-    """Slurm's commands; ``name`` tells the studies of a user apart."""
+    """Slurm's commands; ``mark`` tells studies apart: ``study=NAME``, or ``weak=NAME``."""
 
-    name: str
+    mark: str
 
     def submit(self, settings: Settings, run: StudyRun) -> int:
         """Submit a run on hold; it never starts by itself.
 
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked.
         """
-        argv, script = command(settings, run, self._comment(run))
+        argv, script = command(settings, run, self._tag(run))
         return int(submit(argv, script, timeout_s=TIMEOUT_S))
 
     def find(self, run: StudyRun) -> int | None:
@@ -106,18 +107,19 @@ class StudyJobs(HeldJobs):
         listed = held_jobs.command(["squeue", "--me", "-h", "-t", "PD", "-o", "%A %k"])
         for line in listed.splitlines():
             job_id, _, comment = line.partition(" ")
-            if comment.strip() == self._comment(run):
+            if f"{comment.strip()},".startswith(f"{self._tag(run)},"):
                 return int(job_id)
         return None
 
-    def _comment(self, run: StudyRun) -> str:
-        """Comment of a run: the hooks leave it alone."""
-        return f"nimo:off,study={self.name}-{run.number}"
+    def _tag(self, run: StudyRun) -> str:
+        """Tag of a run: the hooks leave it alone."""
+        return f"nimo:off,{self.mark}-{run.number}"
 
 
-def command(settings: Settings, run: StudyRun, comment: str) -> tuple[list[str], str]:
+def command(settings: Settings, run: StudyRun, tag: str) -> tuple[list[str], str]:
     """Give the command line of a run, and what goes to its standard input.
 
+    tag: of the run; those of the user that name the application are added to it.
     Raises ScriptError: the script cannot be made.
     """
     parsed = parse_command_line(["sbatch", *settings.words])
@@ -125,8 +127,9 @@ def command(settings: Settings, run: StudyRun, comment: str) -> tuple[list[str],
     options = settings.words[: len(settings.words) - len(script)]
     arguments = [word.replace("{n}", str(run.count)) for word in parsed.arguments]
     argv = [
-        *("sbatch", "--parsable", "--hold", "--no-requeue", f"--comment={comment}"),
+        *("sbatch", "--parsable", "--hold", "--no-requeue"),
         *options,
+        f"--comment={','.join([tag, *_named(settings, parsed.options)])}",
         f"{_OPTION[settings.sizes]}={run.count}",
         f"--time={max(1, round(settings.limit_s / 60))}",
     ]
@@ -149,6 +152,14 @@ def command(settings: Settings, run: StudyRun, comment: str) -> tuple[list[str],
     named = "job-name" in {*parsed.options, *parse_script(text).options}
     name = [] if named else [f"--job-name={Path(parsed.script).name}"]
     return [*argv, *name, "-", *arguments], text
+
+
+def _named(settings: Settings, options: Options) -> list[str]:
+    """Names that the user's own comment gives application, problem and size."""
+    own = script_options(Path(settings.script).read_text(errors="replace"))
+    tag = parse_tag(options.get("comment") or own.get("comment") or "")
+    named = {name: getattr(tag, name) for name in ("app", "problem", "size")} if tag else {}
+    return [f"{name}={value}" for name, value in named.items() if value]
 
 
 def shown(settings: Settings, run: StudyRun) -> str:

@@ -66,6 +66,17 @@ def test_tries_of_one_range_say_it_at_once(truth: float) -> None:
     assert np.quantile(quarter, 0.9) / np.quantile(quarter, 0.1) < 1.6
 
 
+def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory() -> None:
+    study = [
+        ChangeRun(n, n, 600.0 * 0.97 ** math.log2(n), n * 1e9, (n, n), "study") for n in COUNTS
+    ]
+    others = [asked_for(n, 600.0, size=n * 1e9) for n in COUNTS for _ in range(10)]
+    half = at([*others, *study], 4, 8)
+    assert np.allclose(np.quantile(half, (0.1, 0.5, 0.9)), 1 / 0.97, rtol=0.1)
+    unmarked = [asked_for(one.nodes, one.time_s, size=one.size) for one in study]
+    assert np.median(at([*others, *unmarked], 4, 8)) > 1.4
+
+
 def test_problems_of_one_measured_size_asked_on_two_counts_say_it() -> None:
     runs = [
         asked_for(n, 600.0 * size / n, size=size * 1e9)

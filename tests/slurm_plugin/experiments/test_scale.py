@@ -9,6 +9,7 @@ import pytest
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.experiments.scale import results as made
 from slurm_plugin.experiments.scale.choice import next_count
 from slurm_plugin.experiments.scale.study import (
@@ -202,17 +203,19 @@ def test_the_middle_is_first_and_what_may_not_run_is_left_out():
 
 def test_the_command_line_keeps_the_users_options_and_fills_in_the_count(tmp_path):
     script = tmp_path / "job.sh"
-    script.write_text("#!/bin/sh\nCELLS=1\n")
+    script.write_text("#!/bin/sh\n#SBATCH --comment=nimo:app=wrf\nCELLS=1\n")
     run = StudyRun(number=1, count=4, why="", planned_s=0)
     words = ("-p", "long", str(script), "in.{n}")
-    argv, text = command(settings(script=str(script), words=words), run, "nimo:off")
+    argv, text = command(settings(script=str(script), words=words), run, "nimo:off,study=a-1")
+    tag = "nimo:off,study=a-1,app=wrf"
     assert argv[4:] == [
-        *("--comment=nimo:off", "-p", "long", "--nodes=4", "--time=30", str(script), "in.4")
+        *("-p", "long", f"--comment={tag}", "--nodes=4", "--time=30", str(script), "in.4")
     ]
+    assert (study_of("", f"sbatch {' '.join(argv[1:])}"), parse_tag(tag).key) == ("a", "wrf")
     given = settings(script=str(script), words=words, filter="sed s/=1/=$N/", sizes="gpus")
     argv, text = command(given, run, "nimo:off")
     assert "--gpus=4" in argv and "--job-name=job.sh" in argv and argv[-2:] == ["-", "in.4"]
-    assert text == "#!/bin/sh\nCELLS=4\n"
+    assert text.endswith("\nCELLS=4\n")
 
 
 def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):

@@ -1,0 +1,26 @@
+"""Jobs that outlast their plan on a disturbed cluster: none ends before its user's limit.
+
+The same with three hundred jobs is `benchmarks/soft_limits_torture.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.soft_limits_torture import CONF, tortured
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import site_on
+
+
+@pytest.mark.long
+@pytest.mark.releases
+def test_no_job_ends_before_its_users_limit_whatever_happens_meanwhile(
+    slurm_cluster: ClusterFactory,
+) -> None:
+    with site_on(slurm_cluster, nodes=4, conf=CONF) as site:
+        if site.cluster.settings.version < (23, 11):
+            pytest.skip("this release has no limits to plan with")
+        made = tortured(site, 36, 15.0, 15.0)
+    assert (made["before the user's limit"], made["lost"]) == (0, 0), made
+    assert made["planned with a minute"] > 18, made
+    assert made["ran longer"] > 6, made
