@@ -107,7 +107,9 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
 
     runs: finished runs, the newest last.
     """
-    recent = sorted(runs[-_RECENT:], key=attrgetter("problem", "group", "nodes", "time_s", "size", "asked"))
+    recent = sorted(
+        runs[-_RECENT:], key=attrgetter("problem", "group", "nodes", "time_s", "size", "asked")
+    )
     made = [_Given(recent, one, base) for one, base in _hypotheses(recent)]
     seen = {round(float(u), 3) for one in made for u in one.doublings if abs(u) < OCTAVES}
     knots = np.array(sorted({*np.arange(-OCTAVES, OCTAVES + 1.0).tolist(), *seen}))

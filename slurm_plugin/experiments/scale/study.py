@@ -13,7 +13,12 @@ import msgspec
 from predictor.types import Run
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import JobState
-from sacct_ingest.scripts.job_script import Options, parse_command_line, parse_script, script_options
+from sacct_ingest.scripts.job_script import (
+    Options,
+    parse_command_line,
+    parse_script,
+    script_options,
+)
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import TIMEOUT_S, HeldJobs, failure
