@@ -1,7 +1,12 @@
-"""A user with nothing but the wheel, on a real Slurm without nimod: advice, waits, a study."""
+"""A user with nothing but the wheel, on a real Slurm without nimod: advice, waits, studies.
 
+``PrivateData`` hides all that is not the user's own.
+"""
+
+import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -10,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from predictor.table import decode
+from sacct_ingest.store import Store
 from tests.conftest import scratch_directory
 from tests.environments import fill
 from tests.processes import Account, wait_until
@@ -24,6 +31,8 @@ n=$SLURM_JOB_NUM_NODES
 [ -z "$BEYOND" ] || [ $n -gt 1 ] || exit 3
 sleep $((${BEYOND:+n + }2 + 12 / n))
 """
+GPU_APP = "#!/bin/sh\n#SBATCH -J gpu-app\nsleep $((3 + 12 / SLURM_GPUS))\n"
+PRIVATE = "PrivateData=accounts,events,jobs,reservations,usage,users"
 
 
 class Login:
@@ -36,6 +45,7 @@ class Login:
         self.home.mkdir()
         self.user = USER if os.geteuid() == 0 else None
         (self.home / "app.sh").write_text(APP)
+        (self.home / "gpu.sh").write_text(GPU_APP)
         if self.user:
             account = Account.of(USER)
             os.chown(self.home, account.uid, account.gid)
@@ -45,22 +55,40 @@ class Login:
         where = {"user": self.user, "env": self.env, "cwd": self.home}
         return self.cluster.run(self.bin / program, *words, **where, **more)
 
-    def start(self, *words: str) -> subprocess.Popen:
+    def start(self, *words: str, program: str = "nimo") -> subprocess.Popen:
         account = Account.of(USER) if self.user else Account.mine()
         env = {**self.cluster.env, **self.env}
         return subprocess.Popen(
-            [str(self.bin / "nimo"), *words], env=env, cwd=self.home, stderr=subprocess.DEVNULL,
-            **account.popen_arguments(),
+            [str(self.bin / program), *words], env=env, cwd=self.home, stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True, **account.popen_arguments(),
         )  # fmt: skip
+
+    def few_commands(self) -> Path:
+        """Make a folder with Slurm's commands but for sacct, to be all of PATH."""
+        folder = self.home.parent / "few"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for one in ("squeue", "sbatch", "scontrol", "sinfo"):
+            (folder / one).symlink_to(self.cluster.bin / one)
+        self.env["PATH"] = str(folder)
+        return folder
+
+    @property
+    def kept(self) -> Path:
+        return self.home / ".local" / "share" / "nimo" / "local-nimo.db"
 
     def queue(self) -> list[str]:
         return self.cluster.run("squeue", "-h", "-o", "%i").stdout.split()
 
 
 @pytest.fixture(scope="module")
-def login(slurm, wheel):
-    with scratch_directory("nimo-local-") as folder:
-        yield Login(folder, slurm, wheel)
+def login(slurm_cluster, wheel):
+    with slurm_cluster(gpus=2, conf=[PRIVATE]) as cluster:
+        with (cluster.layout.etc / "slurmdbd.conf").open("a") as settings:
+            settings.write(f"{PRIVATE}\n")
+        cluster.restart("slurmdbd")
+        with scratch_directory("nimo-local-") as folder:
+            yield Login(folder, cluster, wheel)
 
 
 def test_advice_of_ones_own_jobs_and_the_plan_of_the_queue(login):
@@ -71,12 +99,52 @@ def test_advice_of_ones_own_jobs_and_the_plan_of_the_queue(login):
     assert f"{login.user or 'root'}/app, 6 runs" in first.stdout, first.stderr
     second = login.run("nimo-advise", "-N", "1-8", "app.sh", check=False)
     assert (second.stdout, second.stderr) == (first.stdout, "")
-    kept = next(login.home.glob(".local/share/nimo/local-*.db"))
-    assert kept.stat().st_mode & 0o777 == 0o600
+    assert login.kept.stat().st_mode & 0o777 == 0o600
+    assert login.run("nimo", "local", "--forget").stdout.count("local-nimo.db") == 1
+    two = [login.start("-N", "1-8", "app.sh", program="nimo-advise") for _ in range(2)]
+    assert [one.communicate()[0] for one in two] == [first.stdout] * 2
+    login.cluster.sbatch("--begin=now+1hour", "app.sh")  # another user's
     later = login.cluster.sbatch("--begin=now+1hour", "app.sh", **submit)
     shown = json.loads(login.run("nimo", "wait", "--json").stdout)
     assert [row["job_id"] for row in shown["rows"]] == [later]
-    login.cluster.run("scancel", str(later))
+    login.cluster.run("scancel", *login.queue())
+
+
+TROUBLES = {
+    "denied": "Permission denied",
+    "slow": "said nothing for 2 s",
+    "cut off": "broke off",
+    "missing": "cannot run sacct",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_where_sacct_says_nothing_a_line_says_so_and_squeue_has_the_last_jobs(login, trouble):
+    job = login.cluster.sbatch("-N4", "app.sh", user=login.user, cwd=login.home)
+    login.cluster.wait(job)
+    sacct = login.few_commands() / "sacct"
+    if trouble == "denied":
+        sacct.touch(0o644)
+    elif trouble != "missing":
+        cut = " | head -c 700" if trouble == "cut off" else ""
+        sacct.write_text(f'#!/bin/sh\nPATH=/bin:/usr/bin\n{login.cluster.bin}/sacct "$@"{cut}\n')
+        sacct.chmod(0o755)
+    (login.home / "nimo.yaml").write_text("local: {timeout_s: 2.0}\n")
+    login.env["NIMO_CONFIG"] = str(login.home / "nimo.yaml")
+    login.run("nimo", "local", "--forget")
+    if trouble == "slow":
+        login.cluster.processes.signal("slurmdbd", signal.SIGSTOP)
+    try:
+        done = login.run("nimo-advise", "-N", "1-8", "app.sh", check=False)
+    finally:
+        login.cluster.processes.signal("slurmdbd", signal.SIGCONT)
+        login.env |= {"NIMO_CONFIG": ""}
+        del login.env["PATH"]
+        login.run("nimo", "local", "--forget")
+    assert TROUBLES[trouble] in done.stderr
+    assert "ended in the last minutes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "app, " in done.stdout
 
 
 def test_a_study_that_is_killed_goes_on_and_advice_knows_its_curve(login):
@@ -93,9 +161,26 @@ def test_a_study_that_is_killed_goes_on_and_advice_knows_its_curve(login):
     assert (login.home / "knee" / "plot.pdf").stat().st_size > 1000
     assert not login.queue()
     advice = json.loads(login.run("nimo-advise", "--json", "app.sh", check=False).stdout)
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        tables = [decode(row.payload) for row in store.fits.all() if row.label.endswith("/app")]
+    assert {one.change and one.change.tries for one in tables} == {len(counts)}
     assert {*counts} <= {point["nodes"] for point in advice["points"]}
     existing = login.run("nimo", "scale", "app.sh", "-N", "1-8", "--existing", "-d", "before")
     assert "from the accounting" in existing.stdout
+
+
+def test_a_study_of_gpus(login):
+    words = ("gpu.sh", "--sizes", "gpus", "-N", "1,2,4,8,16", "--time", "2", "-d", "gpus")
+    done = login.run("nimo", "scale", *words)
+    with (login.home / "gpus" / "table.csv").open() as file:
+        rows = {int(row["gpus"]): row for row in csv.DictReader(file)}
+    assert {1, 4, 16} <= rows.keys()
+    assert float(rows[1]["run time"]) > 1.7 * float(rows[4]["run time"])
+    assert "GPU-hours a run" in " ".join(done.stdout.split())
+    given = login.cluster.sacct("-X", "--name=gpu-app", fields=("AllocTRES",))
+    assert any("gres/gpu=16" in row["AllocTRES"] for row in given)
+    asked = login.run("nimo-advise", "--json", "--gpus=4", "gpu.sh", check=False)
+    assert json.loads(asked.stdout)["runs"] == len(given), asked.stderr
 
 
 def test_a_study_that_is_interrupted_leaves_nothing_and_a_count_that_fails_is_a_row(login):
