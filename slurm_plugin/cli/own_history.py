@@ -148,6 +148,10 @@ def _read_in_turn(
                 return None
             try:
                 done = _read(store, config)
+                # With PrivateData it hides the jobs of a user without an association.
+                if not store.runs.count():
+                    left = _from_queue(store, config)
+                    _say(program, f"sacct shows no job of yours; {left}")
             except SacctError as error:
                 left = _from_queue(store, config)
                 _say(program, f"{error}; {left}")
@@ -200,17 +204,25 @@ def _read(store: Store, config: Config) -> IngestSummary:
 
 def _from_queue(store: Store, config: Config) -> str:
     """Take the user's jobs that slurmctld still has from squeue; say what that came to."""
-    argv = ["squeue", "--me", "-h", "-t", "all", "-o", _QUEUED]
     try:
-        lines = commands.run(argv, timeout_s=config.local.timeout_s).splitlines()
+        made = ended_in_queue(config.cluster, timeout_s=config.local.timeout_s)
     except SlurmError as error:
         return f"nor is there an answer of squeue: {error}"
-    made = [run for line in lines if (run := _queued(line.split("\x1f"), config.cluster))]
     store.runs.add(made)
     return (
         f"squeue shows {count(len(made), 'job')} that ended in the last minutes; what was read "
         "before stands"
     )
+
+
+def ended_in_queue(cluster: str, *, timeout_s: float) -> list[JobRun]:
+    """Give the user's jobs that ended in the last minutes, which slurmctld still has.
+
+    Raises SlurmError: squeue does not answer.
+    """
+    argv = ["squeue", "--me", "-h", "-t", "all", "-o", _QUEUED]
+    lines = commands.run(argv, timeout_s=timeout_s).splitlines()
+    return [run for line in lines if (run := _queued(line.split("\x1f"), cluster))]
 
 
 def _queued(words: list[str], cluster: str) -> JobRun | None:

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, SlurmError
+from sacct_ingest.errors import FormatError, SacctError, SlurmError
 from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
+from slurm_plugin.cli.own_history import ended_in_queue
 from slurm_plugin.slurm.commands import run
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
@@ -55,13 +56,17 @@ class HeldJobs:
         command(["scancel", "--quiet", *map(str, job_ids)])
 
     def ended(self, planned_s: Mapping[int, int]) -> dict[int, JobRun]:
-        """Give what the accounting says of jobs that have ended, once it does.
+        """Give what the accounting says of jobs that have ended, or else what squeue still says.
 
         planned_s: ids of jobs, and when each was planned, seconds since the epoch.
         """
         ids, until_s = list(planned_s), int(time.time()) + _LATER_S
         accounting, since_s = LiveSacct(user=str(os.getuid())), min(planned_s.values())
-        runs = accounting.of_jobs(ids, since_s - _EARLIER_S, until_s, Tally())
+        try:
+            runs = list(accounting.of_jobs(ids, since_s - _EARLIER_S, until_s, Tally()))
+        except SacctError:
+            queued = ended_in_queue("", timeout_s=TIMEOUT_S)
+            runs = [one for one in queued if one.job_id in planned_s]
         # A record without a partition is half of one: the other half is still on its way.
         return {one.job_id: one for one in runs if one.end_s is not None and one.partition}
 

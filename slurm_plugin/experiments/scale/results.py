@@ -114,7 +114,7 @@ def table(results: Results) -> OutputTable:
         return f"{duration(row.low_s)} to {duration(row.high_s)}"
 
     columns = [
-        OutputColumn("count", results.settings.sizes.value),
+        OutputColumn("count", results.settings.sizes.words),
         OutputColumn("runs", "runs", worth=5),
         OutputColumn("time_s", "run time", as_text=duration),
         OutputColumn("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
@@ -237,7 +237,7 @@ def _drawn(drawn: "Figure", results: Results) -> "Figure":
         axes.set_xlim(min(counts) / 1.15, max(counts) * 1.15)
         axes.set_xticks(counts, list(map(str, counts)))
         axes.minorticks_off()
-        axes.set_xlabel(results.settings.sizes.value)
+        axes.set_xlabel(results.settings.sizes.words)
         axes.grid(visible=True, color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
         if results.recommended:
@@ -248,7 +248,7 @@ def _drawn(drawn: "Figure", results: Results) -> "Figure":
         frameon=False,
         fontsize=8,
         loc="outside lower center",
-        ncols=4,
+        ncols=5,
     )
     return drawn
 
@@ -266,7 +266,8 @@ def _times(axes: "Axes", results: Results) -> None:
         axes.fill_between(
             nodes, low, high, color=COLOURS["band"], linewidth=0, label="90 % of runs"
         )
-        axes.plot(nodes, [one.time_s for one in curve], color=COLOURS["first"], linewidth=1.2)
+        fit = [one.time_s for one in curve]
+        axes.plot(nodes, fit, color=COLOURS["first"], linewidth=1.2, label="fit")
     axes.plot(counts, times, "o", color="#000000", markersize=4.5, label="measured")
     axes.plot(counts, ideal, "--", color=COLOURS["second"], linewidth=1.2, label="ideal")
     axes.set_yscale("log")

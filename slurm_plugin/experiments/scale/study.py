@@ -40,6 +40,11 @@ class Sizes(StrEnum):
         """Singular."""
         return {"nodes": "node", "cpus": "CPU", "gpus": "GPU"}[self.value]
 
+    @property
+    def words(self) -> str:
+        """Plural."""
+        return f"{self.word}s"
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
