@@ -15,7 +15,8 @@ JOB = st.dictionaries(
     TEXT, TEXT | NUMBER | st.booleans() | st.lists(TEXT, min_size=1), min_size=1, max_size=6
 )
 SAME_HOOKS = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40,  # for each of four versions of Lua
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

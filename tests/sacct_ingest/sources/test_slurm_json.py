@@ -252,7 +252,7 @@ def test_memory_does_not_grow_with_the_file():
         def read(self, size: int | None = -1, /) -> str:
             return next(self._pieces, "")
 
-    count = 4000
+    count = 1500
     tracemalloc.start()
     assert sum(1 for _ in read_json(Endless(count), Tally())) == count  # type: ignore[arg-type]
     peak = tracemalloc.get_traced_memory()[1]
