@@ -7,7 +7,7 @@ seconds unless the name says otherwise.
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,16 @@ from slurm_plugin.config.setting_types import (
 from slurm_plugin.config.settings_file import SOCKET
 
 
+class JobNames(NamedTuple):
+    """What rules choose jobs by."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    user: str = ""
+    application: str = ""
+
+
 class Match(Section, frozen=True, kw_only=True):
     """Which jobs a rule is for: shell patterns, all given ones must match, one of a list."""
 
@@ -50,15 +60,10 @@ class Match(Section, frozen=True, kw_only=True):
     user: Patterns = "*"
     application: Patterns = "*"
 
-    def holds(self, *, partition: str, account: str, qos: str, user: str, application: str) -> bool:
-        """Whether a job with these fields is meant; empty fields match only ``*``."""
-        return (
-            _matches(partition, self.partition)
-            and _matches(account, self.account)
-            and _matches(qos, self.qos)
-            and _matches(user, self.user)
-            and _matches(application, self.application)
-        )
+    def holds(self, names: JobNames) -> bool:
+        """Whether a job with these names is meant; empty ones match only ``*``."""
+        patterns = (self.partition, self.account, self.qos, self.user, self.application)
+        return all(map(_matches, names, patterns))
 
 
 class ModeRule(Match, frozen=True, kw_only=True):
@@ -114,9 +119,9 @@ class Deadline(Section, frozen=True, kw_only=True):
 
 
 class TimeLimit(Section, frozen=True, kw_only=True):
-    """Time limits from predictions; see :mod:`slurm_plugin.decision.time_limits`."""
+    """Time limits from predictions; see :mod:`slurm_plugin.decision.needs`."""
 
-    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.soft_limits`
+    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.needs`
     soft: SoftUse = SoftUse.OFF
     outlasted_share: Part = 0.15  #: of the jobs, to outlast the limit that they are planned with
     use: TimeUse = TimeUse.ADVISE  #: set: the limit that ends the job
@@ -131,7 +136,7 @@ class TimeLimit(Section, frozen=True, kw_only=True):
 
 
 class MemorySettings(Section, frozen=True, kw_only=True):
-    """Memory from predictions; see :mod:`slurm_plugin.decision.memory`."""
+    """Memory from predictions; see :mod:`slurm_plugin.decision.needs`."""
 
     use: MemoryUse = MemoryUse.TAG
     step: Share = 0.75  #: of what runs completed with last: a job gets no less
@@ -334,17 +339,9 @@ class Config(Section, frozen=True, kw_only=True):
     benchmarks: Benchmarks = Benchmarks()
     web: Web = Web()
 
-    def for_job(
-        self, *, partition: str, account: str, qos: str, user: str, application: str
-    ) -> "JobSettings":
+    def for_job(self, names: JobNames) -> "JobSettings":
         """Collect what holds for a job: of each setting the first matching rule that says it."""
-        rules = [
-            rule
-            for rule in self.rules
-            if rule.holds(
-                partition=partition, account=account, qos=qos, user=user, application=application
-            )
-        ]
+        rules = [rule for rule in self.rules if rule.holds(names)]
         return JobSettings(
             mode=next((r.mode for r in rules if r.mode), self.mode),
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),

@@ -12,9 +12,15 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import PolicySettings, Request, is_otherwise, scales
+from slurm_plugin.decision.candidates import (
+    PolicySettings,
+    Request,
+    is_otherwise,
+    limits_for,
+    scales,
+)
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory import memory_to_ask
+from slurm_plugin.decision.needs import TimeLimits, memory_to_ask
 from slurm_plugin.decision.node_options import Option, no_later
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, advised, remedies
@@ -28,7 +34,6 @@ from slurm_plugin.decision.sizes import (
     tasks_of,
     unchanged_by_advice,
 )
-from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
@@ -303,15 +308,7 @@ def _limits(
     unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
     if found or not known or unwanted:
         return found
-    return from_prediction(
-        table,
-        [option.nodes],
-        rules.time_limit,
-        own_s=request.asked_limit_s,
-        own_least_s=request.least_s,
-        with_least=request.with_least,
-        time_s=level_quantile,
-    )
+    return limits_for(request, table, rules, [option.nodes], level_quantile)
 
 
 def _options(case: DecisionContext, nodes: int) -> str:

@@ -4,25 +4,23 @@ Most submissions repeat an application, a request and settings; only the queue a
 are new.  So what follows from the application, the request and the settings is computed once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
 from math import inf
 from operator import attrgetter
 from statistics import fmean
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
 from predictor.change.request import ratios
-from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
+from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
-from slurm_plugin.decision.memory import memory_floor
-from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, whole_minutes
+from slurm_plugin.decision.needs import TimeLimits, from_prediction, memory_floor, whole_minutes
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
@@ -96,37 +94,89 @@ class Candidate(msgspec.Struct, frozen=True):
     fits: bool = True  #: its nodes have the memory that the job needed so far
 
 
+class CountQuestion(NamedTuple):
+    """All that the counts of a job depend on, but for the queue and the free nodes."""
+
+    request: Request
+    table: PredictionTable
+    bounds: PartitionBounds
+    rules: PolicySettings
+    asked: int  #: the count that Slurm would give, inside the table
+
+    def limits_on(self, counts: Sequence[int]) -> TimeLimits | None:
+        """Time limit that holds the run on any of ``counts``, if set and reliable."""
+        request = self.request
+        unwanted = request.time_use is TimeUse.OFF or request.distrusted
+        if unwanted or not all(trusted(self.table, n) for n in counts):
+            return None
+        return limits_for(request, self.table, self.rules, counts)
+
+    def limit(self, one: Prediction, shorter: TimeLimits | None) -> float | None:
+        """Time limit: the user's own, a longer one that fewer nodes need, or a shorter one."""
+        own = self.request.limit_s
+        if shortens(shorter, self.request):
+            return min(shorter.limit_s, own or inf)
+        if own is None or one.nodes >= self.asked or not self.request.limit_raisable:
+            return own
+        return max(own, whole_minutes(one.high_s * self.rules.policy.limit_margin))
+
+    def counts(self, floor: int) -> list[Prediction]:
+        """Trusted counts up to where more nodes no longer help, and that of the request.
+
+        floor: fewest nodes that have the memory of the job.
+        """
+        request, table, asked, policy = self.request, self.table, self.asked, self.rules.policy
+        low = max(request.low, self.bounds.fewest, floor)
+        if policy.bystanders is Bystanders.EACH and request.deadline_s is None:
+            low = max(low, asked)
+        high = min(request.high, self.bounds.most, table.nodes[-1])
+        counts = {n for n in table.nodes if low < n < high}
+        counts |= {n for n in (low, high) if low <= high and covers(table, n)}
+        if request.counts:
+            counts = {n for n in request.counts if low <= n <= high and covers(table, n)}
+        whole = sorted(n for n in counts if n % request.segment == 0)
+        useful = [at(table, n) for n in whole if scales(table, n)]
+        best = min((p.time_s for p in useful), default=0.0)
+        last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
+        candidates = [p for p in useful[: last + 1] if p.nodes != asked]
+        return sorted([*candidates, at(table, asked)], key=attrgetter("nodes"))
+
+    def side_by_side(
+        self, predictions: Sequence[Prediction], floor: int = 0
+    ) -> tuple[Candidate, ...]:
+        """Candidates for rising node counts, the request's among them.
+
+        floor: fewest nodes that have the memory of the job.
+        """
+        base_s = next(p.time_s for p in predictions if p.nodes == self.asked)
+        made, work_s = [], 0.0
+        for one in predictions:
+            time_s = base_s * fmean(ratios(self.table, one.nodes))
+            work_s, own = max(work_s, one.nodes * time_s), self.limits_on([one.nodes])
+            limit_s, fits = self.limit(one, own), one.nodes >= floor
+            made.append(Candidate(one, time_s, limit_s, work_s, own, fits))
+        return tuple(made)
+
+
 @lru_cache(maxsize=_CACHED)
-def choices(
-    request: Request,
-    table: PredictionTable,
-    room: PartitionBounds,
-    rules: PolicySettings,
-    asked: int,
-) -> tuple[Candidate, ...]:
-    """Candidates: the trusted counts up to where more nodes no longer help, and of the request.
-
-    asked: the count that Slurm would give, inside the table.
-    """
-    share = lower_of(request.mem_node_bytes, room.node_mem_bytes)
-    floor = memory_floor(table, share, margin=rules.policy.memory_margin)
-    counts = _candidates(request, table, room, rules, asked, floor)
-    return side_by_side(counts, request, table, rules, asked, floor)
+def choices(question: CountQuestion) -> tuple[Candidate, ...]:
+    """Candidates: the trusted counts up to where more nodes no longer help, and of the request."""
+    share = lower_of(question.request.mem_node_bytes, question.bounds.node_mem_bytes)
+    floor = memory_floor(question.table, share, margin=question.rules.policy.memory_margin)
+    return question.side_by_side(question.counts(floor), floor)
 
 
 @lru_cache(maxsize=_CACHED)
-def standing(
-    request: Request,
-    table: PredictionTable,
-    room: PartitionBounds,
-    rules: PolicySettings,
-    asked: int,
-) -> Candidate:
+def standing(question: CountQuestion) -> Candidate:
     """Candidate of a job that keeps its request; its limit holds on all counts it may start on."""
-    (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
-    limits = limits_on(_possible(request, table, room), request, table, rules)
+    request, table, asked = question.request, question.table, question.asked
+    (one,) = question.side_by_side([at(table, asked)])
+    high = min(request.high, question.bounds.most)
+    between = {n for n in table.nodes if request.low < n < high}
+    possible = [request.asked] if request.asked is not None else [request.low, *between, high]
+    limits = question.limits_on(possible)
     # Of the count that is looked at alone a shorter limit might hold.
-    limit_s = _limit(one.prediction, limits, request, rules, asked)
+    limit_s = question.limit(one.prediction, limits)
     return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
 
 
@@ -150,18 +200,15 @@ def is_otherwise(table: PredictionTable) -> bool:
     return any(problem.name == OTHER_LAYOUT for problem in table.problems)
 
 
-def why_alone(
-    request: Request, table: PredictionTable, only: Candidate, rules: PolicySettings
-) -> Reason:
+def why_alone(question: CountQuestion) -> Reason:
     """Say why a request has no other candidate, by what the prediction alone leaves to choose."""
+    request, table = question.request, question.table
     if is_serial(table):
         return Reason.SERIAL
-    asked, most = only.prediction.nodes, max(table.nodes)
-    unbounded = PartitionBounds(1, most, None)
-    counts = _candidates(request, table, unbounded, rules, asked, 0)
-    if len(counts) > 1:
+    unbounded = PartitionBounds(1, max(table.nodes), None)
+    if len(question._replace(bounds=unbounded).counts(0)) > 1:
         return Reason.NO_CHOICE
-    others = (n for n in table.nodes if request.low <= n <= request.high and n != asked)
+    others = (n for n in table.nodes if request.low <= n <= request.high and n != question.asked)
     sure = any(scales(table, n) for n in others)
     return Reason.BEST_ALREADY if sure else Reason.ONE_COUNT
 
@@ -175,100 +222,25 @@ def is_serial(table: PredictionTable) -> bool:
     return on_one and own.each is Each.NODE and own.cpus == 1 and own.tasks <= 1 and not own.gpus
 
 
-def limits_on(
-    counts: Iterable[int], request: Request, table: PredictionTable, rules: PolicySettings
+def limits_for(
+    request: Request,
+    table: PredictionTable,
+    rules: PolicySettings,
+    counts: Iterable[int],
+    time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
 ) -> TimeLimits | None:
-    """Time limit that holds the run on any of ``counts``, if set and reliable."""
-    asked = list(counts)
-    unwanted = request.time_use is TimeUse.OFF or request.distrusted
-    if unwanted or not all(trusted(table, n) for n in asked):
-        return None
+    """Time limit that the prediction makes of a request's; see `from_prediction`."""
     return from_prediction(
         table,
-        asked,
+        counts,
         rules.time_limit,
         own_s=request.asked_limit_s,
         own_least_s=request.least_s,
         with_least=request.with_least,
+        time_s=time_s,
     )
 
 
 def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:
     """Whether a limit from the prediction takes the place of the user's."""
     return limits is not None and request.time_use is TimeUse.SET
-
-
-def _candidates(
-    request: Request,
-    table: PredictionTable,
-    room: PartitionBounds,
-    rules: PolicySettings,
-    asked: int,
-    floor: int,
-) -> list[Prediction]:
-    policy = rules.policy
-    low = max(request.low, room.fewest, floor)
-    own_cost = policy.bystanders is Bystanders.EACH and request.deadline_s is None
-    if own_cost:
-        low = max(low, asked)
-    high = min(request.high, room.most, table.nodes[-1])
-    counts = {n for n in table.nodes if low < n < high}
-    counts |= {n for n in (low, high) if low <= high and covers(table, n)}
-    if request.counts:
-        counts = {n for n in request.counts if low <= n <= high and covers(table, n)}
-    whole = sorted(n for n in counts if n % request.segment == 0)
-    useful = [at(table, n) for n in whole if scales(table, n)]
-    best = min((p.time_s for p in useful), default=0.0)
-    last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
-    candidates = [p for p in useful[: last + 1] if p.nodes != asked]
-    return sorted([*candidates, at(table, asked)], key=attrgetter("nodes"))
-
-
-def side_by_side(
-    predictions: Sequence[Prediction],
-    request: Request,
-    table: PredictionTable,
-    rules: PolicySettings,
-    asked: int,
-    floor: int = 0,
-) -> tuple[Candidate, ...]:
-    """Candidates for rising node counts, the request's among them.
-
-    floor: fewest nodes that have the memory of the job.
-    """
-    base_s = next(p.time_s for p in predictions if p.nodes == asked)
-    times = [base_s * fmean(ratios(table, p.nodes)) for p in predictions]
-    shorter = [limits_on([p.nodes], request, table, rules) for p in predictions]
-    work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
-    return tuple(
-        Candidate(
-            prediction=one,
-            time_s=time_s,
-            limit_s=_limit(one, own, request, rules, asked),
-            work_s=work_s,
-            limits=own,
-            fits=one.nodes >= floor,
-        )
-        for one, time_s, own, work_s in zip(predictions, times, shorter, work, strict=True)
-    )
-
-
-def _limit(
-    one: Prediction, shorter: TimeLimits | None, request: Request, rules: PolicySettings, asked: int
-) -> float | None:
-    """Time limit: the user's own, a longer one that fewer nodes need, or a shorter one."""
-    own = request.limit_s
-    if shortens(shorter, request):
-        return min(shorter.limit_s, own or inf)
-    if own is None or one.nodes >= asked or not request.limit_raisable:
-        return own
-    return max(own, whole_minutes(one.high_s * rules.policy.limit_margin))
-
-
-def _possible(request: Request, table: PredictionTable, room: PartitionBounds) -> list[int]:
-    """List the counts that Slurm may give a job whose request stands, when it starts."""
-    if request.asked is not None:
-        return [request.asked]
-    high = min(request.high, room.most)
-    inside = {n for n in table.nodes if request.low < n < high}
-    return sorted(inside | {request.low, high})

@@ -15,8 +15,8 @@ from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.signature import words_of_request
 from slurm_plugin.config.setting_types import Trust
 from slurm_plugin.config.settings import JobSettings
-from slurm_plugin.decision.asked import limit_of
 from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.eligibility import limit_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -99,11 +99,6 @@ def distrust(
     if table.runs < own_runs:
         return Reason.FEW_OWN_RUNS
     return Reason.OUT_OF_BAND if off and site.trust is Trust.AUTO else None
-
-
-def application_of(job: Job, identity: Identity) -> str:
-    """Name of the application for the site's rules: its tag, else the job's name."""
-    return identity.application or job.name
 
 
 def attributes_of(

@@ -1,42 +1,104 @@
 """Contexts of requests: identity, settings, prediction table and partition of each job.
 
 What follows from a request is cached for as long as settings, tables and the release of Slurm hold.
+Processor time is counted between the steps.  Of a job that is sized in CPUs or GPUs the partition
+is counted in them: waits and prices then follow as for nodes.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
+from math import inf
 from operator import attrgetter
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from predictor.tables.inputs import for_inputs
-from predictor.types import PredictionTable
+from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
-from slurm_plugin.decision.asked import Asked
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.budget import Budget
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import (
     DecisionContext,
-    application_of,
     attributes_of,
     distrust,
     shared_by,
 )
+from slurm_plugin.decision.eligibility import Asked, names_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.size_view import in_sizes, sizes_between
-from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
-from slurm_plugin.decision.task_layout import layouts_of
+from slurm_plugin.decision.sizes import (
+    in_unit,
+    layouts_of,
+    multiple_of,
+    nodes_for,
+    nodes_of,
+    resized,
+    size_layouts_of,
+    size_option_of,
+    sizes_of,
+)
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
+
+_Item = TypeVar("_Item")
+#: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
+SUBMISSION_S = 0.01
+
+
+class BudgetSpent(Exception):  # noqa: N818 - a state, not an error
+    """The request took all its processor time."""
+
+
+class Budget:
+    """Stops a request that takes more processor time than others should wait for.
+
+    most_s: processor time of one request.
+    clock: processor time of the thread that answers, seconds.
+    """
+
+    def __init__(self, most_s: float, clock: Callable[[], float]) -> None:
+        self._most_s, self._clock = most_s, clock
+        self._until_s = inf
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count what is done inside as one request."""
+        self._until_s = self._clock() + self._most_s
+        try:
+            yield
+        finally:
+            self._until_s = inf
+
+    def check(self) -> None:
+        """Go on.
+
+        Raises BudgetSpent: the request has no time left.
+        """
+        if self._until_s < inf and self._clock() > self._until_s:
+            raise BudgetSpent
+
+    def each(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Give items one by one, as :meth:`check` allows."""
+        for one in items:
+            self.check()
+            yield one
+
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -178,13 +240,7 @@ class ContextBuilder:
 
     def without_data(self, job: Job, now_s: float) -> DecisionContext:
         """Context of a job that is not looked at any closer."""
-        site = self._config.for_job(
-            partition=job.partition,
-            account=job.account,
-            qos=job.qos,
-            user=job.user_name,
-            application=job.name,
-        )
+        site = self._config.for_job(names_of(job, job.name))
         low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
         request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME)
         identity = Identity(job.user_name, job.name)
@@ -226,14 +282,8 @@ class ContextBuilder:
             work_dir=job.work_dir,
         )
         self._budget.check()
-        name = application_of(job, identity)
-        site = self._config.for_job(
-            partition=job.partition,
-            account=job.account,
-            qos=job.qos,
-            user=job.user_name,
-            application=name,
-        )
+        names = names_of(job, identity.application or job.name)
+        site = self._config.for_job(names)
         tags = () if private else self._config.sharing.tags
         shared = shared_by(tags, identity, self._sharing_account(job))
         table = self._tables.find(
@@ -250,7 +300,7 @@ class ContextBuilder:
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
-        asked = Asked(job, tag, partition, name, site, self._config.opt_in)
+        asked = Asked(job, tag, partition, names, site, self._config.opt_in)
         request = asked.request(
             table,
             now_s=now_s,
@@ -296,3 +346,120 @@ class ContextBuilder:
             node_type = types.pop() if len(types) == 1 else ""
             self._types[partition.name, share] = node_type
         return node_type
+
+
+#: Sizes between the ends of a range whose nodes are counted at a submission.
+_SIZES = 12
+#: Gives the partition as a job sees it; None: it is unknown.
+See = Callable[[Job], Partition | None]
+
+
+def in_sizes(
+    job: Job, table: PredictionTable, sizes: Iterable[int], see: See, *, own: int, margin: float
+) -> Partition | None:
+    """Partition of a job, counted in the unit of its table; None: it is unknown.
+
+    sizes: that come into question.
+    own: what the job asks for.
+    margin: of memory: the least share more than runs needed.
+    """
+    step, base = multiple_of(job, size_option_of(job, table)), see(job)
+    if base is None:
+        return None
+    free: list[tuple[int, NodeAvailability]] = []
+    outlooks: list[tuple[PartitionOutlook, int]] = []
+    for size in sorted({*(one for one in sizes if one % step == 0), own}):
+        other = job if size == own else resized(job, table, size)
+        nodes = nodes_for(other, table, size, base)
+        if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
+            other = replace(other, tres_per_node=f"gres/gpu:{-(-size // nodes)}")
+        other = replace(other, min_nodes=nodes, max_nodes=nodes)
+        part = see(other)
+        if part is None:
+            return None
+        enough = size == own or has_memory(other, part, table, size, margin=margin)
+        if part.largest >= nodes and enough:
+            free.append((size, _times(part.profile, nodes)))
+            if isinstance(part.outlook, PartitionOutlook):
+                outlooks.append((part.outlook, nodes))
+    return replace(
+        base,
+        profile=_most(free) if free else base.profile,
+        nodes=_in_all(base, table.unit) if free else 0,
+        node_part=1.0,
+        max_nodes=free[-1][0] if free else None,
+        min_nodes=free[0][0] if free else 1,
+        node_mem_bytes=None,
+        pool=None,
+        promised=(),
+        ahead=0,
+        outlook=_outlook([size for size, _ in free], outlooks),
+        spare=_spare(base, table.unit),
+    )
+
+
+def sizes_between(low: int, high: int, table: PredictionTable) -> list[int]:
+    """Sizes to look at where a job waits for it: the ends, and some of the table between them."""
+    between = [n for n in table.nodes if low < n < high]
+    every = -(-len(between) // _SIZES) or 1
+    return sorted({low, high, *between[every - 1 :: every]})
+
+
+def has_memory(
+    job: Job, part: Partition, table: PredictionTable, size: int, *, margin: float
+) -> bool:
+    """Whether a job's memory holds what runs of this size, or the nearest, needed."""
+    given = memory_bytes(job, part) or part.node_mem_bytes
+    if not table.memory or given is None:
+        return True
+    counts = [one.nodes for one in table.memory]
+    index = min(bisect_left(counts, size), len(counts) - 1)
+    near = table.memory[: index + 1]
+    if near[-1].mem_bytes >= UNBOUNDED:
+        return False
+    need = max(one.mem_bytes for one in near if one.mem_bytes < UNBOUNDED)
+    return need * max(size / near[-1].nodes, 1.0) * margin <= given * (nodes_of(job) or 1)
+
+
+def _outlook(sizes: list[int], parts: list[tuple[PartitionOutlook, int]]) -> SizedOutlook | None:
+    """Give the waits by size; None where the queue was not run forward."""
+    if not sizes or len(parts) < len(sizes):
+        return None
+    return SizedOutlook(sizes=tuple(sizes), parts=tuple(parts))
+
+
+def _times(free: NodeAvailability, nodes: int) -> NodeAvailability:
+    """When so many nodes are free (1), and when not (0)."""
+    have = tuple(int(n >= nodes) for n in free.free)
+    return NodeAvailability(free.times_s, have, free.rising)
+
+
+def _most(free: list[tuple[int, NodeAvailability]]) -> NodeAvailability:
+    """Largest size that is free, over time."""
+    times = sorted({time_s for _, one in free for time_s in one.times_s})
+    most = [max((size for size, one in free if one.free_at(t)), default=0) for t in times]
+    return NodeAvailability(tuple(times), tuple(most), all(a <= b for a, b in pairwise(most)))
+
+
+def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:
+    """CPUs or GPUs that are free in all, over time; None where there is no list of single nodes."""
+    if part.pool is None:
+        return None
+    changes = [(part.pool.now_s, 0)]
+    for group, names in part.pool.groups.items():
+        before = 0
+        for time_s, cpus, _, gres in group.steps:
+            free = cpus if unit is Unit.CPUS else dict(gres).get("gpu", 0)
+            changes.append((max(time_s, part.pool.now_s), (free - before) * len(names)))
+            before = free
+    return profile(changes)
+
+
+def _in_all(part: Partition, unit: Unit) -> int:
+    """Count the CPUs or GPUs of a partition, for the price of each."""
+    if part.pool is None:
+        return part.nodes * part.node_cpus
+    groups = part.pool.groups.items()
+    if unit is Unit.CPUS:
+        return sum(group.cpus * len(names) for group, names in groups)
+    return sum(dict(group.gres).get("gpu", 0) * len(names) for group, names in groups) or part.nodes

@@ -1,22 +1,33 @@
-"""Which node counts a job may get, or why it keeps the count that it asks for."""
+"""What a job asks for, which node counts it may get, or why it keeps the count that it has."""
 
 import re
 from dataclasses import dataclass
+from math import inf
 
 from predictor.types import PredictionTable
-from sacct_ingest.scripts.job_script import script_options
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
-from slurm_plugin.config.settings import OptIn
+from sacct_ingest.text.time_spec import parse_time
+from slurm_plugin.config.setting_types import Explore, MemoryUse, Mode, Proven, SoftUse, TimeUse
+from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
+from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.sizes import (
     fixed_by_script,
+    fixed_layout,
+    multiple_of,
     offered_sizes,
     ranks_of_gpus,
+    segment_of,
     size_option_of,
+    sizes_of,
 )
-from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.job_request import LEFT_ALONE
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
@@ -36,15 +47,20 @@ class CountRange:
     fixed: Reason | None = None
 
 
-def span_of(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
+def names_of(job: Job, application: str) -> JobNames:
+    """Give what the site's rules choose a job by."""
+    return JobNames(job.partition, job.account, job.qos, job.user_name, application)
+
+
+def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRange:
     """Node counts of a job as its user and the site want it.
 
     job: the request.
     tag: that of its comment.
     opt_in: the site's settings.
-    application: name for the site's rules.
+    names: what the site's rules choose it by.
     """
-    span = _asked(job, tag, opt_in, application)
+    span = _asked(job, tag, opt_in, names)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
     fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job) or _scripted(job)
     return CountRange(span.low, span.high, fixed)
@@ -58,15 +74,14 @@ def _scripted(job: Job) -> Reason | None:
 
 
 def size_span_of(
-    job: Job, tag: Tag | None, opt_in: OptIn, application: str, table: PredictionTable
+    job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames, table: PredictionTable
 ) -> CountRange:
     """Sizes of a job, in the unit of its table, as its user or the site wants them.
 
     0: only its own.
     """
-    offered = offered_sizes(
-        _ends(job, tag, opt_in, application, size_option_of(job, table).value), job, table
-    )
+    ends = _ends(tag, opt_in, names, size_option_of(job, table).value)
+    offered = offered_sizes(ends, job, table)
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
         fixed = Reason.INTERACTIVE
@@ -80,8 +95,8 @@ def size_span_of(
     return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
 
 
-def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
-    ends = _ends(job, tag, opt_in, application, "nodes")
+def _asked(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRange:
+    ends = _ends(tag, opt_in, names, "nodes")
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
         if offered is None:
@@ -98,21 +113,13 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
     return CountRange(low, high, None if chosen else Reason.NOT_OPTED_IN)
 
 
-def _ends(
-    job: Job, tag: Tag | None, opt_in: OptIn, application: str, size: str
-) -> tuple[int, int] | None:
+def _ends(tag: Tag | None, opt_in: OptIn, names: JobNames, size: str) -> tuple[int, int] | None:
     """Fewest and most nodes, cpus, tasks or gpus: of the comment, or else of the site's rules."""
     own: tuple[int, int] | None = getattr(tag, size) if opt_in.tag and tag else None
     if own or (tag and tag.off):
         return own
     for rule in opt_in.rules:
-        if (ends := rule.range(size)) and rule.holds(
-            partition=job.partition,
-            account=job.account,
-            qos=job.qos,
-            user=job.user_name,
-            application=application,
-        ):
+        if (ends := rule.range(size)) and rule.holds(names):
             return ends
     return None
 
@@ -146,3 +153,163 @@ def _fewest(sizes: str) -> int | None:
     if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
         return None
     return min(map(int, counts))
+
+
+#: Other counts that a user completed a script on, from which on its count may be another.
+_PROOFS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job with what says how to read its request.
+
+    tag: that of its comment.
+    partition: whose default limit holds where the job gives none.
+    names: what the site's rules choose it by.
+    settings: what the site wants for such jobs; ``opt_in``: which it offers other sizes.
+    """
+
+    job: Job
+    tag: Tag | None
+    partition: Partition | None
+    names: JobNames
+    settings: JobSettings
+    opt_in: OptIn
+
+    def request(
+        self,
+        table: PredictionTable | None,
+        *,
+        now_s: float,
+        distrusted: Reason | None = None,
+        with_least: bool = False,
+        plans_softly: bool = False,
+        lengthen: bool = True,
+    ) -> Request:
+        """Count the request in the unit of its table, with deadline and time limit in seconds.
+
+        now_s: time that relative deadlines count from, seconds since the epoch.
+        distrusted: why the prediction is only observed.
+        with_least: whether a least time limit may be set beside the own one.
+        plans_softly: whether Slurm plans with a least time limit, and ends no job for it.
+        lengthen: whether the site lets limits become longer.
+        """
+        job, tag = self.job, self.tag
+        sized = table is not None and table.unit is not Unit.NODES
+        if table is not None and sized:
+            span = size_span_of(job, tag, self.opt_in, self.names, table)
+        else:
+            span = span_of(job, tag, self.opt_in, self.names)
+        fixed, deadline_s = span.fixed, None
+        try:
+            deadline_s = _deadline_s(job, now_s=now_s)
+        except ValueError:
+            fixed = fixed or Reason.DEADLINE_UNREADABLE
+        limit_s = limit_of(job, self.partition)
+        least_s = 60.0 * job.time_min if job.time_min else None
+        low, high, step, nearest = span.low, span.high, segment_of(job), None
+        if table is not None and sized:
+            own = sizes_of(job, self.partition)[table.unit]
+            low, high = (low, high) if high else (own, own)
+            step = multiple_of(job, size_option_of(job, table))
+            nearest = min(max(own, low), high)
+            nearest = nearest if nearest == own else max(nearest - nearest % step, low)
+        soft = plans_softly and self.settings.soft is SoftUse.ON and _plans(job, tag)
+        site_use = self.settings.time_limit
+        if soft and site_use is TimeUse.SET:
+            site_use = TimeUse.ADVISE  # nobody's limit has to be shortened
+        return Request(
+            low=low,
+            high=high,
+            unit=table.unit if table else Unit.NODES,
+            asked=nearest,
+            segment=step,
+            limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
+            asked_limit_s=limit_s,
+            least_s=least_s,
+            limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
+            with_least=with_least,
+            deadline_s=deadline_s,
+            begin_s=job.begin_time if job.begin_time else -inf,
+            mem_node_bytes=None if sized else memory_bytes(job, self.partition),
+            lower_memory=_lowers_memory(tag, fixed, self.settings.memory),
+            fixed=fixed,
+            distrusted=distrusted,
+            time_use=_time_use(job, tag, fixed, site_use, sized=sized),
+            soft=soft,
+            given=(job.min_nodes or 0, job.max_nodes or 0),
+            explore=not sized and _explores(span, tag, self.settings),
+            proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
+        )
+
+    def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
+        """Find counts that a job of one count may get: its user completed the script on them."""
+        job, proven = self.job, table.change.proven if table and table.change else ()
+        others = {*proven} - {job.min_nodes}
+        if self.settings.proven is Proven.OFF or len(others) < _PROOFS:
+            return ()
+        tied = not job.script or not job.min_nodes or fixed_layout(job)
+        return () if tied or {"nodes", "tasks"} & {*fixed_sizes(job.script)} else proven
+
+    def learns(self) -> bool:
+        """Whether the job may run on a node count that was not tried: it has a range of counts."""
+        span = span_of(self.job, self.tag, self.opt_in, self.names)
+        return _explores(span, self.tag, self.settings)
+
+
+def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
+    word = tag.learn if tag else ""
+    wanted = word == "on" or (site.explore is Explore.ON and word != "off")
+    return wanted and site.mode is Mode.ENFORCE and span.fixed is None and span.low < span.high
+
+
+def limit_of(job: Job, partition: Partition | None) -> float | None:
+    """Time limit of a job in seconds; that of its partition where it names none."""
+    default = (partition.default_time_s or partition.max_time_s) if partition else None
+    return 60.0 * job.time_limit if job.time_limit else default
+
+
+#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
+_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
+    """Whether memory that its runs do not need may be taken off a job."""
+    word = tag.mem if tag else ""
+    if fixed in _UNTIMED:
+        return False
+    if use is MemoryUse.AUTO:
+        return word != MemoryUse.OFF
+    return use is MemoryUse.TAG and word == MemoryUse.AUTO
+
+
+def _plans(job: Job, tag: Tag | None) -> bool:
+    """Whether Slurm may plan a job with less than its time limit."""
+    left_alone = job.time_min or job.reservation or job.het_job_offset is not None
+    off = tag is not None and (tag.off or tag.soft == SoftUse.OFF)
+    return bool(job.script and job.time_limit) and not left_alone and not off
+
+
+def _time_use(
+    job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
+) -> TimeUse:
+    """Say how the time limit is used; not at all where the job's size is unknown."""
+    if fixed in _UNTIMED:
+        return TimeUse.OFF
+    counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
+    if fixed is not None and not counted:
+        return TimeUse.OFF
+    return next((use for use in TimeUse if tag and use.value == tag.time), site)
+
+
+def _deadline_s(job: Job, *, now_s: float) -> float | None:
+    """Deadline of a job; that of its script where the hook could not see the option."""
+    text = job.deadline
+    if not text and "deadline" in job.script:
+        text = _script_deadline(job.script)
+    return parse_time(text, now_s=now_s) if text else None
+
+
+@bounded_cache(entries=256, characters=16_384)
+def _script_deadline(script: str) -> str:
+    return parse_script(script).options.get("deadline") or ""

@@ -205,7 +205,7 @@ class PredictionLookup:
         behind it; else the most specific one.  A script that was edited has no curve of its own
         yet, or one of few node counts, where its command line may have one of many.
 
-        layouts: how the job spreads over its nodes: `slurm_plugin.decision.task_layout.layouts_of`;
+        layouts: how the job spreads over its nodes: `slurm_plugin.decision.sizes.layouts_of`;
             None: that is left open.
         shared: keys of tags that the user shares with others: looked at where the user's own runs
             make no curve.

@@ -11,10 +11,9 @@ from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
-from slurm_plugin.decision.memory import LowerMemory
+from slurm_plugin.decision.needs import MINUTE_S, LowerMemory, SoftLimit, TimeLimits, whole_minutes
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.time_limits import MINUTE_S, SoftLimit, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.footprint import memory_bytes

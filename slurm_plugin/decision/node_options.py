@@ -23,8 +23,16 @@ from predictor.types import Prediction, PredictionTable
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, TimeUse
-from slurm_plugin.decision.candidates import Candidate, PolicySettings, Request, shortens, trusted
-from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
+from slurm_plugin.decision.candidates import (
+    Candidate,
+    CountQuestion,
+    PartitionBounds,
+    PolicySettings,
+    Request,
+    shortens,
+    trusted,
+)
+from slurm_plugin.decision.needs import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 
 #: Slurm takes so long to start a job on idle nodes, and ends one whose limit is too long by then.
@@ -109,6 +117,12 @@ class PolicyContext:
     asked: int
 
     @property
+    def question(self) -> CountQuestion:
+        """What of it depends neither on the queue nor on the free nodes."""
+        bounds = PartitionBounds.of(self.partition)
+        return CountQuestion(self.request, self.table, bounds, self.rules, self.asked)
+
+    @property
     def price(self) -> float:
         """Delay of others for each node and second: q p/N."""
         part = self.partition
@@ -122,43 +136,33 @@ class PolicyContext:
             self._with_limit(one, limit_s) for one, limit_s in zip(candidates, better, strict=True)
         ]
         estimates = self._waits(candidates)
-        waits = [one.median_s for one in estimates]
-        asked = next(i for i, p in enumerate(candidates) if p.prediction.nodes == self.asked)
-        policy = self.rules.policy
-        room = self._room(candidates, waits)
-        share = self._guard_share(estimates[asked])
-        most = share * waits[asked] if share else 0.0
-        most += policy.guard_ratio * candidates[asked].time_s + policy.guard_s
-        chances = [
-            self._guarded(one, wait, estimates[asked])
-            for one, wait in zip(candidates, estimates, strict=True)
-        ]
-        price = self.price
-        made = [
-            Option(
-                nodes=one.prediction.nodes,
+        each = list(zip(candidates, estimates, strict=True))
+        base, asked = next(pair for pair in each if pair[0].prediction.nodes == self.asked)
+        policy, share, price = self.rules.policy, self._guard_share(asked), self.price
+        most = share * asked.median_s if share else 0.0
+        most += policy.guard_ratio * base.time_s + policy.guard_s
+        made = []
+        for one, wait in each:
+            nodes, wait_s = one.prediction.nodes, wait.median_s
+            sure = self._guarded(one, wait, asked)
+            ends_s = wait_s + max(one.time_s, one.prediction.time_s)
+            option = Option(
+                nodes=nodes,
                 time_s=one.time_s,
                 prediction=one.prediction,
                 limit_s=one.limit_s,
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s,
-                in_guard=one is candidates[asked]
-                or (
-                    chance >= policy.confidence
-                    and wait_s + max(one.time_s, one.prediction.time_s) <= most
-                ),
-                sure=chance,
+                in_guard=one is base or (sure >= policy.confidence and ends_s <= most),
+                sure=sure,
                 in_limit=self._allows(one, wait_s),
-                leaves_room=leaves_room,
+                leaves_room=nodes <= self.asked or self._leaves_room(one, wait_s),
                 fits=one.fits,
                 late_s=-inf,
                 limits=one.limits,
                 wait=wait,
             )
-            for one, wait, wait_s, leaves_room, chance in zip(
-                candidates, estimates, waits, room, chances, strict=True
-            )
-        ]
+            made.append(option)
         deadline_s = self.request.deadline_s
         if deadline_s is None:
             return made
@@ -298,18 +302,11 @@ class PolicyContext:
             before = duration
         return waits
 
-    def _room(self, candidates: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
-        """Whether a count that is larger than the request leaves most of the free nodes to others.
+    def _leaves_room(self, one: Candidate, wait_s: float) -> bool:
+        """Whether others find enough beside a count: those here, and those likely to come.
 
         Jobs that arrive while a grown job runs find only what it left.
         """
-        return [
-            one.prediction.nodes <= self.asked or self._leaves_room(one, wait_s)
-            for one, wait_s in zip(candidates, waits, strict=True)
-        ]
-
-    def _leaves_room(self, one: Candidate, wait_s: float) -> bool:
-        """Whether others find enough beside a count: those here, and those likely to come."""
         free, policy = self.partition.spare or self.partition.profile, self.rules.policy
         nodes, start_s = one.prediction.nodes, self.now_s + wait_s
         least = free.least(start_s, start_s + _planned_s(one))

@@ -17,22 +17,19 @@ from predictor.types import PredictionTable, Verdict
 from predictor.waits.calibration import ENOUGH
 from slurm_plugin.config.setting_types import OnMissed
 from slurm_plugin.decision.candidates import (
-    PartitionBounds,
     PolicySettings,
     Request,
     choices,
     is_otherwise,
     is_serial,
     scales,
-    side_by_side,
     standing,
     trusted,
     why_alone,
 )
 from slurm_plugin.decision.explore import count_to_try, tries_of
-from slurm_plugin.decision.memory import LowerMemory
+from slurm_plugin.decision.needs import LowerMemory, SoftLimit, TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
-from slurm_plugin.decision.time_limits import SoftLimit, TimeLimits
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 
@@ -95,9 +92,9 @@ def decide(
         return _checked(scene, unchanged)
     if not scales(table, asked):
         return _checked(scene, _why_distrusted(table))
-    candidates = choices(request, table, PartitionBounds.of(partition), rules, asked)
+    candidates = choices(scene.question)
     if len(candidates) == 1:
-        return _checked(scene, why_alone(request, table, candidates[0], rules))
+        return _checked(scene, why_alone(scene.question))
     return _choose(scene, scene.options(candidates))
 
 
@@ -247,9 +244,7 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
-    room = PartitionBounds.of(scene.partition)
-    one = standing(scene.request, scene.table, room, scene.rules, scene.asked)
-    (only,) = options = scene.options([one])
+    (only,) = options = scene.options([standing(scene.question)])
     decision = Decision(
         action=Action.KEEP, reason=reason, chosen=only, request=only, options=options
     )
@@ -288,7 +283,7 @@ def every_option(
         table = for_request(table, asked, request.given)
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     predictions = [at(table, n) for n in sorted(counts | {asked})]
-    options = scene.options(side_by_side(predictions, request, table, rules, asked))
+    options = scene.options(scene.question.side_by_side(predictions))
     own = {option.nodes: option for option in decision.options}
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 

@@ -11,7 +11,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.candidates import PolicySettings, Request, scales
-from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.node_options import Option, PolicyContext
 from slurm_plugin.decision.policy import Decision, every_option, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
@@ -48,17 +48,17 @@ def remedies(
     asked = decided.request or decided.chosen
     if asked is None or request.deadline_s is None or partition.outlook is None:
         return ()
-    left_s = request.deadline_s - now_s
     table = for_request(table, asked.nodes, request.given)
     requested = advised(request)
     alone = replace(decided, options=())  # those have the limit that the job asks for
     options = every_option(requested, table, partition, rules, alone, now_s=now_s)
-    proposals = [
-        *_counts(options, requested, table, partition, rules, asked),
-        *_limit(options, requested, rules, asked),
-        *_partitions(asked, request, table, others, rules, left_s, now_s),
-    ]
-    return (*proposals, *_deadline(asked, rules, now_s))
+    scene = PolicyContext(requested, table, partition, rules, now_s, asked.nodes)
+    return (
+        *_counts(scene, options),
+        *_limit(scene, options),
+        *_partitions(scene, asked, others, request.deadline_s - now_s),
+        *_deadline(asked, rules, now_s),
+    )
 
 
 def advised(request: Request) -> Request:
@@ -69,28 +69,23 @@ def advised(request: Request) -> Request:
     return replace(request, advised=True, time_use=use)
 
 
-def _counts(
-    options: Iterable[Option],
-    request: Request,
-    table: PredictionTable,
-    partition: Partition,
-    rules: PolicySettings,
-    asked: Option,
-) -> Iterator[str]:
+def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
+    request, unit, part = scene.request, scene.request.unit, scene.partition
     useful = [
         option
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
-        and partition.min_nodes <= option.nodes <= partition.largest
-        and scales(table, option.nodes)
-        and _makes_it(option, rules)
+        and part.min_nodes <= option.nodes <= part.largest
+        and scales(scene.table, option.nodes)
+        and _makes_it(option, scene.rules)
     ]
-    fewer = [option for option in reversed(useful) if option.nodes < asked.nodes]
-    more = [option for option in useful if option.nodes > asked.nodes]
+    fewer = [option for option in reversed(useful) if option.nodes < scene.asked]
+    more = [option for option in useful if option.nodes > scene.asked]
     for option in (*fewer[:1], *more[:1]):
-        size, time = _size(option.nodes, request.unit), _time(option, request)
-        yield _with_chance(f"{size}{f' {time}' if time else ''}", option.chance or 0.0)
+        size, nodes = f"{option.nodes} {unit.plural}", f"--nodes={option.nodes}"
+        words = nodes if unit is Unit.NODES else size, _time(option, request)
+        yield _with_chance(" ".join(filter(None, words)), option.chance or 0.0)
 
 
 def _makes_it(option: Option, rules: PolicySettings) -> bool:
@@ -102,39 +97,27 @@ def _time(option: Option, request: Request) -> str:
     return f"--time={duration(limits.limit_s)}" if limits else ""
 
 
-def _size(count: int, unit: Unit) -> str:
-    return f"--nodes={count}" if unit is Unit.NODES else f"{count} {unit.plural}"
-
-
-def _limit(
-    options: Iterable[Option], request: Request, rules: PolicySettings, asked: Option
-) -> Iterator[str]:
+def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     """Yield another limit, with which the job may start earlier, and later as well."""
-    own = next(option for option in options if option.nodes == asked.nodes)
-    if (time := _time(own, request)) and _makes_it(own, rules):
+    own = next(option for option in options if option.nodes == scene.asked)
+    if (time := _time(own, scene.request)) and _makes_it(own, scene.rules):
         yield _with_chance(time, own.chance or 0.0)
 
 
 def _partitions(
-    asked: Option,
-    request: Request,
-    table: PredictionTable,
-    others: Iterable[Partition],
-    rules: PolicySettings,
-    left_s: float,
-    now_s: float,
+    scene: PolicyContext, asked: Option, others: Iterable[Partition], left_s: float
 ) -> Iterator[str]:
     """Yield the other partition that is most likely to make it."""
-    limit_s, best = asked.limit_s or 0.0, ("", 0.0)
-    for other in others:
-        if other.outlook is None or asked.nodes > other.largest or not covers(table, asked.nodes):
+    limit_s, best, begin_s = asked.limit_s or 0.0, ("", 0.0), scene.request.begin_s
+    for other in others if covers(scene.table, asked.nodes) else ():
+        if other.outlook is None or asked.nodes > other.largest:
             continue
         if limit_s > (other.max_time_s or inf):
             continue
-        wait = other.wait(asked.nodes, limit_s or inf, now_s=now_s, begin_s=request.begin_s)
-        chance = wait.chance(at(table, asked.nodes), left_s, limit_s=limit_s)
+        wait = other.wait(asked.nodes, limit_s or inf, now_s=scene.now_s, begin_s=begin_s)
+        chance = wait.chance(at(scene.table, asked.nodes), left_s, limit_s=limit_s)
         best = max(best, (other.name, chance), key=lambda one: one[1])
-    if best[0] and best[1] >= rules.deadline.confidence:
+    if best[0] and best[1] >= scene.rules.deadline.confidence:
         yield _with_chance(f"--partition={best[0]}", best[1])
 
 

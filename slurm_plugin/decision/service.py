@@ -15,19 +15,23 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
-from slurm_plugin.decision.answer import permitted
-from slurm_plugin.decision.audit import note_of, row_of
+from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
 from slurm_plugin.decision.bookings import Booking, Bookings
-from slurm_plugin.decision.budget import SUBMISSION_S, Budget, BudgetSpent
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
-from slurm_plugin.decision.context_builder import ContextBuilder, Later
+from slurm_plugin.decision.context_builder import (
+    SUBMISSION_S,
+    Budget,
+    BudgetSpent,
+    ContextBuilder,
+    Later,
+)
+from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.lower_memory import lower_memory
+from slurm_plugin.decision.needs import SoftPlans
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs
 from slurm_plugin.decision.remedies import MISSED, remedies
-from slurm_plugin.decision.soft_limits import SoftPlans, soft_limit
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -36,7 +40,6 @@ from slurm_plugin.decision.tickets import (
     given_of,
     without_texts,
 )
-from slurm_plugin.decision.tries import PendingTries, RecentCounts
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason

@@ -12,8 +12,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.memory import memory_to_ask
-from slurm_plugin.decision.time_limits import from_prediction
+from slurm_plugin.decision.needs import from_prediction, memory_to_ask
 from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.evaluation.effects import LEARNING
 from slurm_plugin.evaluation.outcomes import Pair

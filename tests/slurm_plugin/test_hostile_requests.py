@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.config.settings import OptIn
+from slurm_plugin.config.settings import JobNames, OptIn
 from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import EACH, full
 from tests.slurm_plugin.made import job
@@ -18,7 +18,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     (
         "slurm_plugin.decision.eligibility",
         lambda m: lambda text: m.span_of(
- job(script=text, min_nodes=1, max_nodes=4), None, OptIn(), ""),
+ job(script=text, min_nodes=1, max_nodes=4), None, OptIn(), JobNames()),
         [
             full("#SBATCH -N 2 \n"),
             full(" ", before="#SBATCH -N 2", after="x"),
@@ -29,7 +29,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "slurm_plugin.decision.eligibility",
-        lambda m: lambda text: m.span_of(job(dependency=text), None, OptIn(), ""),
+        lambda m: lambda text: m.span_of(job(dependency=text), None, OptIn(), JobNames()),
         [full(",expand"), full("?")],
     ),
     (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.decision.bookings import Booking
-from slurm_plugin.decision.budget import Budget, BudgetSpent
+from slurm_plugin.decision.context_builder import Budget, BudgetSpent
 from slurm_plugin.nimod.answering.state import WorkerState
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, encode

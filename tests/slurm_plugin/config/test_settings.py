@@ -8,7 +8,7 @@ import pytest
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.loader import dump, load, parse
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
-from slurm_plugin.config.settings import Config, ModeRule
+from slurm_plugin.config.settings import Config, JobNames, ModeRule
 from slurm_plugin.config.settings_file import find
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +106,7 @@ def test_the_built_in_store_is_the_users_own(monkeypatch, tmp_path):
 )
 def test_a_rule_holds_when_all_its_patterns_match(fields, held):
     rule = ModeRule(user="al*", application="wrf*", mode=Mode.ENFORCE)
-    assert rule.holds(**{"partition": "", "account": "", "qos": "", **fields}) is held
+    assert rule.holds(JobNames(**fields)) is held
 
 
 def test_a_rule_takes_its_users_from_a_file(tmp_path):
@@ -115,8 +115,7 @@ def test_a_rule_takes_its_users_from_a_file(tmp_path):
     path.write_text('rules: [{user: "@opted-out", mode: off}, {user: [carol, dan], mode: advise}]')
     config = load(path)
     given = {
-        name: config.for_job(partition="", account="", qos="", user=name, application="").mode
-        for name in ("alice", "bobby", "dan", "eve")
+        name: config.for_job(JobNames(user=name)).mode for name in ("alice", "bobby", "dan", "eve")
     }
     assert given == {
         "alice": Mode.OFF, "bobby": Mode.OFF, "dan": Mode.ADVISE, "eve": Mode.OBSERVE,
@@ -146,8 +145,8 @@ def test_each_setting_of_a_job_comes_from_the_first_rule_that_says_it():
             ModeRule(user="a*", mode=Mode.ENFORCE, time_limit=TimeUse.OFF),
         )
     )
-    alice = config.for_job(partition="p", account="", qos="", user="alice", application="wrf")
-    other = config.for_job(partition="p", account="", qos="", user="anna", application="x")
+    alice = config.for_job(JobNames("p", user="alice", application="wrf"))
+    other = config.for_job(JobNames("p", user="anna", application="x"))
     assert (alice.mode, alice.time_limit, alice.trust) == (Mode.ENFORCE, TimeUse.SET, Trust.ON)
     assert (other.mode, other.time_limit, other.trust) == (Mode.ENFORCE, TimeUse.OFF, Trust.AUTO)
 

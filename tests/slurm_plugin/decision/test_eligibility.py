@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import OptIn, SizesRule
-from slurm_plugin.decision.eligibility import CountRange, span_of
+from slurm_plugin.decision.eligibility import CountRange, names_of, span_of
 from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.made import job
 
@@ -15,7 +15,7 @@ SITE = OptIn(rules=(SizesRule(partition="moldable", nodes="2-6"),))
 
 def span(opt_in=OPT_IN, **fields):
     one = job(**fields)
-    return span_of(one, parse_tag(one.comment), opt_in, "solve")
+    return span_of(one, parse_tag(one.comment), opt_in, names_of(one, "solve"))
 
 
 def test_a_range_opts_in():

@@ -9,8 +9,8 @@ from predictor.tables.changes import change_of
 from predictor.types import AskedRange, Memory
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.explore import PendingTries
 from slurm_plugin.decision.policy import Action, decide
-from slurm_plugin.decision.tries import PendingTries
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
 from tests.slurm_plugin.decision.choosing import policy

@@ -4,7 +4,7 @@ import pytest
 
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Layout, Unit
-from slurm_plugin.decision.size_view import in_sizes
+from slurm_plugin.decision.context_builder import in_sizes
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.partition_view import partition_for
 from tests.slurm_plugin.decision.submitting import advisor

@@ -13,7 +13,7 @@ from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.task_layout import layouts_of
+from slurm_plugin.decision.sizes import layouts_of
 from slurm_plugin.protocol.request_messages import Job
 
 SLOWER = {"9": 1.0, "1": 4.0}

@@ -14,7 +14,7 @@ import pytest
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.loader import load, parse
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings import Config, JobNames
 from slurm_plugin.config.settings_file import ETC, HOOKS
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
@@ -115,9 +115,8 @@ def test_options_answer(machine):
     assert machine.init(*words, "-p", "batch,debug", "--socket", "/srv/nimod.sock", "--hooks") == 0
     made = load(machine.config)
     assert (made.cluster, made.store) == ("oak", "postgresql+psycopg://nimo@db/nimo")
-    rule = {"account": "", "qos": "", "user": "", "application": ""}
-    assert made.for_job(partition="debug", **rule).mode is Mode.ADVISE
-    assert made.for_job(partition="long", **rule).mode is Mode.OFF
+    assert made.for_job(JobNames("debug")).mode is Mode.ADVISE
+    assert made.for_job(JobNames("long")).mode is Mode.OFF
     assert "socket = /srv/nimod.sock\n" in machine.hook_conf.read_text()
     assert (machine.etc / "job_submit.lua").exists()
 

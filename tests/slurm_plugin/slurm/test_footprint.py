@@ -10,8 +10,8 @@ import pytest
 
 from predictor.types import Memory
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
-from slurm_plugin.config.settings import JobSettings, OptIn
-from slurm_plugin.decision.asked import Asked
+from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
+from slurm_plugin.decision.eligibility import Asked
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -116,7 +116,7 @@ def chosen(part, **fields):
     recorded = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
     one = job(**fields)
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
-    asked = Asked(one, None, part, "solve", site, OptIn()).request(None, now_s=NOW)
+    asked = Asked(one, None, part, JobNames(), site, OptIn()).request(None, now_s=NOW)
     made = decide(asked, recorded, part, rules(), now_s=NOW)
     return made.chosen.nodes if made.chosen else None
 
