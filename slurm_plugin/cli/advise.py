@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_options,
     nimod_socket,
+    option,
     table_options,
     user_settings,
 )
@@ -100,26 +102,20 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_manners(made)
-    made.add_argument("--all", action="store_true", help="show all node counts")
-    made.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="show how the job was recognised, and all problems",
-    )
+    add = partial(option, made)
+    add("--all", "show all node counts")
+    add("-v --verbose", "show how the job was recognised, and all problems")
     add_table_options(made)  # -o, -u and -n are sbatch's
-    made.add_argument("--user", metavar="NAME", default="", help="user of the job (default: you)")
-    made.add_argument(
-        "--confidence",
-        metavar="PERCENT",
+    add("--user NAME", "user of the job (default: you)", default="")
+    add(
+        "--confidence PERCENT",
+        "required chance to make the deadline (default: the site's, 95)",
         type=percentage,
         default=0.0,
-        help="required chance to make the deadline (default: the site's, 95)",
     )
-    made.add_argument(
+    add(
         "--json-lines",
-        action="store_true",
-        help="read many requests from standard input, one JSON object a line, and answer each",
+        "read many requests from standard input, one JSON object a line, and answer each",
     )
     plot.add_plot(made)
     add_shared(made, "parsable", "json", "config", "local", "store")

@@ -10,7 +10,7 @@ import signal
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from slurm_plugin.config.settings_file import socket_of
 from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
@@ -21,11 +21,31 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
 
 
+class _Options(Protocol):
+    """A parser, or a group of options in it."""
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
+
+
+def option(parser: _Options, words: str, meaning: str, **how: Any) -> None:
+    """Add an option or an argument; ``how`` as of argparse.
+
+    words: its names and what its value is called, as the help shows them: ``-S --since TIME``.  An
+        option without a value is a flag.
+    """
+    names = words.split()
+    if len(names) > 1 and not names[-1].startswith("-"):
+        how["metavar"] = names.pop()
+    elif not how:
+        how["action"] = "store_true"
+    parser.add_argument(*names, help=meaning, **how)
+
+
 def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add options that mean the same everywhere: config, store, json, parsable, since."""
     for name in names:
-        flags, meaning = _SHARED[name]
-        parser.add_argument(*flags, **meaning)
+        words, meaning, how = _SHARED[name]
+        option(parser, words, meaning, **how)
 
 
 def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
@@ -33,23 +53,11 @@ def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
 
     letters: short options of ``--format`` and ``--noheader`` where they are free, such as ``-o``.
     """
-    named = dict(zip(("--format", "--noheader"), letters, strict=False))
-
-    def words(name: str) -> list[str]:
-        return [named[name], name] if name in named else [name]
-
-    parser.add_argument(
-        *words("--format"),
-        metavar="COLUMNS",
-        default="",
-        help="columns of the table, each with an optional width: nodes,time%%12,ends%%-14",
-    )
-    parser.add_argument(
-        "--sort", metavar="COLUMNS", default="", help="order of the rows; -NAME: the largest first"
-    )
-    parser.add_argument(
-        *words("--noheader"), action="store_true", help="no titles above the columns"
-    )
+    form, header = (f"{letter} " for letter in letters) if letters else ("", "")
+    columns = "columns of the table, each with an optional width: nodes,time%%12,ends%%-14"
+    option(parser, f"{form}--format COLUMNS", columns, default="")
+    option(parser, "--sort COLUMNS", "order of the rows; -NAME: the largest first", default="")
+    option(parser, f"{header}--noheader", "no titles above the columns")
 
 
 def add_table_of_store(parser: argparse.ArgumentParser) -> None:
@@ -109,46 +117,29 @@ def moment(text: str) -> int:
         ) from error
 
 
-_SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+_SHARED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "config": (
-        ("--config",),
-        {
-            "metavar": "FILE",
-            "type": Path,
-            "help": "configuration (default: $NIMO_CONFIG, then /etc/nimo/nimo.yaml, then built "
-            "in)",
-        },
+        "--config FILE",
+        "configuration (default: $NIMO_CONFIG, then /etc/nimo/nimo.yaml, then built in)",
+        {"type": Path},
     ),
     "store": (
-        ("--store",),
-        {
-            "metavar": "STORE",
-            "default": "",
-            "help": "SQLite file or database URL (default: the configuration's)",
-        },
+        "--store STORE",
+        "SQLite file or database URL (default: the configuration's)",
+        {"default": ""},
     ),
     "local": (
-        ("--local",),
-        {
-            "action": "store_true",
-            "help": "from your own jobs in the accounting, without nimod (where there is none: "
-            "the default)",
-        },
+        "--local",
+        "from your own jobs in the accounting, without nimod (where there is none: the default)",
+        {},
     ),
-    "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
+    "json": ("--json", "print JSON", {}),
     # As sacct has it.
-    "parsable": (
-        ("-P", "--parsable2"),
-        {"action": "store_true", "help": "print fields with '|' between them"},
-    ),
+    "parsable": ("-P --parsable2", "print fields with '|' between them", {}),
     "since": (
-        ("-S", "--since"),
-        {
-            "metavar": "TIME",
-            "type": moment,
-            "default": "now-30days",
-            "help": "only measurements since this time (default: now-30days)",
-        },
+        "-S --since TIME",
+        "only measurements since this time (default: now-30days)",
+        {"type": moment, "default": "now-30days"},
     ),
 }
 

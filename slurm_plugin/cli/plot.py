@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError
+from slurm_plugin.cli.command_context import option
 
 if TYPE_CHECKING:
     from slurm_plugin.reports.picture import Picture
@@ -17,12 +18,12 @@ _WIDEST = 100  #: columns beyond which a curve does not get clearer
 
 def add_plot(parser: argparse.ArgumentParser) -> None:
     """Add ``--plot``."""
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
+    option(
+        parser,
+        "--plot FILE",
+        "draw the curve: on the terminal, or into FILE (.svg, .png or .pdf)",
         nargs="?",
         const=TERMINAL,
-        help="draw the curve: on the terminal, or into FILE (.svg, .png or .pdf)",
     )
 
 

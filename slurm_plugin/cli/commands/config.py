@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_plugin.cli.command_context import add_shared
+from slurm_plugin.cli.command_context import add_shared, option
 from slurm_plugin.config.loader import dump, load
 from slurm_plugin.config.settings_file import find
 
@@ -13,15 +13,15 @@ EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "file",
-        metavar="FILE",
+    option(
+        parser,
+        "file FILE",
+        "file to check instead of the configuration in use",
         nargs="?",
         type=Path,
-        help="file to check instead of the configuration in use",
     )
     add_shared(parser, "config")
-    parser.add_argument("--check", action="store_true", help="print errors only")
+    option(parser, "--check", "print errors only")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.command_context import option
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.slurm.job_request import user_name
 
@@ -24,16 +25,14 @@ _LONGEST_SOCKET = 108  #: bytes, with the zero at the end
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--directory",
-        metavar="FOLDER",
+    option(
+        parser,
+        "--directory FOLDER",
+        "folder for all its files (default: %(default)s)",
         type=Path,
         default=Path(".demo"),
-        help="folder for all its files (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="seed of the generated history (default: 1)"
-    )
+    option(parser, "--seed SEED", "seed of the generated history (default: 1)", type=int, default=1)
 
 
 def run(args: argparse.Namespace) -> int:

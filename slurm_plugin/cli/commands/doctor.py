@@ -9,7 +9,7 @@ import os
 import sys
 from textwrap import wrap
 
-from slurm_plugin.cli.command_context import add_shared
+from slurm_plugin.cli.command_context import add_shared, option
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import Finding, FindingState, examine
 from slurm_plugin.text.formatting import printable
@@ -30,9 +30,7 @@ _COLOURS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--limits", action="store_true", help="also try limits to plan with: two jobs of a minute"
-    )
+    option(parser, "--limits", "also try limits to plan with: two jobs of a minute")
     add_shared(parser, "json", "parsable", "store", "config")
 
 

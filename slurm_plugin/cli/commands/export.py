@@ -7,12 +7,13 @@ further attempts.  Applications with fewer than five completed runs are left out
 import argparse
 import sys
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 
 from sacct_ingest.errors import FormatError, NoHistory
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.through_nimod import may_read_store
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.text.formatting import count
@@ -27,29 +28,27 @@ _NAMES = ("snakemake", "nextflow", "csv", "json")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("format", choices=_NAMES, help="what to write: %(choices)s")
-    parser.add_argument(
-        "--workflow",
-        metavar="NAME",
+    add = partial(option, parser)
+    add("format", "what to write: %(choices)s", choices=_NAMES)
+    add(
+        "--workflow NAME",
+        "only runs with this in the path of their workflow or working directory",
         default="",
-        help="only runs with this in the path of their workflow or working directory",
     )
-    parser.add_argument("-u", "--user", default="", help="applications of this user (default: you)")
-    parser.add_argument(
-        "--quantile",
+    add("-u --user USER", "applications of this user (default: you)", default="")
+    add(
+        "--quantile QUANTILE",
+        "share of the completed runs that a need covers (default: %(default)s)",
         type=_share,
         default=0.95,
-        help="share of the completed runs that a need covers (default: %(default)s)",
     )
-    parser.add_argument(
-        "--margin",
+    add(
+        "--margin MARGIN",
+        "factor on this quantile (default: %(default)s)",
         type=_factor,
         default=1.2,
-        help="factor on this quantile (default: %(default)s)",
     )
-    parser.add_argument(
-        "--diff", metavar="FILE", type=Path, help="show what would change in this file"
-    )
+    add("--diff FILE", "show what would change in this file", type=Path)
     add_shared(parser, "local", "store", "config")
 
 

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
-from slurm_plugin.cli.command_context import add_shared, load_config, until_stopped
+from slurm_plugin.cli.command_context import add_shared, load_config, option, until_stopped
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.store_access import open_store
@@ -39,24 +40,19 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--workers",
-        metavar="COUNT",
-        type=whole,
-        help="processes that fit (default: the configuration's; 0: one per core); with --dask "
+    add = partial(option, parser)
+    add(
+        "--workers COUNT",
+        "processes that fit (default: the configuration's; 0: one per core); with --dask "
         "slurm "
         "the jobs to submit (default: 4)",
+        type=whole,
     )
-    parser.add_argument("--all", action="store_true", help="fit applications without new runs, too")
-    parser.add_argument(
-        "--follow",
-        action="store_true",
-        help="repeat until stopped: new runs count within a minute of their ingest",
-    )
-    parser.add_argument(
-        "--dask",
-        metavar="ADDRESS",
-        help="fit on a Dask cluster: tcp://HOST:PORT of its scheduler, or 'slurm' for workers that "
+    add("--all", "fit applications without new runs, too")
+    add("--follow", "repeat until stopped: new runs count within a minute of their ingest")
+    add(
+        "--dask ADDRESS",
+        "fit on a Dask cluster: tcp://HOST:PORT of its scheduler, or 'slurm' for workers that "
         "are Slurm jobs, as jobqueue.slurm in Dask's configuration describes them",
     )
     add_shared(parser, "json", "store", "config")

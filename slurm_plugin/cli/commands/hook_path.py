@@ -8,6 +8,7 @@ nimo_cli_filter.lua beside it, for the site's hook to call (docs/install.md).
 import argparse
 from pathlib import Path
 
+from slurm_plugin.cli.command_context import option
 from slurm_plugin.config.settings_file import HOOKS
 from slurm_plugin.setup import install
 
@@ -16,11 +17,11 @@ EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--install",
-        metavar="FOLDER",
+    option(
+        parser,
+        "--install FOLDER",
+        "install the hooks in FOLDER, beside slurm.conf, and print the written files",
         type=Path,
-        help="install the hooks in FOLDER, beside slurm.conf, and print the written files",
     )
 
 

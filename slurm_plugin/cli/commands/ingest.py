@@ -12,21 +12,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sacct_ingest.errors import ConfigError, FormatError
-from sacct_ingest.ingest.into_store import (
-    IngestSettings,
-    IngestSummary,
-    ingest,
-)
+from sacct_ingest.ingest.into_store import IngestSettings, IngestSummary, ingest
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from slurm_plugin.cli.command_context import add_shared, load_config, moment, until_stopped
+from slurm_plugin.cli.command_context import add_shared, load_config, moment, option, until_stopped
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
@@ -57,64 +54,46 @@ LIVE: Final[dict[str, Callable[[str, float], RunSource]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "files",
-        metavar="FILE",
+    add = partial(option, parser)
+    add(
+        "files FILE",
+        "saved output of 'sacct -P', 'sacct --json' or slurmrestd, or a log in the Standard "
+        "Workload Format; may be compressed; - for stdin",
         nargs="*",
         type=Path,
-        help="saved output of 'sacct -P', 'sacct --json' or slurmrestd, or a log in the Standard "
-        "Workload Format; may be compressed; - for stdin",
     )
-    parser.add_argument(
+    add(
         "--source",
+        "source to ask when no file is given (default: %(default)s)",
         choices=sorted(LIVE),
         default="sacct",
-        help="source to ask when no file is given (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--format",
+        "format of the files (default: detected from their content)",
         choices=sorted(FORMATS),
         default="",
-        help="format of the files (default: detected from their content)",
     )
-    parser.add_argument(
-        "-o",
-        "--fields",
-        metavar="NAME,…",
+    add(
+        "-o --fields NAME,…",
+        "columns of text without sacct's header; - skips a column",
         type=_names,
         default=(),
-        help="columns of text without sacct's header; - skips a column",
     )
-    parser.add_argument(
-        "--delimiter", metavar="TEXT", default="", help="character between the fields of text"
-    )
-    parser.add_argument(
-        "-S",
-        "--since",
-        metavar="TIME",
+    add("--delimiter TEXT", "character between the fields of text", default="")
+    add(
+        "-S --since TIME",
+        "ask sacct for runs since this time; an interrupted ingest continues where it stopped",
         type=moment,
-        help="ask sacct for runs since this time; an interrupted ingest continues where it stopped",
     )
-    parser.add_argument(
-        "-E", "--until", metavar="TIME", type=moment, help="ask sacct for runs until this time"
-    )
-    parser.add_argument(
-        "-M",
-        "--cluster",
+    add("-E --until TIME", "ask sacct for runs until this time", type=moment)
+    add(
+        "-M --cluster CLUSTER",
+        "cluster to ask for, or the cluster of a file that names none",
         default="",
-        help="cluster to ask for, or the cluster of a file that names none",
     )
-    parser.add_argument(
-        "--follow",
-        action="store_true",
-        help="repeat until stopped; continue after outages of Slurm",
-    )
-    parser.add_argument(
-        "--every",
-        metavar="MINUTES",
-        type=positive,
-        help="pause of --follow (default: the configuration's)",
-    )
+    add("--follow", "repeat until stopped; continue after outages of Slurm")
+    add("--every MINUTES", "pause of --follow (default: the configuration's)", type=positive)
     add_shared(parser, "json", "store", "config")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.command_context import add_shared, store_url
+from slurm_plugin.cli.command_context import add_shared, option, store_url
 from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
@@ -42,29 +42,20 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-M", "--cluster", metavar="NAME", help="cluster name (default: ask Slurm)")
-    parser.add_argument("--store", metavar="STORE", help="SQLite file or database URL")
-    parser.add_argument("--socket", metavar="PATH", help="socket of nimod")
-    parser.add_argument(
-        "--mode", choices=[str(mode) for mode in Mode], help="what NIMO may do with jobs"
-    )
-    parser.add_argument(
-        "-p", "--partition", metavar="NAMES", help="decide on jobs in these partitions only"
-    )
-    parser.add_argument(
-        "--hooks", action="store_true", help="also install the hooks beside slurm.conf"
-    )
-    parser.add_argument("-i", "--immediate", action="store_true", help="ask nothing")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="write nothing, print the differences"
-    )
-    parser.add_argument(
-        "--login-node",
-        metavar="HOST[:PORT]",
+    option(parser, "-M --cluster NAME", "cluster name (default: ask Slurm)")
+    option(parser, "--store STORE", "SQLite file or database URL")
+    option(parser, "--socket PATH", "socket of nimod")
+    option(parser, "--mode", "what NIMO may do with jobs", choices=[str(mode) for mode in Mode])
+    option(parser, "-p --partition NAMES", "decide on jobs in these partitions only")
+    option(parser, "--hooks", "also install the hooks beside slurm.conf")
+    option(parser, "-i --immediate", "ask nothing")
+    option(parser, "--dry-run", "write nothing, print the differences")
+    option(
+        parser,
+        "--login-node HOST[:PORT]",
+        "set up a login node; its relay asks nimod on these hosts (default: slurmctld's hosts)",
         nargs="?",
         const="",
-        help="set up a login node; its relay asks nimod on these hosts (default: slurmctld's "
-        "hosts)",
     )
     add_shared(parser, "json", "config")
 

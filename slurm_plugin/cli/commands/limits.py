@@ -7,7 +7,7 @@ get their user's limit back.  As root, SlurmUser or an operator of Slurm.
 import argparse
 from functools import partial
 
-from slurm_plugin.cli.command_context import add_shared
+from slurm_plugin.cli.command_context import add_shared, option
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.soft_limits import soft_jobs, take_back
 from slurm_plugin.text.formatting import duration, printable
@@ -20,7 +20,7 @@ _ROW = "{:>12}  {:12} {:12} {:8} {:>11} {:>11}"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--restore", action="store_true", help="take them back")
+    option(parser, "--restore", "take them back")
     add_shared(parser, "json")
 
 

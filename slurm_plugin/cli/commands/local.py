@@ -6,7 +6,7 @@ The commands for users read it from your own accounting where no nimod answers, 
 import argparse
 
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
@@ -17,7 +17,7 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--forget", action="store_true", help="delete it")
+    option(parser, "--forget", "delete it")
     add_shared(parser, "config")
 
 

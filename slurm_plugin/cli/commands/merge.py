@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.store import contribution_file as exported
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
@@ -39,14 +39,12 @@ class _Merged:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "source", metavar="SOURCE", nargs="*", help="store (file or URL), or file of --export"
-    )
-    parser.add_argument(
-        "--export",
-        metavar="FILE",
+    option(parser, "source SOURCE", "store (file or URL), or file of --export", nargs="*")
+    option(
+        parser,
+        "--export FILE",
+        "write this store's sums of runs to FILE, for another store to merge",
         type=Path,
-        help="write this store's sums of runs to FILE, for another store to merge",
     )
     add_shared(parser, "json", "store", "config")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store
 
@@ -28,20 +28,19 @@ _TIMEOUT_S = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument(
-        "--textfile", metavar="FILE", type=Path, help="write the metrics to this file (atomically)"
-    )
-    ways.add_argument(
-        "--listen",
-        metavar="[HOST:]PORT",
+    option(ways, "--textfile FILE", "write the metrics to this file (atomically)", type=Path)
+    option(
+        ways,
+        "--listen [HOST:]PORT",
+        "serve them at http://HOST:PORT/metrics (default HOST: 127.0.0.1)",
         type=_address,
-        help="serve them at http://HOST:PORT/metrics (default HOST: 127.0.0.1)",
     )
-    parser.add_argument(
-        "--days",
+    option(
+        parser,
+        "--days DAYS",
+        "days of decisions that the accuracy covers (default: 7)",
         type=float,
         default=7.0,
-        help="days of decisions that the accuracy covers (default: 7)",
     )
     add_shared(parser, "store", "config")
 

@@ -10,18 +10,15 @@ import os
 from pathlib import Path
 
 from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.command_context import option
 
 EXAMPLE = "  nimo pages\n  nimo pages /opt/nimo/share"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "folder",
-        metavar="FOLDER",
-        nargs="?",
-        type=Path,
-        help="where to write, such as /usr/local/share",
+    option(
+        parser, "folder FOLDER", "where to write, such as /usr/local/share", nargs="?", type=Path
     )
 
 

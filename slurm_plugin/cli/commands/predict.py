@@ -18,6 +18,7 @@ from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_options,
     nimod_socket,
+    option,
     print_table,
     table_options,
     user_settings,
@@ -49,19 +50,15 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "application",
-        metavar="APPLICATION",
+    option(
+        parser,
+        "application APPLICATION",
+        "name of the application, or the start of its key",
         nargs="?",
-        help="name of the application, or the start of its key",
     )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="show all node counts; without APPLICATION: list all applications",
-    )
+    option(parser, "--all", "show all node counts; without APPLICATION: list all applications")
     add_table_options(parser, "-o", "-n")
-    parser.add_argument("-u", "--user", default="", help="list the applications of this user")
+    option(parser, "-u --user USER", "list the applications of this user", default="")
     plot.add_plot(parser)
     add_shared(parser, "parsable", "json", "local", "store", "config")
 

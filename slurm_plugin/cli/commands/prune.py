@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
@@ -27,15 +27,13 @@ _TABLES = [field.name for field in fields(RetentionTimes)]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     for table in _TABLES:
-        parser.add_argument(
-            f"--{table}",
-            metavar="DAYS",
+        option(
+            parser,
+            f"--{table} DAYS",
+            f"delete {table} after this many days; 0: never (default: the configuration's)",
             type=whole,
-            help=f"delete {table} after this many days; 0: never (default: the configuration's)",
         )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only count the rows that would be deleted"
-    )
+    option(parser, "--dry-run", "only count the rows that would be deleted")
     add_shared(parser, "json", "store", "config")
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from slurm_plugin.cli.command_context import (
     add_table_of_store,
     load_config,
     moment,
+    option,
     print_table,
     table_options,
 )
@@ -52,83 +54,68 @@ _ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "files", metavar="FILE", nargs="*", type=Path, help="saved histories instead of the store"
-    )
-    parser.add_argument(
-        "-S", "--since", metavar="TIME", type=moment, help="jobs submitted since this time"
-    )
-    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and before")
-    parser.add_argument("-M", "--cluster", default="", help="jobs of this cluster")
-    parser.add_argument("-p", "--partition", default="", help="jobs of this partition")
-    parser.add_argument(
-        "-N",
-        "--nodes",
+    add = partial(option, parser)
+    add("files FILE", "saved histories instead of the store", nargs="*", type=Path)
+    add("-S --since TIME", "jobs submitted since this time", type=moment)
+    add("-E --until TIME", "and before", type=moment)
+    add("-M --cluster CLUSTER", "jobs of this cluster", default="")
+    add("-p --partition PARTITION", "jobs of this partition", default="")
+    add(
+        "-N --nodes NODES",
+        "nodes of the cluster (default, and 0: by the log's header, or those that jobs name)",
         type=whole,
-        help="nodes of the cluster (default, and 0: by the log's header, or those that jobs name)",
     )
-    parser.add_argument(
-        "--learn",
-        metavar="SHARE",
+    add(
+        "--learn SHARE",
+        "share of the history that the policy learns from; the rest is replayed (default: 0.5)",
         type=share,
         default=0.5,
-        help="share of the history that the policy learns from; the rest is replayed "
-        "(default: 0.5)",
     )
-    parser.add_argument(
-        "--range",
-        metavar="FACTOR",
+    add(
+        "--range FACTOR",
+        "moldable jobs may get from 1/FACTOR to FACTOR times their nodes (default: 4)",
         type=positive,
         default=4.0,
-        help="moldable jobs may get from 1/FACTOR to FACTOR times their nodes (default: 4)",
     )
-    parser.add_argument(
-        "--adopt",
-        metavar="SHARE",
+    add(
+        "--adopt SHARE",
+        "share of the moldable jobs that take part: 1 is enforce, less is advise (default: 1)",
         type=share,
         default=1.0,
-        help="share of the moldable jobs that take part: 1 is enforce, less is advise (default: 1)",
     )
-    parser.add_argument(
-        "--assume",
-        metavar="SHARE",
+    add(
+        "--assume SHARE",
+        "assume made-up curves for this share of all jobs: for logs without curves",
         type=share,
-        help="assume made-up curves for this share of all jobs: for logs without curves",
     )
-    parser.add_argument("--sjbf", action="store_true", help="backfill the shortest jobs first")
+    add("--sjbf", "backfill the shortest jobs first")
     for name, what in (
         ("load", "scale the times between submissions to this load"),
         ("price", "try this policy.price"),
         ("guard", "try this policy.guard_ratio"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            metavar="NUMBER",
+        add(
+            f"--{name} NUMBER",
+            f"{what}; can be given several times",
             type=positive,
             action="append",
             default=[],
-            help=f"{what}; can be given several times",
         )
-    parser.add_argument(
+    add(
         "--bystanders",
+        "try this policy.bystanders; can be given several times",
         choices=[one.value for one in Bystanders],
         action="append",
         default=[],
-        help="try this policy.bystanders; can be given several times",
     )
-    parser.add_argument(
+    add(
         "--limits",
-        action="store_true",
-        help="what limits to plan with (time_limit.soft) would have given, and whom they cost",
+        "what limits to plan with (time_limit.soft) would have given, and whom they cost",
     )
-    parser.add_argument(
-        "--suggest", action="store_true", help="search for price, guard and bystanders"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random draws")
-    parser.add_argument(
-        "--workers", metavar="COUNT", type=whole, default=0, help="processes; 0: one per core"
-    )
-    parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
+    add("--suggest", "search for price, guard and bystanders")
+    add("--seed SEED", "seed of the random draws", type=int, default=1)
+    add("--workers COUNT", "processes; 0: one per core", type=whole, default=0)
+    add("--dask ADDRESS", "replay on a Dask cluster; see nimo fit")
     add_table_of_store(parser)
 
 

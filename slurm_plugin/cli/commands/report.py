@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from slurm_plugin.cli.command_context import (
     add_table_of_store,
     moment,
     nimod_socket,
+    option,
     print_table,
     user_settings,
 )
@@ -43,45 +45,25 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "-S", "--since", metavar="TIME", type=moment, help="decisions since this time"
-    )
-    parser.add_argument(
-        "-E", "--until", metavar="TIME", type=moment, help="decisions before this time"
-    )
-    parser.add_argument("-M", "--cluster", default="", help="decisions about this cluster")
-    parser.add_argument("-p", "--partition", default="", help="decisions about this partition")
-    parser.add_argument("-A", "--account", default="", help="decisions about this account's jobs")
-    parser.add_argument("-u", "--user", default="", help="decisions about this user's jobs")
-    parser.add_argument(
-        "--app", default="", metavar="APPLICATION", help="decisions about this application"
-    )
-    parser.add_argument(
-        "--least-waste",
-        metavar="NODE_HOURS",
+    add = partial(option, parser)
+    add("-S --since TIME", "decisions since this time", type=moment)
+    add("-E --until TIME", "decisions before this time", type=moment)
+    add("-M --cluster CLUSTER", "decisions about this cluster", default="")
+    add("-p --partition PARTITION", "decisions about this partition", default="")
+    add("-A --account ACCOUNT", "decisions about this account's jobs", default="")
+    add("-u --user USER", "decisions about this user's jobs", default="")
+    add("--app APPLICATION", "decisions about this application", default="")
+    add(
+        "--least-waste NODE_HOURS",
+        "name a user from this many node-hours beyond the knee on, and an account from as "
+        "many unused CPU-hours (default: 100)",
         type=float,
         default=100.0,
-        help="name a user from this many node-hours beyond the knee on, and an account from as "
-        "many unused CPU-hours (default: 100)",
     )
-    parser.add_argument(
-        "--anonymise",
-        "--anonymize",
-        action="store_true",
-        help="replace the names of users, accounts and applications",
-    )
-    parser.add_argument(
-        "--html", metavar="FILE", type=Path, help="write the report as a web page; - is stdout"
-    )
-    parser.add_argument(
-        "--csv", metavar="DIR", type=Path, help="write each table as a CSV file into this folder"
-    )
-    parser.add_argument(
-        "--table",
-        metavar="NAME",
-        default="",
-        help="print only this table (default with -P: applications)",
-    )
+    add("--anonymise --anonymize", "replace the names of users, accounts and applications")
+    add("--html FILE", "write the report as a web page; - is stdout", type=Path)
+    add("--csv DIR", "write each table as a CSV file into this folder", type=Path)
+    add("--table NAME", "print only this table (default with -P: applications)", default="")
     add_table_of_store(parser)
     add_shared(parser, "local")
 

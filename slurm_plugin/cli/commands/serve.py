@@ -7,10 +7,11 @@ If the new settings have an error, it logs that and continues with the old ones.
 """
 
 import argparse
+from functools import partial
 
 from msgspec.structs import replace
 
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.config.settings import Config
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --relay ctl1,ctl2"
@@ -18,18 +19,13 @@ EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--socket",
-        metavar="PATH",
-        default="",
-        help="listen on this socket instead of the configured one",
-    )
-    parser.add_argument(
-        "--relay",
-        metavar="HOST[:PORT]",
+    add = partial(option, parser)
+    add("--socket PATH", "listen on this socket instead of the configured one", default="")
+    add(
+        "--relay HOST[:PORT]",
+        "relay to nimod on these hosts, with commas between them (default: relay.controllers)",
         nargs="?",
         const="",
-        help="relay to nimod on these hosts, with commas between them (default: relay.controllers)",
     )
     add_shared(parser, "store", "config")
 

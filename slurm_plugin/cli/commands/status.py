@@ -5,7 +5,7 @@ import time
 from itertools import accumulate
 from textwrap import fill
 
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.through_nimod import from_nimod
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Status
@@ -20,7 +20,7 @@ _INDENT = " " * 11  #: below the texts of `describe`
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--reload", action="store_true", help="make nimod load new tables now")
+    option(parser, "--reload", "make nimod load new tables now")
     add_shared(parser, "json", "config")
 
 

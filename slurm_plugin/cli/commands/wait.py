@@ -16,6 +16,7 @@ from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_options,
     nimod_socket,
+    option,
     print_table,
     user_settings,
 )
@@ -47,15 +48,15 @@ _MOST_TASKS = 1_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "jobs",
-        metavar="JOBID",
+    option(
+        parser,
+        "jobs JOBID",
+        "a job, an array or one of its tasks (default: all your own)",
         type=_jobs,
         nargs="*",
-        help="a job, an array or one of its tasks (default: all your own)",
     )
-    parser.add_argument("-u", "--user", default="", help="only jobs of this user")
-    parser.add_argument("-p", "--partition", default="", help="only jobs in this partition")
+    option(parser, "-u --user USER", "only jobs of this user", default="")
+    option(parser, "-p --partition PARTITION", "only jobs in this partition", default="")
     add_table_options(parser, "-o", "-n")
     add_shared(parser, "parsable", "json", "local", "config")
 

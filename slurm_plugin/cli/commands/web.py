@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, Installation, nimo_checks
@@ -31,11 +31,11 @@ _ASK_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--listen",
-        metavar="ADDRESS",
+    option(
+        parser,
+        "--listen ADDRESS",
+        "[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
         default="",
-        help="[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
     )
     add_shared(parser, "store", "config")
 

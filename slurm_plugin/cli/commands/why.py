@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.text import admin_comment
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
@@ -37,7 +37,7 @@ _SUBMITTED = re.compile(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("job", metavar="JOBID", type=_job_id, help="id of the job")
+    option(parser, "job JOBID", "id of the job", type=_job_id)
     add_shared(parser, "json", "local", "store", "config")
 
 
