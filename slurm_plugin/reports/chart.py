@@ -12,20 +12,20 @@ from typing import ClassVar
 from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports.picture import (
     ASKED,
+    BAND,
+    CHANGE,
     KNEE,
     NEXT_RUN,
-    OBSERVED,
     PREDICTED,
     RECOMMENDED,
     RUN,
     SIGNS,
-    TRY,
     Picture,
     node_ticks,
     tick_text,
     time_ticks,
 )
-from slurm_plugin.text.formatting import count, duration, percent, printable
+from slurm_plugin.text.formatting import duration, percent, printable
 
 _WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 _LINE = 40  #: height of one bar with its label
@@ -434,22 +434,14 @@ class _Frame:
         return [ChartPath("band", f"{below}L{back}Z"), ChartPath("edge", edges)]
 
 
+#: What stands before a name where there is no sign.
+_LINES = {PREDICTED: "blue line:", BAND: "band:", CHANGE: "purple line:", KNEE: "dashed line:"}
+
+
 def _legend(picture: Picture) -> str:
-    """Name what is drawn, and nothing else."""
-    parts = [f"blue line: {PREDICTED}; band: {picture.interval}"] if picture.nodes else []
-    parts.append(f"{SIGNS[OBSERVED]} {OBSERVED}")
-    tries = sum(tried for _, _, tried in picture.runs)
-    if len(picture.runs) > tries:
-        parts.append(f"{SIGNS[RUN]} the last {count(len(picture.runs) - tries, 'run')}")
-    if tries:
-        parts.append(f"{SIGNS[TRY]} {count(tries, 'try', 'tries')} of NIMO's")
-    if picture.asked_nodes:
-        parts.append("purple line: one job, on other counts")
-    parts += [
-        f"{'dashed line' if name == KNEE else SIGNS[name]} {name}: {nodes}"
-        for name, nodes in picture.marks.items()
-    ]
-    return "; ".join(parts)
+    signs = SIGNS | _LINES
+    named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
+    return ". ".join(filter(None, (named, picture.caption)))
 
 
 def _in_words(picture: Picture) -> str:

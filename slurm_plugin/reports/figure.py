@@ -7,12 +7,16 @@ from typing import Any
 from sacct_ingest.errors import PlotError
 from slurm_plugin.reports.picture import (
     ASKED,
+    BAND,
+    CHANGE,
     COLOURS,
     KNEE,
     NEXT_RUN,
     OBSERVED,
     PREDICTED,
     RECOMMENDED,
+    RUN,
+    TRY,
     Picture,
     node_ticks,
     time_ticks,
@@ -38,6 +42,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+_RUNS = {RUN: _GUIDE, TRY: COLOURS["third"]}
 #: Marker and colour; markers and dashes tell apart what grey print does not.
 _MARKERS = {RECOMMENDED: ("D", "second"), NEXT_RUN: ("^", "third"), ASKED: ("s", "change")}
 
@@ -76,12 +81,12 @@ def draw(picture: Picture) -> Figure:
     figure = empty()
     axes = figure.add_subplot()
     axes.set(xscale="log", yscale="log", xlabel=picture.unit.plural, ylabel="run time")
-    axes.set_title(picture.title)
+    axes.set_title("\n".join(filter(None, (picture.title, picture.caption))))
     _curve(axes, picture)
     _observations(axes, picture)
     _marks(axes, picture)
     _ticks(axes, picture)
-    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -89,10 +94,20 @@ def _curve(axes: Axes, picture: Picture) -> None:
     nodes, color = picture.nodes, COLOURS["first"]
     first, last = picture.observed_range
     axes.axvspan(first, last, color=COLOURS["range"], zorder=0, label="observed range")
-    band: dict[str, Any] = {"color": COLOURS["band"], "linewidth": 0, "label": picture.interval}
+    names = picture.names
+    band: dict[str, Any] = {"color": COLOURS["band"], "linewidth": 0, "label": names.get(BAND)}
     axes.fill_between(nodes, picture.low_s, picture.high_s, **band)
     axes.plot(nodes, picture.median_s, "--", color=color, linewidth=1.2)
-    axes.plot(*picture.between(), color=color, linewidth=1.8, label=PREDICTED)
+    axes.plot(*picture.between(), color=color, linewidth=1.8, label=names.get(PREDICTED))
+    if CHANGE in names:
+        line: dict[str, Any] = {"color": COLOURS["change"], "label": names[CHANGE]}
+        axes.plot(picture.asked_nodes, picture.asked_s, ":", linewidth=1.8, **line)
+    for what, marker in ((RUN, "o"), (TRY, "x")):
+        dots = [one for one in picture.runs if one[2] is (what == TRY)]
+        look: dict[str, Any] = {"markersize": 4, "mfc": "none", "color": _RUNS[what]}
+        if dots:
+            xs, ys, _ = zip(*dots, strict=True)
+            axes.plot(xs, ys, marker, linewidth=0, label=names[what], **look)
 
 
 def _observations(axes: Axes, picture: Picture) -> None:
@@ -103,13 +118,15 @@ def _observations(axes: Axes, picture: Picture) -> None:
     above = [high - t for t, (_, high) in zip(times, spreads, strict=True)]
     look: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1}
     nodes = [p.nodes for p in picture.observed]
-    axes.errorbar(nodes, times, yerr=(below, above), color=_INK, label=OBSERVED, **look)
+    axes.errorbar(
+        nodes, times, yerr=(below, above), color=_INK, label=picture.names[OBSERVED], **look
+    )
 
 
 def _marks(axes: Axes, picture: Picture) -> None:
     edge: dict[str, Any] = {"ms": 8, "markeredgecolor": _INK, "markeredgewidth": 0.6}
     for name, nodes in picture.marks.items():
-        label = f"{name}: {nodes}"
+        label = picture.names[name]
         if name == KNEE:
             axes.axvline(nodes, color=_GUIDE, linestyle=":", label=label)
         else:

@@ -6,19 +6,28 @@ Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
 
 import math
 from bisect import bisect_left
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
+from predictor.change.request import for_request
+from predictor.table import covers
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.text.formatting import count, percent, printable
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.text.formatting import clock, count, percent, printable
+
+if TYPE_CHECKING:  # the database is heavy
+    from sacct_ingest.store import RunRow
 
 #: What each drawing calls the counts that it marks.
 KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "asked"
-OBSERVED, PREDICTED = "observed, with spread", "predicted (dashed beyond the observations)"
-RUN, TRY = "a run", "a try"
+#: What else there is in a drawing; `Picture.names` has the words of legends.
+OBSERVED, PREDICTED, BAND, CHANGE, RUN, TRY = "observed", "curve", "band", "change", "run", "try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
 SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: "◆", OBSERVED: "●", RUN: "○", TRY: "×"}
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
@@ -59,6 +68,7 @@ class Picture:
     high_s: tuple[float, ...]
     confidence: float
     observed: tuple[Point, ...]
+    caption: str = ""  #: runs, verdict, cluster, date
     knee: int | None = None
     observe: int | None = None  #: where one more run would help most
     recommended: int | None = None
@@ -77,9 +87,20 @@ class Picture:
         return min(counts), max(counts)
 
     @property
-    def interval(self) -> str:
-        """What the interval holds."""
-        return f"{percent(self.confidence)} of runs"
+    def names(self) -> dict[str, str]:
+        """Words for what is drawn, and for nothing else: all legends are made of these."""
+        made = {OBSERVED: "observed, with spread"}
+        if self.nodes:
+            made[PREDICTED] = "predicted (dashed beyond the observations)"
+            made[BAND] = f"{percent(self.confidence)} of runs"
+        if self.asked_nodes:
+            made[CHANGE] = f"one job that asks for {self.asked}, on other counts"
+        tries = sum(tried for _, _, tried in self.runs)
+        if len(self.runs) > tries:
+            made[RUN] = f"the last {count(len(self.runs) - tries, 'run').removeprefix('1 ')}"
+        if tries:
+            made[TRY] = f"{count(tries, 'try', 'tries')} of NIMO's"
+        return made | {name: f"{name}: {nodes}" for name, nodes in self.marks.items()}
 
     @property
     def marks(self) -> dict[str, int]:
@@ -106,13 +127,15 @@ class Picture:
 
     def height(self, nodes: int) -> float:
         """Run time at which a count is marked: the shortest shown where none is predicted."""
-        return self.median_at(nodes) or self.limits()[2]
+        job_s = at(self.asked_nodes, self.asked_s, nodes)
+        return self.median_at(nodes) or job_s or self.limits()[2]
 
     def limits(self) -> tuple[int, int, float, float]:
         """Fewest and most nodes, shortest and longest run time to show."""
         marks = [n for n in (self.observe, self.asked, self.recommended) if n]
         runs = [run[:2] for run in self.runs]
         counts = [*self.nodes, *(p.nodes for p in self.observed), *marks, *(n for n, _ in runs)]
+        counts += self.asked_nodes
         own = [*(p.time_s for p in self.observed), *(time_s for _, time_s in runs)]
         times = [*self.median_s, *own, *self.asked_s]
         low = max(min([*self.low_s, *times]), min(times) / _ROOM)
@@ -124,16 +147,31 @@ class Picture:
         return at(self.nodes, self.median_s, nodes)
 
 
-def of_table(table: PredictionTable) -> Picture:
+def of_table(
+    table: PredictionTable, runs: "Sequence[RunRow]" = (), *, cluster: str = ""
+) -> Picture:
     """Picture of an application's prediction; refused predictions are left out.
 
+    runs: the last ones, of which those that completed are drawn.
     Raises PlotError: nothing was observed.
     """
     verdicts = table.verdicts or (table.verdict,) * len(table.nodes)
     shown = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.REFUSED]
+    tried = Reason.LEARNING.value
+    dots = [
+        (one.nodes, one.elapsed_s, one.try_of == tried)
+        for one in runs
+        if one.state is JobState.COMPLETED and one.elapsed_s > 0
+    ]
+    own = usual(table)
+    job = job_table(table, own.nodes) if own and table.change and not table.asked else None
+    # The line is for counts that are shown anyway.
+    inside = [i for i, n in enumerate(job.nodes) if n in table.nodes] if job else []
+    verdict = f"{table.verdict.value}, fitted {clock(table.fitted_s)[:10]}"
     return _checked(
         Picture(
-            title=_title(table.label, table.runs, table.verdict.value),
+            title=printable(table.label),
+            caption=_caption(table.runs, verdict, cluster),
             nodes=tuple(table.nodes[i] for i in shown),
             median_s=tuple(table.median_s[i] for i in shown),
             low_s=tuple(table.low_s[i] for i in shown),
@@ -143,8 +181,22 @@ def of_table(table: PredictionTable) -> Picture:
             knee=table.knee,
             observe=next((p.observe for p in table.problems if p.observe), None),
             unit=table.unit,
+            runs=tuple(dots) if table.unit is Unit.NODES else (),
+            asked=own.nodes if own and inside else None,
+            asked_nodes=tuple(job.nodes[i] for i in inside) if job else (),
+            asked_s=tuple(job.median_s[i] for i in inside) if job else (),
         )
     )
+
+
+def usual(table: PredictionTable) -> Point | None:
+    """Find the count of most runs, the largest of these; None: there is no finished run."""
+    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
+
+
+def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
+    """Table of one job that asks for a count: what it would take on others; None: not covered."""
+    return for_request(replace(table, acting={}), asked) if covers(table, asked) else None
 
 
 def of_advice(advice: Advice) -> Picture:
@@ -154,7 +206,8 @@ def of_advice(advice: Advice) -> Picture:
     """
     return _checked(
         Picture(
-            title=_title(advice.application, advice.runs, advice.verdict),
+            title=printable(advice.application),
+            caption=_caption(advice.runs, advice.verdict, ""),
             nodes=tuple(row.nodes for row in advice.rows),
             median_s=tuple(row.time_s for row in advice.rows),
             low_s=tuple(row.low_s for row in advice.rows),
@@ -220,8 +273,9 @@ def node_ticks(low: int, high: int) -> list[int]:
     return powers or sorted({low, high})
 
 
-def _title(label: str, runs: int, verdict: str) -> str:
-    return f"{printable(label)}: {count(runs, 'run')}, {verdict}"
+def _caption(runs: int, verdict: str, cluster: str) -> str:
+    where = f", cluster {printable(cluster)}" if cluster else ""
+    return f"{count(runs, 'run')}, {verdict}{where}"
 
 
 def _checked(picture: Picture) -> Picture:

@@ -4,13 +4,20 @@ Lines are made of Braille patterns, which have two by four dots in each characte
 """
 
 import math
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from slurm_plugin.reports.picture import (
+    ASKED,
+    BAND,
+    CHANGE,
     OBSERVED,
     PREDICTED,
+    RECOMMENDED,
+    RUN,
     SIGNS,
+    TRY,
     Picture,
     at,
     node_ticks,
@@ -21,7 +28,8 @@ from slurm_plugin.text.formatting import duration
 #: Bits of the dots of U+2800 by row and column (Unicode Standard, chapter "Braille Patterns").
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
-_BAND = "·"
+#: Signs of what has none elsewhere.
+_LINES = {BAND: "·", CHANGE: "+", PREDICTED: "⠒⠒"}
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
@@ -72,7 +80,7 @@ class Canvas:
 
     def _character(self, cell: tuple[int, int]) -> str:
         mark = self.marks.get(cell, " ")
-        if cell in self.dots and mark in (" ", _BAND):
+        if cell in self.dots and mark in (" ", _LINES[BAND], _LINES[CHANGE]):
             return chr(_BLANK + self.dots[cell])
         return mark
 
@@ -82,11 +90,21 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     area = max(width, _LEAST_WIDTH) - _LABEL - 1
     canvas = Canvas(area, max(height, _LEAST_HEIGHT), picture.limits())
     _draw_interval(canvas, picture)
+    for column in range(0, canvas.width, 2):
+        nodes = canvas.nodes_at(2 * column)
+        if (time_s := at(picture.asked_nodes, picture.asked_s, nodes)) is not None:
+            canvas.marks[column, canvas.row(time_s) // 4] = _LINES[CHANGE]
     _draw_median(canvas, picture)
-    signs = [(n, picture.median_at(n), SIGNS[name]) for name, n in picture.marks.items()]
+    for point in picture.observed:
+        low, high = map(canvas.row, picture.spread(point))
+        for row in range(high, low + 1):
+            canvas.dot(canvas.column(point.nodes), row)
+    for size, time_s, tried in picture.runs:
+        canvas.mark(size, time_s, SIGNS[TRY if tried else RUN])
+    signs = [(n, picture.height(n), SIGNS[name]) for name, n in picture.marks.items()]
     points = [(point.nodes, point.time_s, SIGNS[OBSERVED]) for point in picture.observed]
-    # Of the signs the recommendation alone hides a run.
-    last = len(signs) - bool(picture.recommended)
+    # Of the signs what was asked for and the recommendation hide a run.
+    last = len(signs) - sum(name in picture.marks for name in (ASKED, RECOMMENDED))
     for mark in (*signs[:last], *points, *signs[last:]):
         canvas.mark(*mark)
     labels: dict[int, str] = {}
@@ -96,10 +114,15 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
         f"{labels.get(row, ''):>{_LABEL - 1}} │{line}".rstrip()
         for row, line in enumerate(canvas.lines())
     ]
-    named = [f"{SIGNS[OBSERVED]} observed", f"⠒⠒ {PREDICTED}", f"{_BAND * 3} {picture.interval}"]
-    marked = [f"{SIGNS[name]} {name}: {nodes}" for name, nodes in picture.marks.items()]
-    axis = _node_axis(canvas, picture)
-    return "\n".join([picture.title, *body, *axis, "", "  ".join(named), "  ".join(marked)])
+    signs_of = SIGNS | _LINES
+    # An entry of the legend stays on one line.
+    named = [f"{signs_of[what]} {words}" for what, words in picture.names.items()]
+    whole = "  ".join(entry.replace(" ", "\xa0") for entry in named)
+    legend = textwrap.fill(whole, max(width, _LEAST_WIDTH)).replace("\xa0", " ")
+    title = textwrap.fill(
+        ": ".join(filter(None, (picture.title, picture.caption))), max(width, _LEAST_WIDTH)
+    )
+    return "\n".join([title, *body, *_node_axis(canvas, picture), "", legend])
 
 
 def _draw_interval(canvas: Canvas, picture: Picture) -> None:
@@ -111,7 +134,7 @@ def _draw_interval(canvas: Canvas, picture: Picture) -> None:
             continue
         top, bottom = max(canvas.row(high) // 4, 0), min(canvas.row(low) // 4, canvas.height - 1)
         for row in range(top, bottom + 1):
-            canvas.marks[column, row] = _BAND
+            canvas.marks[column, row] = _LINES[BAND]
 
 
 def _draw_median(canvas: Canvas, picture: Picture) -> None:

@@ -1,11 +1,16 @@
 """Applications: their list, and of each one curve, table, runs, facts and what to ask for."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
+from math import expm1
+from statistics import median
 from typing import NamedTuple
 
+from predictor.level.record import decode as decode_record
 from predictor.table import at, covers, decode, for_type, level_quantile
-from predictor.types import Point, PredictionTable, Verdict
+from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
@@ -14,7 +19,6 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.needs import from_prediction, memory_to_ask
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.evaluation.effects import LEARNING
 from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
@@ -28,16 +32,21 @@ from slurm_plugin.reports.curve_text import (
     verdict_at_entry,
 )
 from slurm_plugin.reports.html import Table, TableColumn
-from slurm_plugin.reports.picture import of_table
+from slurm_plugin.reports.picture import of_table, usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
 from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery
-from slurm_plugin.web.decisions_page import decisions_table, job_table
+from slurm_plugin.web.decisions_page import decisions_table, within
 from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
 
 _ANY = CatalogueQuery()
 _DOTS = 30  #: runs of an application that are drawn one by one
 _FEWEST_RUNS = 10  #: for a limit that no verdict stands behind, as in advice
+_FORMULAS = {
+    "averaged": "T(n) = T(1) · ((1 − s) / n^e + s + c · (n^g − 1) / g), averaged over thousands of "
+    "values of s, e, c and g, each weighted by how well it fits the runs",
+    "downey": "T(n) = T(1) / S(n), Downey's speedup S of average parallelism A and variance σ",
+}
 _READ = {
     Verdict.RELIABLE: "reliable: may change jobs",
     Verdict.DOUBTFUL: "doubtful: makes no time limit",
@@ -99,6 +108,7 @@ def one_application(view: View) -> str:
         at="Applications",
         prediction=prediction,
         facts=facts(prediction, standings.get(entry.table_key)),
+        experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=_next_steps(prediction, config, largest),
         accuracy=_accuracy_chart(pairs),
         curves=list(_curves(prediction, config, runs, every=every, largest=largest)),
@@ -175,6 +185,7 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Layout of its runs", str(prediction.layout)),
         ("Finished runs", str(prediction.runs)),
         ("Model", prediction.model),
+        ("Formula", _FORMULAS.get(prediction.model.partition(",")[0], "")),
         ("Knee (most speedup for its cost)", knee),
         ("Run time stops falling at", end),
         (f"Largest memory observed {whole}", f"{memory / 2**30:.1f} GiB" if memory else ""),
@@ -210,7 +221,7 @@ def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
 
     Other counts are advice of nimod, which sees the queue.  None: there is no finished run.
     """
-    own = _usual(table)
+    own = usual(table)
     if own is None or not covers(table, own.nodes):
         return None
     limit_s = _limit_s(table, own.nodes, config)
@@ -221,11 +232,6 @@ def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
         *([f"--mem={memory}M"] if memory else []),
     ]
     return Suggestion(own.nodes, at(table, own.nodes).time_s, options)
-
-
-def _usual(table: PredictionTable) -> Point | None:
-    """Find the count of most runs, the largest of these; None: there is no finished run."""
-    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
 
 
 def _limit_s(table: PredictionTable, nodes: int, config: Config) -> float | None:
@@ -257,6 +263,26 @@ def _accuracy_chart(pairs: Sequence[Pair]) -> Chart | None:
     return chart.ratios("Actual over predicted run time", data) if data else None
 
 
+def _experts(payload: str | None) -> Table | None:
+    """List the methods that predict the next run, with what each said of the last runs."""
+    from predictor.level.experts import EXPERTS  # noqa: PLC0415 - numpy: no other page needs it
+
+    entries = decode_record(payload).entries
+    chosen = Counter(one.chosen for one in entries)
+    rows = []
+    for number, name in enumerate(EXPERTS):
+        logs = [one.errors[number] for one in entries if number < len(one.errors)]
+        errors = [abs(expm1(-log)) for log in logs if log is not None]
+        if errors:
+            rows.append((name, str(len(errors)), percent(median(errors)), str(chosen[number])))
+    return Table(
+        name="experts",
+        caption="Methods for the next run, by their errors on the last runs",
+        columns=columns("method:", "runs", "median error", "times used"),
+        rows=rows,
+    ) if rows else None  # fmt: skip
+
+
 def _curves(
     prediction: PredictionTable,
     config: Config,
@@ -274,11 +300,11 @@ def _curves(
     drawn = [one for one in runs if one.state is JobState.COMPLETED]
     for node_type in (prediction.node_type, *(one.node_type for one in prediction.by_type)):
         table = for_type(prediction, node_type)
-        shown = _within(table, largest)
+        shown = within(table, largest)
         on = f" on nodes of the type {node_type}" if node_type else ""
         yield {
             "node_type": node_type,
-            "chart": _drawing(shown, on, drawn),
+            "chart": _drawing(shown, on, drawn, config.cluster),
             "table": _table(shown, on, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
@@ -286,26 +312,12 @@ def _curves(
         drawn = []
 
 
-def _within(prediction: PredictionTable, largest: int | None) -> PredictionTable:
-    """Leave out counts that the cluster does not have."""
-    if not largest or prediction.unit is not Unit.NODES:
-        return prediction
-    most = max(largest, *(one.nodes for one in prediction.observed), 1)
-    end = sum(n <= most for n in prediction.nodes)
-    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
-    cut = {name: getattr(prediction, name)[:end] for name in names}
-    problems = tuple(
-        replace(one, observe=None) if (one.observe or 0) > most else one
-        for one in prediction.problems
-    )
-    return replace(prediction, problems=problems, **cut)
-
-
-def _drawing(prediction: PredictionTable, on: str, runs: Sequence[RunRow]) -> Chart | None:
+def _drawing(
+    prediction: PredictionTable, on: str, runs: Sequence[RunRow], cluster: str
+) -> Chart | None:
     """Draw the curve; of runs on one count how often they took how long."""
-    own = _usual(prediction)
+    own = usual(prediction)
     times = [one.elapsed_s for one in runs if one.elapsed_s > 0]
-    title = f"Run time over {prediction.unit.plural}{on}"
     if own and len(prediction.observed) == 1 and times and own.nodes in prediction.nodes:
         i = prediction.nodes.index(own.nodes)
         return chart.histogram(
@@ -315,22 +327,10 @@ def _drawing(prediction: PredictionTable, on: str, runs: Sequence[RunRow]) -> Ch
             high_s=prediction.high_s[i],
             limit_s=float(runs[-1].limit_s) if runs[-1].limit_s else None,
         )
-    try:
-        picture = replace(of_table(prediction), title=title)
-    except PlotError:
-        return None
-    if prediction.unit is Unit.NODES:
-        dots = ((one.nodes, one.elapsed_s, one.try_of == LEARNING) for one in runs if one.elapsed_s)
-        picture = replace(picture, runs=tuple(dots))
-    if own and prediction.change and (job := job_table(prediction, own.nodes)):
-        inside = [i for i, n in enumerate(job.nodes) if n in prediction.nodes]
-        picture = replace(
-            picture,
-            asked=own.nodes,
-            asked_nodes=tuple(job.nodes[i] for i in inside),
-            asked_s=tuple(job.median_s[i] for i in inside),
-        )
-    return chart.curve(picture)
+    with suppress(PlotError):
+        title = f"Run time over {prediction.unit.plural}{on}"
+        return chart.curve(replace(of_table(prediction, runs, cluster=cluster), title=title))
+    return None
 
 
 def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool) -> Table:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from predictor.change.request import for_request
-from predictor.table import covers, decode
-from predictor.types import PredictionTable
+from predictor.table import decode
+from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
@@ -22,9 +21,10 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import PageLink, Table
-from slurm_plugin.reports.picture import of_table
+from slurm_plugin.reports.picture import job_table, of_table
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import count, hours, limit_text, short_clock
+from slurm_plugin.text.formatting import clock, count, hours, limit_text, short_clock
+from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
 _FILTERS = (
@@ -94,7 +94,11 @@ def one_decision(view: View) -> str:
         at="Decisions",
         sentences=(text if run else text.replace("Job 0 ", "The job ")).splitlines(),
         table=_three_ways(decision, run),
-        drawing=_drawing(decision, decode(rows[0].payload)) if rows else None,
+        drawing=_drawing(
+            decision, decode(rows[0].payload), largest_cluster(view), view.site.config.cluster
+        )
+        if rows
+        else None,
         decision=decision,
         application=view.application_link(entry) if entry else None,
     )
@@ -108,8 +112,8 @@ def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
             entry = view.application((one.key_level, one.key)) if one.key else None
             asked = limit_text(one.limit_s) if one.limit_s else "-"
             given = one.given_limit_s
-            # The mode is named where it left the job as it was.
-            mode = f"{one.mode} only: " if one.action != "keep" and not one.applied else ""
+            # A job that was left as it was all the same.
+            mode = "" if one.applied or one.action == "keep" else "not applied: "
             yield (
                 PageLink(
                     str(run.job_id) if run else "not yet read",
@@ -138,9 +142,19 @@ def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
     )
 
 
-def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
-    """Table of one job that asks for a count: what it would take on others; None: not covered."""
-    return for_request(replace(table, acting={}), asked) if covers(table, asked) else None
+def within(prediction: PredictionTable, largest: int | None) -> PredictionTable:
+    """Leave out counts that the cluster does not have."""
+    if not largest or prediction.unit is not Unit.NODES:
+        return prediction
+    most = max(largest, *(one.nodes for one in prediction.observed), 1)
+    end = sum(n <= most for n in prediction.nodes)
+    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
+    cut = {name: getattr(prediction, name)[:end] for name in names}
+    problems = tuple(
+        replace(one, observe=None) if (one.observe or 0) > most else one
+        for one in prediction.problems
+    )
+    return replace(prediction, problems=problems, **cut)
 
 
 def _size_change(one: DecisionRow) -> str:
@@ -208,15 +222,19 @@ def _three_ways(one: DecisionRow, run: RunRow | None) -> Table:
     )
 
 
-def _drawing(one: DecisionRow, table: PredictionTable) -> Chart | None:
+def _drawing(
+    one: DecisionRow, table: PredictionTable, largest: int | None, cluster: str
+) -> Chart | None:
     """Draw what such a job takes on other counts, with the asked and the chosen one marked."""
     job = job_table(table, one.requested_nodes) if one.requested_nodes else None
     if job is None or not job.observed or job.unit != one.unit:
         return None
     chosen = one.nodes if one.action == "set" else None
+    shown = within(replace(job, verdict=Verdict.DOUBTFUL, verdicts=()), largest)
     made = replace(
-        of_table(job),
+        of_table(shown, cluster=cluster),
         title="Such a job on other counts",
+        caption=f"Fitted {clock(table.fitted_s)[:10]}, cluster {cluster}",
         knee=None,
         observe=None,
         asked=one.requested_nodes,

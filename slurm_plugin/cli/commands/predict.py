@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import PlotError
+from sacct_ingest.errors import PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
@@ -36,6 +37,7 @@ from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from predictor.types import PredictionTable
+    from sacct_ingest.store import RunRow
     from slurm_plugin.config.settings import Config
     from slurm_plugin.reports.picture import Picture
 
@@ -98,8 +100,8 @@ def run(args: argparse.Namespace) -> int:
         if len(matches) > 1:
             keys = ", ".join(f"{table.key} ({table.level})" for table in matches)
             raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
-        plot.show(_picture(matches[0]), args.plot)
-    _print(matches, args, standings)
+        plot.show(_picture(matches[0], args, settings()), args.plot)
+    _print(matches, args, settings, standings)
     return 0
 
 
@@ -118,6 +120,7 @@ def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
 def _print(
     tables: Sequence[PredictionTable],
     args: argparse.Namespace,
+    settings: Callable[[], Config],
     standings: Mapping[tuple[str, str], StandingRow],
 ) -> None:
     if args.json:
@@ -141,10 +144,15 @@ def _print(
                 print(wrapped(curve_text.standing_line(standing), terminal_width()))
             if args.plot == plot.TERMINAL:
                 print()
-                plot.show(_picture(table), plot.TERMINAL)
+                plot.show(_picture(table, args, settings()), plot.TERMINAL)
 
 
-def _picture(table: PredictionTable) -> Picture:
+def _picture(table: PredictionTable, args: argparse.Namespace, config: Config) -> Picture:
     from slurm_plugin.reports.picture import of_table  # noqa: PLC0415 - only for --plot
 
-    return of_table(table)
+    runs: Sequence[RunRow] = ()
+    with suppress(StoreError):  # nimod's tables are enough for a curve without single runs
+        if args.store or args.local or is_meant(config) or may_read_store(config):
+            with open_store(config) as store:
+                runs = store.runs.of_key(KeyLevel(table.level), table.key, most=30)
+    return of_table(table, runs, cluster=config.cluster)

@@ -61,9 +61,9 @@ def test_level_and_change_are_drawn_apart_and_the_legend_names_no_more():
     made = chart.curve(replace(bare, runs=runs, **job, recommended=3))
     assert [looks(made).count(one) for one in ("run", "try", "change", "mark second")] == [1] * 4
     for words in (
-        "○ the last 1 run",
+        "○ the last run",
         "× 1 try",
-        "one job, on other",
+        "one job that asks for 4, on other",
         "■ asked: 4",
         "◆ recommended: 3",
     ):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row
-from slurm_plugin.reports import figure
+from slurm_plugin.reports import chart, figure
 from slurm_plugin.reports.picture import (
     COLOURS,
     KNEE,
@@ -24,7 +24,7 @@ from slurm_plugin.reports.picture import (
 from slurm_plugin.reports.terminal_plot import Canvas, draw
 from tests.slurm_plugin.made import history, table
 
-DOT = SIGNS["observed, with spread"]
+DOT = SIGNS["observed"]
 
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
 
@@ -125,13 +125,32 @@ def test_any_curve_fits_its_frame(width, height, unit, seen):
 
 
 def test_a_file_says_all_that_the_drawing_says(tmp_path):
-    made = replace(of_table(table(problems=(PROBLEM,), label="so$lve$")), recommended=4)
+    made = replace(
+        of_table(table(problems=(PROBLEM,), label="so$lve$")),
+        recommended=4,
+        runs=((4, 900.0, False), (8, 700.0, True)),
+        asked=4,
+        asked_nodes=(2, 4, 8),
+        asked_s=(1900.0, 1000.0, 500.0),
+    )
     figure.save(made, tmp_path / "curve.svg")
     text = (tmp_path / "curve.svg").read_text()
-    for reported in ("so$lve$: 10 runs, reliable", "observed range", "90 % of runs", "run time"):
+    for reported in (
+        "so$lve$",
+        "10 runs, reliable, fitted 2026-09-21",
+        "observed range",
+        "90 % of runs",
+        "run time",
+    ):
         assert f">{reported}<" in text
     for reported in ("knee: 8", "recommended: 4", "best next run: 24", "observed, with spread"):
         assert f">{reported}<" in text
+    # One vocabulary: the terminal and the page name the same.
+    assert {"change", "run", "try"} < made.names.keys()
+    for words in made.names.values():
+        assert words in draw(made)
+        assert words in chart.curve(made).legend
+        assert f">{words}<" in text
 
 
 def test_equal_pictures_are_equal_files(tmp_path):
