@@ -12,10 +12,10 @@ from math import nan
 from zlib import crc32
 
 from predictor.types import Prediction
+from predictor.waits.backtest import PastJob, PastRunTimes
 from predictor.waits.calibration import WaitClass, WaitError, WaitRecord, class_of, error_of
 from predictor.waits.easy import Engine
 from predictor.waits.estimate import WaitEstimate
-from predictor.waits.expected_run_times import PastJob, PastRunTimes
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from slurm_plugin.replay.workload import Workload
 

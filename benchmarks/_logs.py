@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from predictor.level.similar_runs import RunRequest
+from predictor.level.experts import RunRequest
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.run_source import Tally

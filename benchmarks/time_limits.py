@@ -27,8 +27,8 @@ import _generated
 import numpy as np
 from _logs import Job, in_order, load
 
+from predictor.level.experts import RunRequest
 from predictor.level.record import built_in
-from predictor.level.similar_runs import RunRequest
 from predictor.table import covers, quantile, verdict_at
 from predictor.tables.build import tabulate
 from predictor.tables.settings import TableSettings

@@ -35,7 +35,7 @@ from predictor.level.record import (
     pooled,
     pooled_errors,
 )
-from predictor.node_types import stored_sums
+from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
 from predictor.tables.build import record_of
@@ -49,8 +49,8 @@ from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
+from sacct_ingest.store.fits import BASIS, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
-from sacct_ingest.store.prediction_records import BASIS, QUEUE, SITE
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
@@ -136,8 +136,8 @@ def refit(  # noqa: PLR0913 - each by its name
     need_finite("time of the refit", now_s)
     need_finite("workers", workers, least=1)
     started = perf_counter()
-    types = stored_sums.node_types(store)
-    stored_sums.add_runs(store, types)
+    types = sums.node_types(store)
+    sums.add_runs(store, types)
     several = len(types.types) > 1
     chosen = replace(settings or TableSettings(), node_types=types.types if several else {})
     digest = _digest(chosen, shared)
@@ -155,7 +155,7 @@ def refit(  # noqa: PLR0913 - each by its name
     newest, marks = store.runs.newest(NEWEST), dict[tuple[KeyLevel, str], int]()
     source = RefitInput(
         partial(_changed, store, shared, only, marks, chosen.recent),
-        partial(stored_sums.texts, store) if several else None,
+        partial(sums.texts, store) if several else None,
         store.records.of_identity,
         _by_user(newest),
     )

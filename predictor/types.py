@@ -367,7 +367,7 @@ class PredictionTable:
     node_type: str = ""
     #: largest node count observed on any node type; 0: all that counts is in ``observed``
     widest: int = 0
-    #: how runs ended, most frequent first; see `predictor.tables.endings`
+    #: how runs ended, most frequent first; see `predictor.tables.run_facts`
     endings: tuple[Ending, ...] = ()
     #: digests of the working directories of the runs, where these are few
     work_dirs: tuple[str, ...] = ()

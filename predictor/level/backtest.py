@@ -18,7 +18,16 @@ from msgspec import structs
 from predictor.curves.from_runs import build
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.distribution import WINDOW
-from predictor.level.experts import AROUND, MIXED, Around, CurveAt, Experts, Guesses
+from predictor.level.experts import (
+    AROUND,
+    MIXED,
+    Around,
+    CurveAt,
+    Experts,
+    Guesses,
+    PastRun,
+    RunRequest,
+)
 from predictor.level.record import (
     LEVEL,
     OWN,
@@ -28,7 +37,6 @@ from predictor.level.record import (
     built_in,
     need_entries,
 )
-from predictor.level.similar_runs import PastRun, RunRequest
 from predictor.models import base
 from predictor.types import Recorded, Run
 

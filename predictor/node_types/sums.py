@@ -1,4 +1,4 @@
-"""aprof's sums over the runs of each application on each node type: how they grow, pure.
+"""aprof's sums over the runs of each application on each node type: how they grow.
 
 HᵀH and Hᵀx of the product form (:mod:`predictor.node_types.product_form`) are stored for each of
 :data:`FORMS`.  Sums of several node types, or hosts, are merged where they are used.
@@ -11,7 +11,8 @@ import msgspec
 
 from predictor.node_types.product_form import Sums
 from predictor.node_types.recognition import NodeType, NodeTypes
-from sacct_ingest.records import JobState
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.store import Store
 from sacct_ingest.store.rows import Contribution, EndedRun
 
 #: Resources of each form.  Which form is believed is decided where node types are left out.
@@ -77,3 +78,49 @@ def _observed(
         if all(name in amounts for name in FORMS[form]):
             observations.append((amounts, one.time_s))
     return observations
+
+
+def node_types(store: Store) -> NodeTypes:
+    """Give the node types of the profiles in a store."""
+    profiles = store.profiles.latest()
+    return NodeTypes.of(profiles, store.sums.partition_types() if profiles else ())
+
+
+def add_runs(store: Store, types: NodeTypes) -> int:
+    """Add the runs that are not in the sums, each once; gives how many came in or changed.
+
+    Where it was stopped the next call goes on.
+
+    Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
+    """
+    if not types.types:
+        return 0
+    # Runs on nodes of unknown type are examined again: they have the empty basis.
+    bases = [basis_of(one) for one in types.types.values()]
+    return sum(
+        store.sums.take([contribution_of(run, types) for run in runs], tuple(FORMS), fold)
+        for runs in store.sums.unknown(bases)
+    )
+
+
+def texts(
+    store: Store, level: KeyLevel, keys: Sequence[str]
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Texts of the sums of some applications of this level: by key, node type and form."""
+    by_key: dict[str, dict[str, dict[str, str]]] = {}
+    for key, rows in store.sums.of_level(level, keys).items():
+        for row in rows:
+            by_key.setdefault(key, {}).setdefault(row.node_type, {})[row.form] = row.payload
+    return by_key
+
+
+def merge(into: Store, given: Iterable[list[Contribution]]) -> int:
+    """Add the runs of another store's sums that this one's lack; gives how many came in.
+
+    Order does not matter, and merging twice is merging once: a run of this store's own accounting
+    stays as it is here, and of two versions of a foreign one always the same is taken.
+
+    given: the other's, in batches.
+    Raises sacct_ingest.errors.StoreError: a store cannot be read or written.
+    """
+    return sum(into.sums.take(batch, tuple(FORMS), fold, fresh=False) for batch in given)

@@ -21,7 +21,6 @@ from predictor.level.record import Record
 from predictor.models import selection
 from predictor.problems import problem
 from predictor.table import round_time, table_of
-from predictor.tables.endings import ending_problem, endings_of, limit_reached, work_dirs_of
 from predictor.tables.memory import memory_need
 from predictor.tables.of_curve import curve_table
 from predictor.tables.of_node_types import SumsByType, split, type_tables
@@ -29,11 +28,15 @@ from predictor.tables.resource_use import resource_uses
 from predictor.tables.run_facts import (
     command_of,
     ended_runs,
+    ending_problem,
+    endings_of,
     label_of,
+    limit_reached,
     longest_of,
     memory_of,
     owner_of,
     runs_of,
+    work_dirs_of,
 )
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import REPEATS, mixed, to_prediction

@@ -1,4 +1,4 @@
-"""Facts of an identity's runs: run times, memory, owner, and the longest on each node count."""
+"""Facts of an identity's runs: run times, memory, owner, how they ended, and where they worked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,116 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from predictor.problems import problem
+from predictor.tables.inputs import digest
 from predictor.tables.memory import node_need, ran_short
-from predictor.types import UNBOUNDED, Longest, Memory, Run
-from sacct_ingest.records import KeyLevel
+from predictor.types import UNBOUNDED, Ending, LimitReached, Longest, Memory, Problem, Run
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.scripts.signature import command_of_line, words_of_line
 from sacct_ingest.scripts.templates import name_template, template
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
+
+#: The latest runs that count.
+RECENT = 20
+#: Those among which a limit is looked for; it ended so many of them, and such a share, at least.
+_MANY, _OFTEN, _SHARE = 60, 3, 0.1
+#: Runs that failed within this time did not do their work.
+_EARLY_S = 60.0
+#: Runs for each working directory, at least: otherwise every run has its own, and a new one says
+#: nothing.
+RUNS_PER_DIRECTORY = 3
+_WORDS = {
+    JobState.TIMEOUT: "reached their time limit",
+    JobState.DEADLINE: "were ended by their deadline",
+    JobState.OUT_OF_MEMORY: "ran out of memory",
+    JobState.FAILED: "failed",
+}
+
+
+def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
+    """Count how the latest runs ended, most frequent first.
+
+    Runs that the cluster or a person ended say nothing.
+
+    rows: runs of one identity, the newest last.
+    """
+    latest = _latest(rows)
+    states = dict.fromkeys(row.state for row in latest)
+    endings = [_ending(state, [row for row in latest if row.state is state]) for state in states]
+    return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
+
+
+def limit_reached(rows: Sequence[RunRow]) -> LimitReached | None:
+    """Give the limit that ended the latest two runs, or a tenth of those that had it; else None.
+
+    rows: runs of one identity, the newest last.
+    """
+    latest = _latest(rows, _MANY)
+    ends = [(row.state, _limit(row, row.state)) for row in latest]
+    last = next((one for one in reversed(ends) if one[1]), None)
+    if last is None or not last[1]:
+        return None
+    runs = next((n for n, one in enumerate(reversed(ends)) if one != last), len(ends))
+    often, of = ends.count(last), sum(_limit(row, last[0]) == last[1] for row in latest)
+    if runs < 2 and (often < _OFTEN or often < of * _SHARE):
+        return None
+    return LimitReached(last[0].value, runs, last[1], often, of)
+
+
+def _latest(rows: Sequence[RunRow], count: int = RECENT) -> list[RunRow]:
+    return [row for row in rows if row.state.ended and not row.state.interrupted][-count:]
+
+
+def _limit(row: RunRow, state: JobState) -> float | None:
+    """Limit of a run that ends in this state; None: there is none, or it is unknown."""
+    if state is JobState.TIMEOUT:
+        return float(row.limit_s) if row.limit_s else None
+    if state is JobState.OUT_OF_MEMORY and row.nodes:
+        return row.req_mem_bytes / row.nodes if row.req_mem_bytes else None
+    return None
+
+
+def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
+    return Ending(state.value, len(rows), float(max(row.elapsed_s for row in rows)))
+
+
+def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
+    """Digests of the working directories; none where they differ from run to run."""
+    directories = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
+    digests = sorted(set(map(digest, directories)))
+    return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
+
+
+def ending_problem(endings: Sequence[Ending]) -> Problem | None:
+    """Report that half of the latest runs or more did not finish, or that some failed at once.
+
+    >>> ending_problem([Ending("TIMEOUT", 10, 60.0)]).text
+    'all 10 runs of this command reached their time limit'
+    """
+    bad = [one for one in endings if one.state != JobState.COMPLETED]
+    runs = sum(one.runs for one in endings)
+    if not bad or 2 * sum(one.runs for one in bad) < runs:
+        early = next((one for one in bad if one.state == JobState.FAILED), None)
+        if early is None or early.longest_s > _EARLY_S or early.runs < max(_OFTEN, runs * _SHARE):
+            return None
+        facts = {"failed": early.runs, "runs": runs, "longest": f"{early.longest_s:.0f} s"}
+        return problem("failed_early", **facts)
+    words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
+    if words[0][0] == runs:
+        which = f"all {runs} runs" if runs > 1 else "the only run"
+        return problem("unfinished", which=which, what=_singular(words[0][1], runs))
+    listed = ", ".join(f"{n} {_singular(what, n)}" for n, what in words)
+    return problem("unfinished", which=f"of the last {runs} runs", what=listed)
+
+
+def _singular(words: str, runs: int) -> str:
+    if runs > 1:
+        return words
+    return words.replace("their", "its").replace("were", "was")
+
 
 #: Completed runs after which a run that its limit stopped sets no limit any more: it may have hung.
 _SINCE_CUT = 10

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.waits.estimate import WaitGrid
-from predictor.waits.fair_share import FairShares
 from predictor.waits.features import COMMON, FAIR_SHARE, FEATURES, QueueLoad, Submitter, columns_of
 from predictor.waits.regression import QueueWaitFit, QueueWaits, decode
 from predictor.waits.simulation import Forward, QueueState
+from predictor.waits.workload import FairShares
 
 Floats = npt.NDArray[np.float64]
 #: Sizes that are corrected: so many times larger each; those between count as the next one.

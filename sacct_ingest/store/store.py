@@ -22,10 +22,9 @@ from sacct_ingest.store.engine import (
     reading,
     writing,
 )
-from sacct_ingest.store.fits import Fits, Standings
+from sacct_ingest.store.fits import Fits, Records, Standings
 from sacct_ingest.store.ingests import Rejects, Watermarks
 from sacct_ingest.store.migrate import migrate
-from sacct_ingest.store.prediction_records import Records
 from sacct_ingest.store.probes import Probes, Profiles
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.runs import Runs

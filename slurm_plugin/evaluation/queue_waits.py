@@ -40,7 +40,7 @@ def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstim
     """
     if chosen.user or chosen.account or chosen.key or chosen.only_user is not None:
         return ()
-    from sacct_ingest.store.prediction_records import QUEUE, WAITS  # noqa: PLC0415 - heavy
+    from sacct_ingest.store.fits import QUEUE, WAITS  # noqa: PLC0415 - heavy
 
     pairs = (
         (SUBMISSIONS, WAITS, decode_errors),

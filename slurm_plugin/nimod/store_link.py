@@ -16,7 +16,7 @@ from typing import TypeVar
 from sacct_ingest.errors import RowRefused, StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RecordRow, RejectRow, Store
-from sacct_ingest.store.prediction_records import OUTLOOK, QUEUE, WAITS
+from sacct_ingest.store.fits import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, judge
 from slurm_plugin.wait_forecasts.forecasts import Outlooks

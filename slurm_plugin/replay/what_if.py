@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from predictor.table import at
 from predictor.types import PredictionTable
-from predictor.waits.arrivals import arrival_demand
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
+from predictor.waits.history import arrival_demand
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide

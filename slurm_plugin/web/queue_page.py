@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.reports.chart import Chart, waits

@@ -17,15 +17,14 @@ from predictor.forecasts.forecasters import Bank, Criterion, Forecast
 from predictor.forecasts.series import forecast_series
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
+from predictor.level.experts import PastRun, RunRequest
 from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
-from predictor.level.similar_runs import PastRun, RunRequest
 from predictor.level.validity import AccuracyBand, PredictionOutcome
 from predictor.models.adept import Adept
 from predictor.models.adept.envelope import Bounds, envelope
 from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
-from predictor.models.averaged.model import Averaged
-from predictor.models.averaged.residual import residuals
+from predictor.models.averaged.model import Averaged, residuals
 from predictor.models.averaged.shapes import ShapePrior, draw
 from predictor.models.downey import VarianceMode
 from predictor.models.selection import fit_curve
@@ -35,12 +34,11 @@ from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe
 from predictor.occupancy.active.design import binary_search
 from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import OccupancyModel
+from predictor.occupancy.fit import supported
 from predictor.occupancy.functions import Shape, Term
 from predictor.occupancy.linear_form import LinearOccupancyModel
 from predictor.occupancy.regression import linear
-from predictor.occupancy.samples import Occupancies, Sample
-from predictor.occupancy.samples_of_runs import history_samples
-from predictor.occupancy.support import supported
+from predictor.occupancy.samples import Occupancies, Sample, history_samples
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
 from predictor.tables.changes import change_of
@@ -48,16 +46,13 @@ from predictor.tables.memory import memory_need
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import to_prediction
 from predictor.waits import calibration
-from predictor.waits.backtest import past_waits, walk
-from predictor.waits.boosted_trees import Ensemble
+from predictor.waits.backtest import PastJob, past_waits, walk
 from predictor.waits.calibration import WaitClass, WaitRecord
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
 from predictor.waits.estimate import WaitEstimate
-from predictor.waits.expected_run_times import PastJob
-from predictor.waits.fair_share import RecentUse
-from predictor.waits.regression import QueueWaitFit
+from predictor.waits.regression import Ensemble, QueueWaitFit
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
-from predictor.waits.workload import ArrivalDemand
+from predictor.waits.workload import ArrivalDemand, RecentUse
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.runs.layout import Unit
 from tests.predictor.example_curves import downey, drawn, sized
@@ -172,7 +167,7 @@ def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
 
 #: A call that works for each function or class; None: the function itself.
 CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
-    "change.shapes.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
+    "change.posterior.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
     "change.posterior.ChangeRun": (
         lambda **given: posterior([ChangeRun(**given)] * 2).paths,
         {"asked": 8, "nodes": 4, "time_s": 9.0, "size": 5.0},
@@ -197,7 +192,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         ),
         {"log_s": 2.0, "low": 1.5, "high": 2.5, "nodes": 4, "level": 0.9},
     ),
-    "occupancy.samples_of_runs.history_samples": (
+    "occupancy.samples.history_samples": (
         lambda elapsed_s, nodes: history_samples(
             [replace_data(stored(4, 9.0), nodes=nodes, elapsed_s=elapsed_s)], {}
         ),
@@ -208,7 +203,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
     ),
-    "waits.arrivals.arrival_demand": (
+    "waits.history.arrival_demand": (
         None, {"submit_s": [1.0, 2.0, 2.5], "sizes": [4, 2, 1], "run_s": [9.0, 5.0, 2.0]},
     ),
     "waits.workload.ArrivalDemand": (
@@ -226,7 +221,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         run_on,
         {"units": 4, "horizon_s": 900.0, "limit_s": 60.0, "ran_s": 5.0, "begin_s": 5.0},
     ),
-    "models.averaged.residual.residuals": (
+    "models.averaged.model.residuals": (
         lambda **given: residuals(**given).precision,
         {
             "places": np.log(N), "variances": np.full((1, 5), 0.01), "tau": np.array([0.1]),
@@ -260,9 +255,9 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.averaged.shapes.log_time": (
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
     ),
-    "level.similar_runs.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
-    "level.similar_runs.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
-    "level.similar_runs.typical": (
+    "level.experts.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
+    "level.experts.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
+    "level.experts.typical": (
         None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
     ),
     "curves.special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
@@ -338,7 +333,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
                "blocks": 3, "allowance_s": 60.0},
     ),
-    "waits.fair_share.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
+    "waits.workload.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
     "waits.calibration.class_of": (
         partial(calibration.class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
@@ -395,12 +390,12 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         partial(asked, TwoSizes().fit(sized([replace_data(CURVE, each=k) for k in (2, 4)], 4))),
         {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
-    "node_types.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
+    "node_types.product_form.gram": (None, {"rows": np.ones((1, 2))}),
     "occupancy.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
     "occupancy.functions.Function": (
         lambda amounts: (FUNCTION(amounts), FUNCTION.value(amounts)), {"amounts": {"cpu": 2.0}},
     ),
-    "occupancy.support.Support": (
+    "occupancy.fit.Support": (
         supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
     ),
     "forecasts.adrm.together": (None, {"probes": [1.0, 2.0]}),
@@ -468,8 +463,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "occupancy.samples.checked": (None, {"samples": SAMPLES, "reference": AMOUNTS[0]}),
     "occupancy.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
-    "occupancy.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
-    "occupancy.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
+    "occupancy.fit.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
+    "occupancy.fit.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
     "occupancy.regression.learn": (
         None,
         {

@@ -18,8 +18,8 @@ from predictor.curves.interval import Prior, around, measure
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.level.calibration import BacktestSettings, Calibrator
+from predictor.level.experts import PastRun, RunRequest, typical
 from predictor.level.record import PooledErrors, Record
-from predictor.level.similar_runs import PastRun, RunRequest, typical
 from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import diagnose

@@ -95,36 +95,34 @@ CASES = [
 #: Public functions that get no number, or only from functions above that have looked at it.
 NOT_CALLED = {
     "models.two_sizes": "Translation.deviation",
-    "occupancy.active.informative": "Informative.choose",
+    "occupancy.active.design": "Informative.choose",
     "occupancy.active.learner": "Learner.is_unused",
     "checks": "comparable need_finite need_nodes need_positive need_rising need_share",
-    "waits.easy_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
+    "waits.easy": "Queue.append Queue.fitting Queue.request_at Queue.take",
     "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update"
     " Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
     "models.adept.envelope": "need_observations",
     "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
-    "models.adept.instances": "Instances.times",
     "models.adept.model": "Instance.times ObservedTimes.weights shared_targets",
-    "models.adept.search": "EnvelopeLimits.clipped EnvelopeLimits.nearest EnvelopeLimits.steps "
-    "variation_ranges",
+    "models.adept.search": "Instances.times EnvelopeLimits.clipped EnvelopeLimits.nearest "
+    "EnvelopeLimits.steps variation_ranges",
     "forecasts.adrm": "PastErrors.add PastErrors.around fading_line line mean_transfer "
     "plain_line proportion",
     "models.base": "FittedModel.predict",  # a protocol
     "occupancy.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s "
     "DemandRuns.criterion DemandRuns.fitted DemandRuns.learned candidate_terms",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
-    "node_types.exact_sums": "add",
     "occupancy.fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
-    "node_types.product_form": "criterion distinguishable",
+    "node_types.product_form": "add criterion distinguishable",
     "tables.parts": "tables_of",
-    "waits.expected_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
+    "waits.backtest": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
     "problems": "problem",
     "waits.simulation": "normal_cdf",
     "level.record": "Record.with_new PooledErrors.units_of class_of points quantiles",
     "refit": "refit",
     "curves.reliability": "downey_doubts wide_interval",
-    "models.averaged.residual": "Residuals.covariance Residuals.evidence Residuals.gain",
+    "models.averaged.model": "Residuals.covariance Residuals.evidence Residuals.gain",
     "table": "for_sizes round_time",
     "tables.build": "mixture tabulate unfinished",
     "waits.correction": "corrected_forward",

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair, need_observations
-from predictor.models.adept.instances import Instances
-from predictor.models.adept.search import best_for
+from predictor.models.adept.search import Instances, best_for
 from predictor.problems import problem
 from predictor.types import Problem
 from sacct_ingest.text.slurm_text import time_span

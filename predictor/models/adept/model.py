@@ -13,8 +13,7 @@ from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope, everything
 from predictor.models.adept.fit_checks import JudgementSettings, judge
 from predictor.models.adept.fluctuation import AnomalySettings
-from predictor.models.adept.instances import Instances
-from predictor.models.adept.search import SearchSettings, search, weights
+from predictor.models.adept.search import Instances, SearchSettings, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import max_useful, speedup
 from predictor.types import Curve, Prediction, Problem

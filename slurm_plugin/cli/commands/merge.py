@@ -70,12 +70,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _merge(store: "Store", source: str) -> _Merged:
     # Database and numbers are heavy, and --help needs none.
-    from predictor.node_types import stored_sums  # noqa: PLC0415
+    from predictor.node_types import sums  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
     if exported.is_one(Path(source)):
         refused = exported.ContributionRefused()
-        new = stored_sums.merge(store, exported.read(Path(source), refused))
+        new = sums.merge(store, exported.read(Path(source), refused))
         return _Merged(source, new, refused.count, refused.first)
     with Store.open(source, create=False) as other:
-        return _Merged(source, stored_sums.merge(store, other.sums.contributions()))
+        return _Merged(source, sums.merge(store, other.sums.contributions()))

@@ -11,7 +11,7 @@ from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, P
 from predictor.occupancy.active.space import Assignment, Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.occupancy.linear_form import LinearOccupancyModel
-from predictor.occupancy.samples_of_runs import NODES
+from predictor.occupancy.samples import NODES
 from predictor.table import worse
 from predictor.types import Verdict
 from slurm_plugin.experiments.learn.assignments import INPUT_BYTES

@@ -14,7 +14,7 @@ from msgspec import structs
 from predictor.forecasts.series import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.occupancy.application_model import OccupancyFit, Sample
-from predictor.occupancy.samples_of_runs import history_samples
+from predictor.occupancy.samples import history_samples
 from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.probes.agreement import MEASURES
@@ -22,7 +22,7 @@ from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
-from sacct_ingest.store.prediction_records import QUEUE, WAITS
+from sacct_ingest.store.fits import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup

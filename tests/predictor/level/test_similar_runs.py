@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.level.similar_runs import PastRun, RunRequest, typical
+from predictor.level.experts import PastRun, RunRequest, typical
 
 ASKED = RunRequest(4, 3600)
 

@@ -17,9 +17,8 @@ from predictor.models.adept.fit_checks import (
     linear_section,
 )
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
-from predictor.models.adept.instances import Instances
 from predictor.models.adept.model import shared_targets
-from predictor.models.adept.search import EnvelopeLimits
+from predictor.models.adept.search import EnvelopeLimits, Instances
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms
 from predictor.types import Point
 from tests.predictor.example_curves import Floats, curve_of, downey

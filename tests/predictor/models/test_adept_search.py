@@ -7,8 +7,7 @@ import pytest
 
 from predictor.models.adept import Adept
 from predictor.models.adept.envelope import RangePair, envelope
-from predictor.models.adept.instances import Instances
-from predictor.models.adept.search import SearchSettings, search, weights
+from predictor.models.adept.search import Instances, SearchSettings, search, weights
 from predictor.models.downey import VarianceMode, max_useful, speedup
 from tests.predictor.example_curves import Floats, downey, drawn
 

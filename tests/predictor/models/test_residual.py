@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from predictor.models.averaged.residual import Floats, Residuals, residuals
+from predictor.models.averaged.model import Floats, Residuals, residuals
 
 PLACES = np.log([1.0, 2.0, 4.0])
 VALUES = np.array([[0.3, 0.1, 0.2], [1.0, 1.0, 1.0]])

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from predictor.node_types.exact_sums import add, gram
+from predictor.node_types.product_form import add, gram
 
 
 def exactly(rows: np.ndarray) -> list[list[Fraction]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks._paper_settings import PAPER
-from predictor.occupancy.active.informative import Informative
+from predictor.occupancy.active.design import Informative
 from predictor.occupancy.active.learner import Learner, interval_percent
 from predictor.occupancy.active.settings import (
     Error,

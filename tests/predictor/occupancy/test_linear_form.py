@@ -15,9 +15,9 @@ from predictor.occupancy.application_model import (
     judged_by,
 )
 from predictor.occupancy.bottleneck import Bottleneck, Demand
+from predictor.occupancy.fit import Support
 from predictor.occupancy.functions import Function, Shape, Term, transformation
 from predictor.occupancy.linear_form import LinearOccupancyModel, part_errors, percentage_error
-from predictor.occupancy.support import Support
 from predictor.types import Verdict
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from predictor.occupancy.application_model import OccupancyModel
-from predictor.occupancy.samples_of_runs import MOST, history_samples
+from predictor.occupancy.samples import MOST, history_samples
 from sacct_ingest.records import JobState, KeyLevel, NodeProfile
 from sacct_ingest.store import Store
 from tests.sacct_ingest.records import SUBMIT_S, run, step

@@ -4,7 +4,7 @@ from math import inf, log, log1p, nan, sqrt
 
 import pytest
 
-from predictor.occupancy.support import Doubt, Support, beyond, judged, supported, widening
+from predictor.occupancy.fit import Doubt, Support, beyond, judged, supported, widening
 from predictor.types import Verdict
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.tables.endings import limit_reached
 from predictor.tables.inputs import digest, for_inputs
 from predictor.tables.parts import tables_of
+from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from predictor.waits.arrivals import SPANS_S, arrival_demand
+from predictor.waits.history import SPANS_S, arrival_demand
 from predictor.waits.workload import ArrivalDemand
 
 #: A job of two nodes every minute and a half that runs for five minutes, for a week.

@@ -2,8 +2,14 @@
 
 import pytest
 
-from predictor.waits.backtest import mean_number, past_waits, queue_groups, walk
-from predictor.waits.expected_run_times import PastJob, PastRunTimes
+from predictor.waits.backtest import (
+    PastJob,
+    PastRunTimes,
+    mean_number,
+    past_waits,
+    queue_groups,
+    walk,
+)
 from predictor.waits.features import FEATURES
 from tests.slurm_plugin.reports.rows import run as run_row
 

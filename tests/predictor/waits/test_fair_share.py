@@ -8,14 +8,13 @@ from statistics import fmean
 
 import pytest
 
-from predictor.waits.backtest import PastWait, fair_shares, walk
+from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
 from predictor.waits.calibration import class_of
 from predictor.waits.correction import corrected_forward
-from predictor.waits.expected_run_times import PastJob
-from predictor.waits.fair_share import FairShares, RecentUse
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
-from predictor.waits.learning import learn_waits
+from predictor.waits.history import learn_waits
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
+from predictor.waits.workload import FairShares, RecentUse
 
 WEEK_S = 7 * 86_400.0
 

@@ -9,7 +9,7 @@ from predictor.waits.backtest import PastWait
 from predictor.waits.calibration import class_of
 from predictor.waits.correction import corrected_forward, correction_of
 from predictor.waits.features import QueueLoad, Submitter
-from predictor.waits.learning import learn_waits
+from predictor.waits.history import learn_waits
 from predictor.waits.regression import decode, encode
 from predictor.waits.simulation import LIMITS_S, QueuedJob, QueueState, run_forward
 

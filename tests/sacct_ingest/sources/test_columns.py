@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import fields
 
 from sacct_ingest.records import JobRun, JobState, StepRun
-from sacct_ingest.sources import column_plan
-from sacct_ingest.sources.column_plan import ColumnPlan, plans
+from sacct_ingest.sources import runs_from_rows as column_plan
 from sacct_ingest.sources.columns import (
     COLUMNS,
     REQUIRED,
@@ -20,6 +19,7 @@ from sacct_ingest.sources.columns import (
     state,
     useful,
 )
+from sacct_ingest.sources.runs_from_rows import ColumnPlan, plans
 
 JOB_FIELDS = {field.name for field in fields(JobRun)}
 STEP_FIELDS = {field.name for field in fields(StepRun)}

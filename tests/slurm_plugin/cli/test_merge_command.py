@@ -11,7 +11,7 @@ import pytest
 
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from tests.predictor.node_types.test_stored_sums import add, all_sums, profiles, runs, same
+from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
 
 _BY_TAG = ("tag", "nodes")
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from predictor.waits.calibration import WaitClass, WaitError, encode_errors
 from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.store import DecisionSelection, Store
-from sacct_ingest.store.prediction_records import QUEUE, WAITS
+from sacct_ingest.store.fits import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.evaluation.queue_waits import queue_estimates
 from slurm_plugin.evaluation.report_data import collect

@@ -8,7 +8,7 @@ from predictor.waits.calibration import (
     encode_errors,
 )
 from sacct_ingest.store import Store
-from sacct_ingest.store.prediction_records import WAITS
+from sacct_ingest.store.fits import WAITS
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, ExpectedWait
 from tests.slurm_plugin.wait_forecasts.test_forecasts import attached, full, outlooks, visible

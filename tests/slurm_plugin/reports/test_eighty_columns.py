@@ -16,7 +16,7 @@ from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.experiments import (
     forecast_command,
     learn_command,
-    plan_text,
+    plan_command,
     probe_text,
     profile_command,
 )
@@ -93,7 +93,7 @@ def plan() -> Iterator[str]:
         f"tasks: {{{NAME}: {{command: x, run_time: {{1: 20min}}}}}}\n"
     )
     made = plans(problem(text))
-    yield "\n".join(plan_text.render([made[0], made[0]], NOW, NOW + 1.0))
+    yield "\n".join(plan_command.render([made[0], made[0]], NOW, NOW + 1.0))
 
 
 def learn() -> Iterator[str]:

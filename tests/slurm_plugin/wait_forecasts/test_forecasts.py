@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from predictor.waits import simulation
-from predictor.waits.boosted_trees import Ensemble, Tree
 from predictor.waits.calibration import WaitClass, WaitRecord, class_of, encode_errors, error_of
 from predictor.waits.features import FEATURES
-from predictor.waits.regression import QueueWaitFit
+from predictor.waits.regression import Ensemble, QueueWaitFit, Tree
 from predictor.waits.regression import encode as encode_fit
 from predictor.waits.workload import (
     ArrivalDemand,

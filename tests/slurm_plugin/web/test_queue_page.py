@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from sacct_ingest.store import Store
-from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.web.queue_page import outlooks

@@ -13,7 +13,7 @@ from predictor.refit import row_of
 from predictor.types import Memory, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
-from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits

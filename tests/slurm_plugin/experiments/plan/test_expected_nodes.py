@@ -7,7 +7,7 @@ import pytest
 
 from predictor.waits.workload import LimitShares, QueuePast, encode
 from sacct_ingest.store import Store
-from sacct_ingest.store.prediction_records import QUEUE
+from sacct_ingest.store.fits import QUEUE
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments.plan.site import expected_nodes, with_outlooks

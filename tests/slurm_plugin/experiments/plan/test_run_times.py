@@ -14,7 +14,7 @@ from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.run_times import LATENCY, fit_history, fit_samples
-from slurm_plugin.experiments.plan_text import render
+from slurm_plugin.experiments.plan_command import render
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 

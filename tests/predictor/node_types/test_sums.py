@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from predictor.node_types import stored_sums
+from predictor.node_types import sums
 from predictor.node_types.product_form import ProductForm, Sums
 from predictor.node_types.recognition import NodeTypes
 from predictor.node_types.sums import FORMS, decode
@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def add(store: Store) -> int:
-    return stored_sums.add_runs(store, stored_sums.node_types(store))
+    return sums.add_runs(store, sums.node_types(store))
 
 
 def all_sums(store: Store) -> dict[tuple[str, str, str, str], Sums]:
@@ -138,7 +138,7 @@ def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(store, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(stored_sums, "fold", broken)
+        patched.setattr(sums, "fold", broken)
         with pytest.raises(KeyboardInterrupt):
             add(store)
     assert all_sums(store) == {}
@@ -151,8 +151,8 @@ def test_merging_two_hosts_counts_what_both_saw_once(store, tmp_path):
     with other_store(tmp_path) as other, Store.open("sqlite://") as whole:
         other.runs.add(runs()[3:])
         add(other)
-        assert stored_sums.merge(store, other.sums.contributions()) == 3
-        assert stored_sums.merge(store, other.sums.contributions()) == 0
+        assert sums.merge(store, other.sums.contributions()) == 3
+        assert sums.merge(store, other.sums.contributions()) == 0
         whole.profiles.add(profiles())
         whole.runs.add(runs())
         add(whole)
