@@ -38,18 +38,20 @@ from predictor.level.record import (
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
+from predictor.table import within_cluster
 from predictor.tables.build import record_of
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import owner_of, runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import HISTORY, PredictionTable, Run, Verdict
+from predictor.waits.backtest import node_names
 from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.fits import BASIS, QUEUE, SITE
+from sacct_ingest.store.fits import BASIS, OUTLOOK, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
@@ -63,6 +65,8 @@ WRITTEN = 2_000
 #: Where a site has no record yet, so many identities of each level make a first one; at least as
 #: many identities rest on the present one after each refit.
 FIRST = 100
+#: Newest runs whose nodes say how many a cluster has.
+_LISTS = 2_000
 # Passing a row on takes a fifth of the time that pickling it does.
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Work]).decode
@@ -84,6 +88,16 @@ class RefitSummary:
     refused: int
     histories: int
     seconds: float
+
+
+class _Place(msgspec.Struct):
+    nodes: int
+
+
+class _Outlook(msgspec.Struct):
+    """What is read of nimod's outlook: the counts that a partition has waits for, up to all."""
+
+    partitions: list[_Place] = []
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -164,7 +178,7 @@ def refit(  # noqa: PLR0913 - each by its name
         first = entries or _first_entries(source.by_key, chosen)
         basis = Basis(basis.number + 1, digest, pooled_errors(first))
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
-    chosen = replace(chosen, pooled=basis.pooled)
+    chosen = replace(chosen, pooled=basis.pooled, cluster_nodes=_cluster_nodes(store, newest))
     fitted = 0
     batches = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
     for done in _gathered(batches, progress):
@@ -213,6 +227,24 @@ def _by_user(newest: Iterable[RunRow]) -> dict[str, list[Run]]:
         if len(users[row.user]) < AROUND and not row.state.cut_short:
             users[row.user] += runs_of([row])
     return users
+
+
+def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:
+    """Nodes of the largest partition that nimod left the outlook of; else of those that runs name.
+
+    newest: the newest first.  0: their newer half names nodes that the older one does not, or none.
+    """
+    left = [
+        msgspec.json.decode(one, type=_Outlook) for one in store.records.of_level(OUTLOOK).values()
+    ]
+    if partitions := [one for outlook in left for one in outlook.partitions]:
+        return max(one.nodes for one in partitions)
+    latest = newest[:_LISTS]
+    newer, older = (
+        node_names(row.node_list for row in half)
+        for half in (latest[: len(latest) // 2], latest[len(latest) // 2 :])
+    )
+    return len(older) if newer <= older else 0
 
 
 def _put_pasts(store: Store, newest: Iterable[RunRow]) -> None:
@@ -397,7 +429,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             records={name: decode(text) for name, text in records.items()},
         ):
             if one.table is not None:
-                done.fits.append(row_of(one.table))
+                done.fits.append(row_of(within_cluster(one.table, settings.cluster_nodes)))
             if one.record.entries or one.record.split:
                 payload = encode(one.record)
                 done.records.append(RecordRow(level=level.value, key=one.key, payload=payload))

@@ -144,6 +144,26 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
     )
 
 
+def within_cluster(table: PredictionTable, largest: int) -> PredictionTable:
+    """Table that proposes runs on no more nodes than the cluster has; 0: unknown.
+
+    Where all of them were run, what needs another count for a curve is proposed half of the fewest.
+    """
+
+    def fitting(own: PredictionTable | ByType, one: Problem) -> Problem:
+        counts = [point.nodes for point in own.observed]
+        if one.observe is None or one.observe <= largest:
+            return one
+        fewer = counts[0] // 2 if one.name == "no_curve" else 0
+        return replace(one, observe=(fewer or None) if largest in counts else largest)
+
+    if not largest or table.unit is not Unit.NODES:
+        return table
+    by_type = (replace(t, problems=tuple(fitting(t, p) for p in t.problems)) for t in table.by_type)
+    problems = tuple(fitting(table, one) for one in table.problems)
+    return replace(table, problems=problems, by_type=tuple(by_type))
+
+
 @lru_cache(maxsize=_CACHED)
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     """Table for jobs that ask for the time limit ``limit_s``: that of the nearest one (by ratio).

@@ -18,6 +18,7 @@ class TableSettings:
     are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
     separate figures for the last ``limits`` time limits requested in them.  ``pooled``: errors of
     all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
+    ``cluster_nodes`` bounds the runs that would help most; 0: unknown.
     """
 
     confidence: float = 0.9
@@ -30,6 +31,7 @@ class TableSettings:
     limits: int = 16
     recent: int = 1000
     memory_margin: float = 1.2
+    cluster_nodes: int = 0
     backtest: BacktestSettings = field(default_factory=BacktestSettings)
     pooled: PooledErrors = field(default_factory=PooledErrors)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)

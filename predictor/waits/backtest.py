@@ -222,7 +222,7 @@ def queue_groups(runs: Sequence[RunRow]) -> dict[str, int]:
     texts: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         texts[run.partition].add(run.node_list)
-    nodes = {partition: _nodes(lists) for partition, lists in texts.items()}
+    nodes = {partition: node_names(lists) for partition, lists in texts.items()}
     groups: dict[str, int] = {}
     for number, (partition, own) in enumerate(nodes.items()):
         alike = (
@@ -234,7 +234,8 @@ def queue_groups(runs: Sequence[RunRow]) -> dict[str, int]:
     return groups
 
 
-def _nodes(lists: Iterable[str]) -> set[str]:
+def node_names(lists: Iterable[str]) -> set[str]:
+    """Nodes that lists name; what is no list names none."""
     names: set[str] = set()
     for text in lists:
         try:

@@ -123,7 +123,7 @@ NOT_CALLED = {
     "refit": "refit",
     "curves.reliability": "downey_doubts wide_interval",
     "models.averaged.model": "Residuals.covariance Residuals.evidence Residuals.gain",
-    "table": "for_sizes round_time",
+    "table": "for_sizes round_time within_cluster",
     "tables.build": "mixture tabulate unfinished",
     "waits.correction": "corrected_forward",
     "waits.estimate": "WaitGrid.draws",

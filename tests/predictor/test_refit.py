@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import msgspec
 import pytest
 from msgspec.structs import replace as replace_run
 from threadpoolctl import threadpool_info
@@ -12,7 +13,8 @@ from predictor.table import decode
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.store import Store
+from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store.prediction_records import OUTLOOK
 from sacct_ingest.store.rows import RetentionTimes
 from tests.predictor.rows import applications, job
 from tests.sacct_ingest.records import decision
@@ -50,6 +52,27 @@ def test_a_whole_refit_leaves_the_same_tables_and_a_new_version(store):
     refit(store, now_s=5.0, whole=True)
     assert store.fits.all() == before
     assert store.fits.version() > version
+
+
+@pytest.mark.parametrize(
+    ("size", "named", "proposed"),
+    [
+        (0, "", 8),  # nobody knows how large the cluster is
+        (16, "", 8),
+        (6, "n[1-16]", 6),
+        (4, "", 1),
+        (0, "n[1-4]", 1),
+    ],
+)
+def test_a_run_that_would_help_most_fits_the_cluster(store, size, named, proposed):
+    counts = enumerate((2, 4, 2, 4), start=1)
+    store.runs.add(job(number, n, 600 / n, node_list=named) for number, n in counts)
+    places = [{"nodes": n} for n in range(1, size + 1)]
+    left = msgspec.json.encode({"partitions": places}).decode()
+    store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=left))
+    refit(store, now_s=5.0)
+    (table,) = tables(store, KeyLevel.LINE).values()
+    assert [one.observe for one in table.problems if one.name == "no_curve"] == [proposed]
 
 
 def settle(store: Store) -> None:
