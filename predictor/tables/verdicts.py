@@ -1,8 +1,9 @@
 """Verdicts of a table's node counts, from the outcomes of its predictions.
 
-Inside and beyond the observed range the curve predicts; on node counts that were run, the expert
-with the better record.  Intervals are as wide as the record asks for, and a verdict is what the
-last predictions earned: a smooth curve alone counts only as long as there is no record of it.
+On node counts that were run the expert with the better record predicts; inside and beyond the
+observed range the curve, at the level of the counts beside it that were run.  Intervals are as wide
+as the record asks for, and a verdict is what the last predictions earned: a smooth curve alone
+counts only as long as there is no record of it.
 """
 
 from __future__ import annotations
@@ -100,8 +101,26 @@ def earn(
         for own, verdict in zip(earned, verdicts, strict=True)
     )
     predictions = [_predicted(p, one, settings.confidence) for p, one, _ in rows]
+    predictions = _at_level_beside(fitted, predictions, repeats)
     predictions, earned = _no_surer_than_beside(predictions, earned, repeats)
     return Columns(predictions, earned, recall(record) if lowered else ())
+
+
+def _at_level_beside(
+    fitted: Sequence[Prediction], predictions: Sequence[Prediction], repeats: Mapping[int, int]
+) -> list[Prediction]:
+    """Move the curve on counts that were never run to the level of those beside them that were."""
+    pairs = list(zip(fitted, predictions, strict=True))
+    ran = [(math.log(p.nodes), math.log(p.time_s / f.time_s)) for f, p in pairs if repeats[p.nodes]]
+    if not ran:
+        return list(predictions)
+    factors = np.exp(np.interp(np.log([p.nodes for p in predictions]), *np.transpose(ran))).tolist()
+    return [
+        p
+        if repeats[p.nodes] or not math.isclose(p.time_s, f.time_s, rel_tol=1e-6)
+        else replace(p, time_s=by * p.time_s, low_s=by * p.low_s, high_s=by * p.high_s)
+        for (f, p), by in zip(pairs, factors, strict=True)
+    ]
 
 
 def _no_surer_than_beside(

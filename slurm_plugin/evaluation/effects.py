@@ -1,17 +1,19 @@
 """What decisions did, beside what would have been: counterfactuals with their error, deadlines."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
-from math import hypot
+from math import ceil, exp, hypot, log
 from typing import NamedTuple
 
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.comparison import predicted_for
-from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, WaitAccuracy
+from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, FEWEST, SHARE, WaitAccuracy
 
 _HOUR_S = 3600.0
+#: Newest pairs of runs that the error of a counterfactual is read from.
+_PAIRS = 1_000
 #: Reason of a decision that tried a count.
 LEARNING = "learning"
 
@@ -85,8 +87,9 @@ class PlannedShorter:
 class EffectEstimate:
     """What did not happen: its prediction, scaled by the job's own actual over predicted.
 
-    ``low`` and ``high``: by the intervals.  Within an application all predictions are taken to be
-    off the same way, between applications independently of each other.
+    ``low`` and ``high``: by the record of pairs (waits: of waits), by the intervals of the
+    predictions where there are few.  Within an application all are taken to be off the same way,
+    between applications independently of each other.
     """
 
     value: float
@@ -170,6 +173,33 @@ class _Waits:
 
 
 @dataclass(slots=True)
+class PairedRuns:
+    """By how much two runs of an application, on two counts, missed their predicted ratio.
+
+    What a job would have taken on the other count is one of a pair that was not run.
+    """
+
+    _last: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+    _off: deque[float] = field(default_factory=lambda: deque(maxlen=_PAIRS))
+
+    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
+        """Take a run: it is one of a pair where the application's last one had another count."""
+        predicted = predicted_for(decision, run.nodes)
+        if predicted is None or run.state is not JobState.COMPLETED or run.elapsed_s <= 0:
+            return
+        key, error = (application, decision.unit), log(run.elapsed_s / predicted[0])
+        nodes, before = self._last.get(key, (run.nodes, error))
+        self._last[key] = run.nodes, error
+        if nodes != run.nodes:
+            self._off.append(abs(error - before))
+
+    def factor(self) -> float | None:
+        """Factor within which `SHARE` of the ratios came; None: too few pairs."""
+        off = sorted(self._off)
+        return exp(off[ceil(SHARE * len(off)) - 1]) if len(off) >= FEWEST else None
+
+
+@dataclass(slots=True)
 class EffectTally:
     """Adds up jobs and their other counts, in one unit."""
 
@@ -207,10 +237,11 @@ class EffectTally:
             self._waits[kinds].add(waited_s, predicted_s, other.wait_s)
         self.later += (gap_s if decision.applied else -gap_s) >= AT_ONCE_S
 
-    def result(self, record: WaitAccuracy) -> Effect | None:
+    def result(self, record: WaitAccuracy, off_by: float | None) -> Effect | None:
         """Sum up; None where there is no such job.
 
         record: how near predicted waits came.
+        off_by: factor by which run times on the other count may be off; None: see the intervals.
         """
         if not self.jobs:
             return None
@@ -222,9 +253,9 @@ class EffectTally:
             jobs=self.jobs,
             more_nodes=self.more_nodes,
             node_hours=self._node_s / _HOUR_S,
-            other_node_hours=self._estimate(3),
+            other_node_hours=self._estimate(3, off_by),
             run_hours=self._run_s / _HOUR_S,
-            other_run_hours=self._estimate(0),
+            other_run_hours=self._estimate(0, off_by),
             wait_jobs=wait_jobs,
             unsure_wait_jobs=sum(one.jobs for one, _ in rows) - wait_jobs,
             wait_hours=sum(one.waited_s for one, _ in good) / _HOUR_S,
@@ -233,9 +264,11 @@ class EffectTally:
             later=self.later,
         )
 
-    def _estimate(self, first: int) -> EffectEstimate:
+    def _estimate(self, first: int, off_by: float | None) -> EffectEstimate:
         """Errors of one application add up; those of several are independent."""
         rows = [sums[first : first + 3] for sums in self._others.values()]
+        if off_by is not None:
+            rows = [[value, value / off_by, value * off_by] for value, *_ in rows]
         value = sum(row[0] for row in rows)
         below = hypot(*(row[0] - row[1] for row in rows))
         above = hypot(*(row[2] - row[0] for row in rows))

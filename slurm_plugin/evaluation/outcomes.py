@@ -6,7 +6,7 @@ since a run that was stopped says how long it was let run, not how long it takes
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sacct_ingest.records import DecisionRow, StandingRow
@@ -20,6 +20,7 @@ from slurm_plugin.evaluation.effects import (
     Deadlines,
     Effect,
     EffectTally,
+    PairedRuns,
     PlannedShorter,
     PlannedTally,
     Promises,
@@ -169,6 +170,7 @@ class OutcomeTally:
         self._applications: defaultdict[str, _Application] = defaultdict(_Application)
         self._applied = {unit: EffectTally(unit) for unit in Unit}
         self._observed = {unit: EffectTally(unit) for unit in Unit}
+        self._pairs = PairedRuns()
         self._deadlines: Counter[str] = Counter()
         self._waits = WaitTally()
         self._promises = PromiseTally()
@@ -201,6 +203,7 @@ class OutcomeTally:
         if run is None:
             return
         self._planned.add(decision, run)
+        self._pairs.add(name, decision, run)
         self._jobs.add(outcome_of(name, decision, run))
         # A week's errors are of the predictions that the headline counts.
         counted = (self._guesses,) if is_guess(decision) else (self._all, week.accuracy)
@@ -228,7 +231,12 @@ class OutcomeTally:
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)
-        waits = self._waits.result()
+        waits, off_by = self._waits.result(), self._pairs.factor()
+
+        def effects(tallies: Mapping[Unit, EffectTally]) -> tuple[Effect, ...]:
+            made = (one.result(waits, off_by) for one in tallies.values())
+            return tuple(one for one in made if one is not None)
+
         return OutcomeReport(
             first_s=self._first_s,
             last_s=self._last_s,
@@ -257,8 +265,10 @@ class OutcomeTally:
             deadlines=Deadlines(**self._deadlines),
             promises=self._promises.result(),
             planned=self._planned.result(),
-            applied=tuple(e for one in self._applied.values() if (e := one.result(waits))),
-            observed=tuple(e for one in self._observed.values() if (e := one.result(waits))),
+            applied=effects(self._applied),
+            observed=tuple(
+                e for one in self._observed.values() if (e := one.result(waits, off_by))
+            ),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked

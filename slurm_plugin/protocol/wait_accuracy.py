@@ -18,7 +18,7 @@ from slurm_plugin.protocol.advice_messages import WaitShares
 AT_ONCE_S = 60.0
 #: Share of the jobs that an accuracy speaks of.
 SHARE = 0.8
-_FEWEST = 5  #: jobs; of fewer nothing is said
+FEWEST = 5  #: jobs; of fewer nothing is said
 _STEPS = 200  #: bins for each factor of e
 _LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
 
@@ -83,7 +83,7 @@ class _Kind:
         self._most_s[where] = max(off_s, self._most_s.get(where, 0.0))
 
     def result(self) -> WaitShares | None:
-        if self._jobs < _FEWEST:
+        if self._jobs < FEWEST:
             return None
         bins = sorted(self._counts)
         # The bound that holds for the share, rounding up.

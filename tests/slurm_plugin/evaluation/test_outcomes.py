@@ -189,6 +189,33 @@ def test_errors_add_up_within_an_application_and_not_between_two() -> None:
     assert high("wrf", "md") == pytest.approx(2**0.5)
 
 
+def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts() -> None:
+    def otherwise(*factors: float) -> EffectEstimate:
+        """Runs on 4 and 2 nodes in turn; those on 2 take so many times what was predicted."""
+        pairs = [
+            pair
+            for by in factors
+            for pair in (
+                (decision(), run(elapsed_s=1000.0)),
+                (decision(applied=False, action="keep"), run(nodes=2, elapsed_s=by * 2000.0)),
+            )
+        ]
+        result = applied_effect(pairs)
+        assert result is not None
+        return result.other_run_hours
+
+    each_h = decision().request_predicted_s * 1000.0 / decision().predicted_s / 3600
+    base = 2000.0 / decision().request_predicted_s * decision().predicted_s / 1000.0
+    sure, unsure = (1.2 / base,) * 4, (1.2 / base, 3 / base, 3 / base, 1.2 / base)
+    assert otherwise(*sure).high == pytest.approx(4 * each_h * 1.2)
+    assert otherwise(*sure).low == pytest.approx(4 * each_h / 1.2)
+    assert otherwise(*unsure).high == pytest.approx(4 * each_h * 3)
+    # Three pairs say nothing: the prediction's interval holds.
+    assert otherwise(*sure[:2]).high == pytest.approx(
+        2 * each_h * decision().request_high_s / decision().request_predicted_s
+    )
+
+
 def test_a_count_that_was_asked_for_is_no_change() -> None:
     same = decision(requested_nodes=4)
     assert by_application([(same, run())])[0].changed == 0
