@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store.fits import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.nimod import client
@@ -20,6 +22,18 @@ from tests.end_to_end.test_waits import LONG
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 RUN_S = 3_000
+
+
+@pytest.fixture
+def enforcing(enforcing: Site) -> Site:
+    """The site without a record of waits: no chance depends on the queues of earlier tests."""
+    enforcing.nimod.stop()
+    with Store.open(enforcing.nimod.store) as store:
+        for level in (WAITS, QUEUE):
+            for cluster in store.records.of_level(level):
+                store.records.put(RecordRow(level=level, key=cluster, payload=""))
+    enforcing.run_nimod("enforce")
+    return enforcing
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from math import exp, inf
+from random import Random
 
 import pytest
 
@@ -113,6 +114,20 @@ def test_a_table_reaches_four_times_the_largest_observation():
     assert table is not None
     assert covers(table, 800)
     assert not covers(table, 801)
+
+
+def test_a_count_beside_those_that_were_run_has_their_level_and_no_knee_is_made_of_it():
+    """Problems of three sizes; the last runs on four nodes were small ones."""
+    random = Random(4)
+    rows = []
+    for i in range(60):
+        nodes, size = random.choice((1, 2, 2, 2, 4)), random.choice((0.35, 1.0, 1.9))
+        times = {"submit_s": 1000 * i, "start_s": 1000 * i, "end_s": 1000 * i + 10}
+        rows.append(replace(row(nodes, 9000 / nodes * size), **times))
+    table = table_of(rows)
+    assert table.nodes[3:5] == (4, 5)
+    assert table.median_s[4] < table.median_s[3] < table.median_s[2]
+    assert table.knee is None
 
 
 def test_knee_and_the_end_of_use():
