@@ -2,14 +2,15 @@
 
 Throw-away clusters run side by side with their state in memory (on a disk, writing each job's
 script hides everything else): without plugin, with empty hooks, and with NIMO and a nimod that
-knows the application and observes or enforces.  In the latter job_submit asks nimod, or cli_filter
-asks ahead and does not wait, or cli_filter waits and writes the node count itself.  One more has
-empty hooks whose cli_filter asks nimod for next to nothing: what asking costs at least.  Rounds of
-submissions of held jobs go to each in turn.  Then clients ask nimod directly: at a steady rate, and
-as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  The
-hook meets a nimod that fails in every way, and the longest wait of a submission for it is printed.
-At last three users attack nimod, with connections, long lists and slow reading, while another one
-submits and asks; a cluster without plugin beside it shows what their use of processors costs.
+knows the application and observes or enforces. In the latter job_submit asks nimod, which may plan
+jobs with less than their limit (from Slurm 23.11 on; "planned": how many), or cli_filter asks ahead
+and does not wait, or cli_filter waits and writes the node count itself. One more has empty hooks
+whose cli_filter asks nimod for next to nothing: what asking costs at least. Rounds of submissions
+of held jobs go to each in turn. Then clients ask nimod directly: at a steady rate, and as fast as
+they can; then one asks on while nimod reads few and many prediction tables anew. The hook meets a
+nimod that fails in every way, and the longest wait of a submission for it is printed. At last three
+users attack nimod, with connections, long lists and slow reading, while another one submits and
+asks; a cluster without plugin beside it shows what their use of processors costs.
 """
 
 import contextlib
@@ -74,13 +75,15 @@ end
 function slurm_cli_post_submit(offset, job_id, step_id) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
-#: Set-ups with NIMO: mode of nimod, and what nimo_hook.conf says besides.
-OURS = {
-    "NIMO, observe": ("observe", ""),
-    "NIMO, enforce": ("enforce", ""),
-    "NIMO, enforce, ask_ahead": ("enforce", "ask_ahead = yes\n"),
-    "NIMO, enforce, rewriting": ("enforce", "rewrite_in_cli_filter = yes\n"),
+#: Set-ups with NIMO: mode of nimod, and what nimo_hook.conf and nimo.yaml say besides.
+OURS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "NIMO, observe": ("observe", "", {}),
+    "NIMO, enforce": ("enforce", "", {}),
+    "NIMO, enforce, soft limits": ("enforce", "", {"time_limit": {"soft": "on"}}),
+    "NIMO, enforce, ask_ahead": ("enforce", "ask_ahead = yes\n", {}),
+    "NIMO, enforce, rewriting": ("enforce", "rewrite_in_cli_filter = yes\n", {}),
 }
+SOFT = "SchedulerParameters=bf_interval=2,batch_sched_delay=1,time_min_as_soft_limit"
 SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh fine.msh\n" * 40
 SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
 RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
@@ -114,6 +117,7 @@ class Setup:
     cluster: SlurmCluster
     sbatch_s: list[float] = field(default_factory=list)
     ctld_us: list[float] = field(default_factory=list)  # mean of each round
+    planned: int = 0  #: jobs that Slurm plans with less than their limit
 
     def round(self, jobs: int) -> None:
         """Submit so many jobs, one after the other."""
@@ -126,6 +130,8 @@ class Setup:
             self.sbatch_s.append(time.perf_counter() - began)
         count, total_us = map(int, RPC.findall(self.cluster.run("sdiag").stdout)[0])
         self.ctld_us.append(total_us / count)
+        least = self.cluster.run("squeue", "-h", "-O", "MinTime").stdout.split()
+        self.planned += len(least) - least.count("N/A")
         self.cluster.run("scancel", "--state=PENDING")
 
     def row(self, peer: "Setup") -> dict[str, Any]:
@@ -140,6 +146,7 @@ class Setup:
             "slurmctld µs": ctld_us,
             "ratio ": ctld_us / statistics.median(peer.ctld_us),
             "added µs": ctld_us - statistics.median(peer.ctld_us),
+            "planned": self.planned,
         }
 
 
@@ -198,14 +205,14 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
     asking = stack.enter_context(in_memory())
     (asking / "job_submit.lua").write_text(EMPTY)
     nimods = {}
-    for name, (mode, settings) in OURS.items():
+    for name, (mode, settings, given) in OURS.items():
         folder = stack.enter_context(in_memory())
         lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
         with (lua / "nimo_hook.conf").open("a") as conf:
             conf.write(settings)
         compile_hooks(lua)  # as `nimo hook-path --install` does
         setups.append(start(stack, name, lua, release))
-        nimods[name] = start_nimod(folder, setups[-1].cluster, mode)
+        nimods[name] = start_nimod(folder, setups[-1].cluster, mode, **given)
     nimod = nimods["NIMO, enforce"]
     (asking / "cli_filter.lua").write_text(ASKING_FILTER % nimod.socket)
     setups.append(start(stack, "empty hooks, the command asks", asking, release))
@@ -215,18 +222,22 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
 def start(stack: contextlib.ExitStack, name: str, lua: Path | None, release: str | None) -> Setup:
     """Start a cluster with these hooks."""
     folder = stack.enter_context(in_memory())
-    cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release)
+    conf = [SOFT] if "soft" in name else []
+    cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release, conf=conf)
     stack.callback(cluster.down)
     cluster.up()
     return Setup(name, cluster)
 
 
-def start_nimod(folder: Path, cluster: SlurmCluster, mode: str, *, first: bool = True) -> Nimod:
+def start_nimod(
+    folder: Path, cluster: SlurmCluster, mode: str, *, first: bool = True, **settings: Any
+) -> Nimod:
     """Start a nimod that knows the application; it ends with its cluster.
 
     first: in the real-time class.
+    settings: what nimo.yaml says besides.
     """
-    nimod = Nimod(folder, cluster, {"mode": mode})
+    nimod = Nimod(folder, cluster, {"mode": mode, **settings})
     with Store.open(nimod.store, create=True) as store:
         store.fits.replace([recorded_application()])
     nimod.start()
