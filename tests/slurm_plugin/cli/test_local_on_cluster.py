@@ -52,7 +52,7 @@ class Login:
         self.env = {"HOME": str(self.home), "NIMO_CONFIG": "", "OPENBLAS_NUM_THREADS": "1"}
 
     def run(self, program: str, *words: str, **more):
-        where = {"user": self.user, "env": self.env, "cwd": self.home}
+        where = {"user": self.user, "env": self.env, "cwd": self.home, "timeout_s": 900}
         return self.cluster.run(self.bin / program, *words, **where, **more)
 
     def start(self, *words: str, program: str = "nimo") -> subprocess.Popen:
@@ -68,8 +68,9 @@ class Login:
         folder = self.home.parent / "few"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        for one in ("squeue", "sbatch", "scontrol", "sinfo"):
+        for one in ("squeue", "sbatch", "scontrol", "sinfo", "scancel"):
             (folder / one).symlink_to(self.cluster.bin / one)
+        (folder / "sleep").symlink_to("/bin/sleep")  # jobs inherit PATH
         self.env["PATH"] = str(folder)
         return folder
 
@@ -106,7 +107,7 @@ def test_advice_of_ones_own_jobs_and_the_plan_of_the_queue(login):
     assert login.run("nimo", "local", "--forget").stdout.count("local-nimo.db") == 1
     two = [login.start("-N", "1-8", "app.sh", program="nimo-advise") for _ in range(2)]
     assert [one.communicate()[0] for one in two] == [first.stdout] * 2
-    login.cluster.sbatch("--begin=now+1hour", "app.sh")  # another user's
+    login.cluster.sbatch("--begin=now+1hour", login.home / "app.sh")  # another user's
     later = login.cluster.sbatch("--begin=now+1hour", "app.sh", **submit)
     shown = json.loads(login.run("nimo", "wait", "--json").stdout)
     assert [row["job_id"] for row in shown["rows"]] == [later]
@@ -169,10 +170,20 @@ def test_a_study_that_is_killed_goes_on_and_advice_knows_its_curve(login):
     advice = json.loads(login.run("nimo-advise", "--json", "app.sh", check=False).stdout)
     with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
         tables = [decode(row.payload) for row in store.fits.all() if row.label.endswith("/app")]
-    assert {one.change and one.change.tries for one in tables} == {len(counts)}
+    assert max(one.change.tries for one in tables if one.change) == len(counts)
     assert {*counts} <= {point["nodes"] for point in advice["points"]}
     existing = login.run("nimo", "scale", "app.sh", "-N", "1-8", "--existing", "-d", "before")
     assert "from the accounting" in existing.stdout
+
+
+def test_a_study_without_sacct_has_its_run_times_from_squeue(login):
+    login.few_commands()
+    try:
+        login.run("nimo", "scale", "app.sh", "-N", "1,2,4", "--time", "2", "-d", "nosacct")
+    finally:
+        del login.env["PATH"]
+    runs = json.loads((login.home / "nosacct" / "study.json").read_text())["runs"]
+    assert {run["count"] for run in runs if run["state"] == "COMPLETED"} == {1, 2, 4}
 
 
 def test_a_study_of_gpus(login):
@@ -195,7 +206,7 @@ def test_a_study_that_is_interrupted_leaves_nothing_and_a_count_that_fails_is_a_
     wait_until(lambda: len(login.queue()) == 3, what="three runs are in the queue")
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait() == 130
     wait_until(lambda: not login.queue(), what="the queue is empty")
     done = login.run("nimo", "scale", "--resume", "slow", check=False)
     table = (login.home / "slow" / "table.csv").read_text()
