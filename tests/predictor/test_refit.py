@@ -6,7 +6,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 from msgspec.structs import replace as replace_run
-from sacct_ingest.store.prediction_records import OUTLOOK
 from threadpoolctl import threadpool_info
 
 from predictor.refit import BATCH, refit
@@ -15,6 +14,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RetentionTimes
 from tests.predictor.rows import applications, job
 from tests.sacct_ingest.records import decision

@@ -210,10 +210,8 @@ def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts() -> N
     assert otherwise(*sure).high == pytest.approx(4 * each_h * 1.2)
     assert otherwise(*sure).low == pytest.approx(4 * each_h / 1.2)
     assert otherwise(*unsure).high == pytest.approx(4 * each_h * 3)
-    # Three pairs say nothing: the prediction's interval holds.
-    assert otherwise(*sure[:2]).high == pytest.approx(
-        2 * each_h * decision().request_high_s / decision().request_predicted_s
-    )
+    # Three pairs say nothing: the prediction's own interval of 10 % holds.
+    assert otherwise(*sure[:2]).high == pytest.approx(2 * each_h * 1.1)
 
 
 def test_a_count_that_was_asked_for_is_no_change() -> None:
