@@ -28,7 +28,7 @@ PACKAGE_PYTHON ?= /usr/bin/python3
 PIN := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \
   --no-annotate
 
-.PHONY: requirements audit help setup lint types quick test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down release deb rpm test-deb test-rpm clean
+.PHONY: requirements audit help setup lint types quick test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down release reproducible deb rpm test-deb test-rpm test-release clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -105,7 +105,7 @@ mutate: $(VENV)/.developer ## small faults in the numbers and the policy that th
 requirements: $(VENV)/.developer ## pin what the packages hold, with hashes, in packages/*requirements.txt
 	$(BIN)/python -m pip install --quiet uv
 	$(PIN) --extra packages pyproject.toml -o packages/requirements.txt
-	echo 'hatchling>=1.25' | $(PIN) - -o packages/build-requirements.txt
+	printf 'hatchling>=1.25\nshiv>=1\n' | $(PIN) - -o packages/build-requirements.txt
 
 audit: $(VENV)/.developer ## look up vulnerabilities of the pinned packages
 	$(BIN)/python -m pip install --quiet pip-audit
@@ -120,10 +120,19 @@ cluster: $(VENV)/.developer ## start a throw-away Slurm with NIMO switched on, t
 cluster-down: ## stop it
 	$(BIN)/python -m tests.cluster down --directory .cluster
 
-release: $(VENV)/.developer ## the wheel, and all of it in one file for sites without pip (nimo.pyz), in dist
-	$(BIN)/python -m pip install --quiet shiv
-	rm -rf dist && $(BIN)/python -m pip wheel --quiet --no-deps -w dist .
-	$(BIN)/shiv --quiet --compressed -p '/usr/bin/env python3' -c nimo -o dist/nimo.pyz dist/*.whl
+# Times in what is built are those of the last commit: the same bytes each time.
+release reproducible: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: $(VENV)/.developer ## sdist, wheel, nimo.pyz, deb, rpm, bill of materials and checksums of the last commit, in dist
+	@test -z "$$(git status --porcelain)" || { echo "commit first: a release is what git has" >&2; exit 1; }
+	rm -rf dist
+	$(BIN)/python -m packages.release dist --python $(PACKAGE_PYTHON)
+	! command -v dpkg-deb >/dev/null || { $(MAKE) deb && cp build/deb/*.deb dist; }
+	! command -v rpmbuild >/dev/null || { $(MAKE) rpm && cp build/rpm/RPMS/*/*.rpm dist; }
+	cd dist && sha256sum * >SHA256SUMS
+
+reproducible: ## build a release twice and compare, with diffoscope where there is one
+	$(MAKE) release && rm -rf build/first && mv dist build/first && $(MAKE) release
+	if command -v diffoscope; then diffoscope build/first dist; else diff -r build/first dist; fi
 
 deb: $(VENV)/.developer ## the Debian package, in build/deb, for this system's Python
 	$(BIN)/python -m packages.deb.build build/deb --python $(PACKAGE_PYTHON)
@@ -139,6 +148,11 @@ test-deb: deb ## install, use, upgrade and remove the whole package in a copy of
 
 test-rpm: rpm ## install, use and erase the whole RPM in a copy of this system, as root
 	NIMO_RPM=$$(ls build/rpm/RPMS/*/*.rpm) $(PYTEST) tests/packages/test_rpm.py
+
+test-release: ## what `make release` built: checksums, deb, RPM, wheel and nimo.pyz installed and used, as root
+	cd dist && sha256sum --quiet --check SHA256SUMS
+	NIMO_DEB=$$(ls dist/*.deb) NIMO_RPM=$$(ls dist/*.rpm) NIMO_WHEEL=$$(ls $(CURDIR)/dist/*.whl) \
+	  $(PYTEST) tests/packages tests/test_wheel.py tests/slurm_plugin/cli/test_local_on_cluster.py
 
 clean: ## remove everything that the commands above made, but for .venv
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -44,26 +44,27 @@ def with_pip(python: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
     subprocess.run([*pip, "--require-hashes", "-r", REQUIREMENTS], check=True)
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*pip, "--no-deps", "--no-index", _wheel(Path(folder))], check=True)
+        build("hatchling", "build", "-t", "wheel", "-d", folder)
+        # By name: with a path pip would write down where the wheel was.
+        subprocess.run([*pip, "--no-deps", "--no-index", "-f", folder, "nimo-slurm"], check=True)
+    # Scripts begin with the path of their environment, which is another one where it is used.
+    for record in python.parents[1].glob("lib/*/site-packages/*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("../")))
 
 
-def _wheel(folder: Path) -> Path:
-    """Build the project with a build system that is pinned, too."""
-    tools = folder / "tools"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tools]
-    subprocess.run([*pip, "--require-hashes", "-r", BUILD_REQUIREMENTS], check=True)
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-    environment = {**os.environ, "PYTHONPATH": str(tools)}
-    subprocess.run(
-        build,
-        check=True,
-        cwd=PROJECT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    [made] = folder.glob("*.whl")
-    return made
+def build(tool: str, *words: str | Path) -> None:
+    """Run a tool that is pinned, too, in the project's folder."""
+    with tempfile.TemporaryDirectory() as tools:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tools]
+        subprocess.run([*pip, "--require-hashes", "-r", BUILD_REQUIREMENTS], check=True)
+        subprocess.run(
+            [sys.executable, "-m", tool, *words],
+            check=True,
+            cwd=PROJECT,
+            env={**os.environ, "PYTHONPATH": tools},
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:

@@ -1,6 +1,7 @@
 """The wheel: all that the product is, and what it brings runs outside the checkout."""
 
 import os
+import shutil
 import subprocess
 import venv
 import zipfile
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import scratch_directory
 from tests.environments import PROJECT, fill
+from tests.processes import Account
 
 #: Folder of the checkout -> where its files are in the wheel.
 PLACES = {
@@ -76,3 +79,21 @@ def test_the_hooks_are_located_in_the_environment(scripts, tmp_path):
     folder = Path(done.stdout.strip())
     assert folder.is_relative_to(scripts.parent)
     assert (folder / "job_submit.lua").exists()
+
+
+def test_all_in_one_file_runs_for_a_user_without_rights(wheel, tmp_path):
+    if not (wheel.parent / "nimo.pyz").exists():
+        pytest.skip("make test-release looks at what make release built")
+    with scratch_directory("nimo-pyz-") as folder:
+        program = shutil.copy(wheel.parent / "nimo.pyz", folder)
+        account = Account.of("nobody") if os.geteuid() == 0 else Account.mine()
+        os.chown(folder, account.uid, account.gid)
+        done = subprocess.run(
+            ["/usr/bin/python3", program, "demo", "--directory", folder / "demo"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.defpath, "HOME": str(folder)},
+            **account.popen_arguments(),
+        )
+    assert "$ nimo report" in done.stdout, done.stderr
