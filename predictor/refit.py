@@ -42,6 +42,7 @@ from predictor.table import within_cluster
 from predictor.tables.build import record_of
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
+from predictor.tables.resource_use import node_cpus
 from predictor.tables.run_facts import owner_of, runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import HISTORY, PredictionTable, Run, Verdict
@@ -51,7 +52,7 @@ from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.fits import BASIS, OUTLOOK, QUEUE, SITE
+from sacct_ingest.store.fits import BASIS, NODE_CPUS, OUTLOOK, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
@@ -178,7 +179,12 @@ def refit(  # noqa: PLR0913 - each by its name
         first = entries or _first_entries(source.by_key, chosen)
         basis = Basis(basis.number + 1, digest, pooled_errors(first))
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
-    chosen = replace(chosen, pooled=basis.pooled, cluster_nodes=_cluster_nodes(store, newest))
+    chosen = replace(
+        chosen,
+        pooled=basis.pooled,
+        cluster_nodes=_cluster_nodes(store, newest),
+        node_cpus=node_cpus(newest),
+    )
     fitted = 0
     batches = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
     for done in _gathered(batches, progress):
@@ -193,6 +199,7 @@ def refit(  # noqa: PLR0913 - each by its name
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
     if queues and (whole or anew or waiting):
         _put_pasts(store, newest)
+        _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
     return _summary(store, fitted, now_s, perf_counter() - started)
 
 

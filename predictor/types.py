@@ -196,6 +196,18 @@ class ResourceUse:
 
 
 @dataclass(frozen=True, slots=True)
+class NodePower:
+    """Mean power in watts of each node in runs that had whole ones; fields as `ResourceUse`."""
+
+    watts: float
+    low: float
+    high: float
+    runs: int
+    predictions: int
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How many of an application's latest runs ended in one state of Slurm's."""
 
@@ -279,6 +291,7 @@ class ByType:
     runs: int
     tails: tuple[Tail, ...] = ()
     change: Change | None = None  #: None: too few counts were run on it, and the table's holds
+    power: NodePower | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +404,8 @@ class PredictionTable:
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     limit_reached: LimitReached | None = None
+    power: NodePower | None = None  #: None: not measured, or its runs shared their nodes
+    shares_nodes: bool = False  #: others may run on the nodes of its runs
     #: sizes are those asked for; another size changes run times by this.  None: the table's own
     #: times say what a change does
     change: Change | None = None

@@ -24,7 +24,7 @@ from predictor.table import round_time, table_of
 from predictor.tables.memory import memory_need
 from predictor.tables.of_curve import curve_table
 from predictor.tables.of_node_types import SumsByType, split, type_tables
-from predictor.tables.resource_use import resource_uses
+from predictor.tables.resource_use import had_whole_nodes, node_power, resource_uses
 from predictor.tables.run_facts import (
     command_of,
     ended_runs,
@@ -45,6 +45,7 @@ from predictor.types import (
     UNBOUNDED,
     AtLimit,
     Curve,
+    NodePower,
     Point,
     PredictionTable,
     Problem,
@@ -190,6 +191,12 @@ def _described(
 ) -> PredictionTable:
     memory, endings = memory_of(rows), endings_of(rows)
     unfinished = ending_problem(endings) if level in CURVE_LEVELS else None
+    measured = [row for row in rows if row.node_watts is not None]
+    whole = [row for row in measured if had_whole_nodes(row, settings.node_cpus)]
+
+    def power(node_type: str) -> NodePower | None:
+        return node_power(row for row in whole if node_type in ("", row.node_type))
+
     return replace(
         table,
         problems=(*table.problems, *([unfinished] if unfinished else [])),
@@ -204,6 +211,9 @@ def _described(
         memory=memory,
         need=memory_need(rows, margin=settings.memory_margin),
         uses=resource_uses(rows),
+        power=power(table.node_type),
+        by_type=tuple(replace(one, power=power(one.node_type)) for one in table.by_type),
+        shares_nodes=not had_whole_nodes(rows[-1], settings.node_cpus),
         fitted_s=now_s,
         owner=owner_of(rows),
         longest=longest_of(rows),

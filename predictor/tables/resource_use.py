@@ -1,20 +1,21 @@
-"""How much of its CPUs and GPUs an application uses, with a record of how far that holds.
+"""How much of its CPUs, GPUs and power an application uses, with a record of how far that holds.
 
 Of CPUs it is their time over that of the run (TotalCPU over elapsed time and CPUs), of GPUs the
 highest use that Slurm gathered (``gres/gpuutil``), both as a share of what the run had.  The range
 is that of split conformal prediction (Vovk et al., *Algorithmic Learning in a Random World*, 2005,
-section 4.1): nine in ten new runs are inside, and each run is judged by those before it.
+section 4.1): nine in ten new runs are inside, and each run is judged by those
+before it.  Power is that of whole nodes: a sensor measures all that runs on its node.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
-from predictor.types import ResourceUse
+from predictor.types import NodePower, ResourceUse
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 
@@ -41,6 +42,35 @@ def resource_uses(rows: Iterable[RunRow]) -> tuple[ResourceUse, ...]:
     return tuple(_use(unit, shares) for unit, shares in made if shares)
 
 
+def node_cpus(runs: Iterable[RunRow]) -> dict[str, int]:
+    """Most CPUs that a run had on a node, by cluster and partition: so many are a whole node."""
+    most: dict[str, int] = {}
+    for run in runs:
+        if run.nodes > 0:
+            place = f"{run.cluster}/{run.partition}"
+            most[place] = max(most.get(place, 0), run.cpus // run.nodes)
+    return most
+
+
+def had_whole_nodes(run: RunRow, most: Mapping[str, int]) -> bool:
+    """Whether no other job can have run on the nodes of a run; ``most`` is of `node_cpus`."""
+    whole = most.get(f"{run.cluster}/{run.partition}")
+    return whole is not None and 0 < whole * run.nodes <= run.cpus
+
+
+def node_power(rows: Iterable[RunRow]) -> NodePower | None:
+    """Power of each node; None: no run measured it.
+
+    rows: runs of one application that had whole nodes, the newest last; those that completed count.
+    """
+    watts = [
+        round(row.node_watts, 1)
+        for row in rows
+        if row.node_watts is not None and row.state is JobState.COMPLETED
+    ][-_LAST:]
+    return NodePower(*_record(watts)) if watts else None
+
+
 def _of_cpus(row: RunRow) -> float | None:
     if row.cpu_s is None or row.cpus < 1:
         return None
@@ -59,17 +89,13 @@ def _percent(share: float) -> float:
 
 
 def _use(unit: Unit, shares: Sequence[float]) -> ResourceUse:
-    judged = list(_judged(shares))
-    low, high = _range(sorted(shares))
-    return ResourceUse(
-        unit=unit,
-        share=median(shares),
-        low=low,
-        high=high,
-        runs=len(shares),
-        predictions=len(judged),
-        inside=sum(judged),
-    )
+    return ResourceUse(unit, *_record(shares))
+
+
+def _record(values: Sequence[float]) -> tuple[float, float, float, int, int, int]:
+    """Give median, range, number, and how many were judged, and inside."""
+    judged = list(_judged(values))
+    return median(values), *_range(sorted(values)), len(values), len(judged), sum(judged)
 
 
 def _judged(shares: Sequence[float]) -> Iterator[bool]:

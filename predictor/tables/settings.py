@@ -17,8 +17,9 @@ class TableSettings:
     ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
     are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
     separate figures for the last ``limits`` time limits requested in them.  ``pooled``: errors of
-    all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
-    ``cluster_nodes`` bounds the runs that would help most; 0: unknown.
+        all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
+    ``cluster_nodes`` bounds the runs that would help most; 0: unknown.  ``node_cpus``: see
+    `predictor.tables.resource_use`.
     """
 
     confidence: float = 0.9
@@ -35,3 +36,4 @@ class TableSettings:
     backtest: BacktestSettings = field(default_factory=BacktestSettings)
     pooled: PooledErrors = field(default_factory=PooledErrors)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
+    node_cpus: Mapping[str, int] = field(default_factory=dict)

@@ -78,6 +78,19 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     )
 
 
+def node_watts(nodes: int, elapsed_s: float, steps: Sequence[StepRun]) -> float | None:
+    """Mean power in watts of each node of a run; None where half of its node time has no sensor.
+
+    Slurm books each step all that its nodes took meanwhile, whatever else ran there.  So steps
+    that run at once, as ``extern`` and those of srun, measure the same: their mean counts.
+    """
+    measured = [one for one in steps if one.energy_j is not None and one.elapsed_s > 0]
+    node_s = sum(one.nodes * one.elapsed_s for one in measured)
+    if not node_s or node_s < nodes * elapsed_s / 2:
+        return None
+    return sum(one.energy_j or 0 for one in measured) / node_s
+
+
 #: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
 _SCRIPTS: Final = frozenset({"batch", "interactive"})
 _SERVANTS: Final = _SCRIPTS | {"extern"}

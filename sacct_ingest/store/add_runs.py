@@ -35,6 +35,7 @@ from sqlalchemy import (
 )
 
 from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.runs.usage import node_watts
 from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
@@ -305,6 +306,8 @@ def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     identities = map(identity_of_line, *(columns[name] for name in _IDENTITY), folders)
     tags, scripts, lines = zip(*map(_keys, identities), strict=True)
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
+    shapes = zip(columns["nodes"], columns["elapsed_s"], owned, strict=True)
+    columns["node_watts"] = [node_watts(*shape) for shape in shapes]
     columns |= {"digest": digests, "tag": tags, "script": scripts, "line": lines}
     _clean(columns, _RUN_TEXTS)
     of_steps = _by_field(StepRun, list(chain.from_iterable(owned)))

@@ -171,6 +171,8 @@ _OF_RECORDED = of_identity(records)
 SITE = ("site", "")
 #: The part of that which all tables rest on.
 BASIS = ("site", "basis")
+#: CPUs of a node by cluster and partition, as JSON.
+NODE_CPUS = ("site", "node_cpus")
 #: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
 #: what new jobs have to expect.
 WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"

@@ -83,6 +83,7 @@ class RunRow:
     req_cpus: int | None = None
     req_gpus: int | None = None
     req_gpu_types: str = ""
+    node_watts: float | None = None  #: mean power of each of its nodes, with all that ran there
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submit_line: str = ""

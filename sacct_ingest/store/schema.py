@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0017"
+HEAD: Final = "0018"
 
 metadata = MetaData()
 
@@ -100,6 +100,7 @@ runs = Table(
     _count("req_cpus"),
     _count("req_gpus"),
     Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
+    _real("node_watts"),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     Index("ix_runs_tag", "tag"),

@@ -7,7 +7,7 @@ that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``
 ``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
 run on a count that was not tried, ``nimo:learn=off`` that not; ``nimo:size=3.2G`` says how large
 the problem is, in any unit that its runs share.  `nimo scale` writes ``study=NAME-NUMBER`` into the
-tags of its runs.
+tags of its runs.  ``nimo:objective=cost`` and ``energy`` say what the count shall be the best for.
 """
 
 import re
@@ -18,7 +18,7 @@ from typing import Any
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
-_TEXTS = ("app", "problem", "time", "soft", "mem", "size")
+_TEXTS = ("app", "problem", "time", "soft", "mem", "size", "objective")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
 _LENGTH = 200
 #: Characters of a tag; the rest of a longer one is not read.
@@ -38,6 +38,7 @@ class Tag:
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
     learn: str = ""  #: whether it may run on a count that was not tried: ``on`` or ``off``
     size: str = ""  #: of the problem, as a number with a unit: ``3.2G``
+    objective: str = ""  #: what its count is the best for
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
     cpus: tuple[int, int] | None = None  #: CPUs of each task
     tasks: tuple[int, int] | None = None

@@ -11,12 +11,14 @@ import yaml
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.setting_types import Auth, address
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings import Config, Match, ModeRule
 from slurm_plugin.config.settings_file import find
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 
 #: What `opt_in.rules` give ranges of.
 _SIZES = ("nodes", "cpus", "tasks", "gpus")
+#: What a rule sets, beside the jobs that it is for.
+_SETS = tuple(name for name in ModeRule.__struct_fields__ if name not in Match.__struct_fields__)
 
 
 def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
@@ -73,6 +75,9 @@ def parse(text: str, *, name: str) -> Config:
     _check_rules(config, name)
     _check_sharing(config, name)
     _check_relay(config, name)
+    co2 = config.energy.co2
+    if isinstance(co2, str) and not Path(co2).is_absolute():
+        raise ConfigError(f"{name}: energy.co2: {co2!r}: give a number, or a file by its full path")
     return config
 
 
@@ -116,8 +121,8 @@ def _check_ranges(config: Config, name: str) -> None:
 
 def _check_rules(config: Config, name: str) -> None:
     for index, rule in enumerate(config.rules):
-        if not (rule.mode or rule.time_limit or rule.soft or rule.memory or rule.trust):
-            text = "give it mode, time_limit, soft, memory or trust"
+        if not any(getattr(rule, name) for name in _SETS):
+            text = f"give it {', '.join(_SETS[:-1])} or {_SETS[-1]}"
             raise ConfigError(f"{name}: rules[{index}]: {text}")
 
 

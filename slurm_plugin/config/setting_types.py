@@ -44,6 +44,14 @@ class Explore(StrEnum):
     ON = "on"  #: unless its comment says ``nimo:learn=off``
 
 
+class Objective(StrEnum):
+    """What the count that a job gets is the best for, within its guard."""
+
+    TURNAROUND = "turnaround"  #: its turnaround and the delay that it causes to others
+    COST = "cost"
+    ENERGY = "energy"
+
+
 class Proven(StrEnum):
     """What becomes of a job of one count whose script its user ran on two other counts or more."""
 

@@ -23,6 +23,7 @@ from slurm_plugin.config.setting_types import (
     Mode,
     NodeRange,
     NotNegative,
+    Objective,
     OnMissed,
     Part,
     Patterns,
@@ -75,6 +76,7 @@ class ModeRule(Match, frozen=True, kw_only=True):
     memory: MemoryUse | None = None
     trust: Trust | None = None
     explore: Explore | None = None
+    objective: Objective | None = None
     proven: Proven | None = None
 
 
@@ -163,6 +165,7 @@ class Band(Section, frozen=True, kw_only=True):
 class Policy(Section, frozen=True, kw_only=True):
     """The numbers of :func:`slurm_plugin.decision.policy.decide`."""
 
+    objective: Objective = Objective.TURNAROUND
     price: Positive = 8.0  #: weight of the delay that a job imposes on others
     guard_ratio: Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
     guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
@@ -174,6 +177,18 @@ class Policy(Section, frozen=True, kw_only=True):
     explore: Explore = Explore.ON
     explore_ratio: Ratio = 2.0  #: a try's expected turnaround over that of what was asked for
     memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
+
+
+class Energy(Section, frozen=True, kw_only=True):
+    """Power of nodes, prices and CO2e; see :mod:`slurm_plugin.evaluation.costs`.  0: unknown."""
+
+    node_watts: NotNegative = 0.0  #: of each node, where a run was not measured
+    pue: Ratio = 1.0  #: energy of the site over that of its nodes
+    node_hour: NotNegative = 0.0  #: prices
+    core_hour: NotNegative = 0.0
+    gpu_hour: NotNegative = 0.0
+    currency: str = ""
+    co2: NotNegative | str = 0.0  #: grams of CO2e a kWh, or a CSV file of them by time
 
 
 class Snapshot(Section, frozen=True, kw_only=True):
@@ -323,6 +338,7 @@ class Config(Section, frozen=True, kw_only=True):
     opt_in: OptIn = OptIn()
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
+    energy: Energy = Energy()
     time_limit: TimeLimit = TimeLimit()
     memory: MemorySettings = MemorySettings()
     sharing: Sharing = Sharing()
@@ -349,6 +365,7 @@ class Config(Section, frozen=True, kw_only=True):
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
             explore=next((r.explore for r in rules if r.explore), self.policy.explore),
+            objective=next((r.objective for r in rules if r.objective), self.policy.objective),
             proven=next((r.proven for r in rules if r.proven), self.opt_in.proven),
             tell_changes=self.tell_changes,
         )
@@ -373,6 +390,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     soft: SoftUse = SoftUse.OFF
     memory: MemoryUse = MemoryUse.TAG
     explore: Explore = Explore.ON
+    objective: Objective = Objective.TURNAROUND
     proven: Proven = Proven.OFF
     tell_changes: bool = True
 

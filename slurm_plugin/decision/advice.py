@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from math import inf, log
+from operator import le
+from typing import Any
 
 from msgspec.structs import replace
 
 from predictor.change.request import for_request
 from predictor.table import at, covers, level_quantile, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
+from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
@@ -21,7 +24,7 @@ from slurm_plugin.decision.candidates import (
 )
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.needs import TimeLimits, memory_to_ask
-from slurm_plugin.decision.node_options import Option, no_later
+from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, advised, remedies
 from slurm_plugin.decision.sizes import (
@@ -34,12 +37,19 @@ from slurm_plugin.decision.sizes import (
     tasks_of,
     unchanged_by_advice,
 )
+from slurm_plugin.evaluation.costs import (
+    check_series,
+    grams_between,
+    later_begin,
+    predicted_amounts,
+    source_text,
+)
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
-from slurm_plugin.text.formatting import duration
+from slurm_plugin.text.formatting import clock, duration, percent, short_clock
 
 #: Runs from which on a limit is advised that no verdict stands behind.
 _FOR_LIMITS = 10
@@ -118,8 +128,10 @@ def advice_of(
         for option in options
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
-    advice.meets_deadline = decided.deadline_met
     advice.asked = base.nodes if base else None
+    _front(advice.rows)
+    _add_amounts(advice, case, table, part, rules, fresh=fresh)
+    advice.meets_deadline = decided.deadline_met
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
         proposals = remedies(considered, table, part, places, rules, decided, now_s=case.now_s)
@@ -127,6 +139,54 @@ def advice_of(
     _cheapest_sure(advice, rules)
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
+
+
+def _front(rows: Sequence[Row]) -> None:
+    """Mark the rows that no other beats in the end of the job and in node time, as cost goes."""
+
+    def costs(row: Row) -> tuple[float, float]:
+        return row.time_s + (row.wait_s or 0.0), row.node_hours
+
+    for row in rows:
+        beaten = (costs(one) != costs(row) and all(map(le, costs(one), costs(row))) for one in rows)
+        row.front = not any(beaten)
+
+
+def _add_amounts(
+    advice: Advice,
+    case: DecisionContext,
+    table: PredictionTable,
+    part: Partition,
+    rules: PolicySettings,
+    *,
+    fresh: bool,
+) -> None:
+    """Add energy, cost and CO2e to the rows, and the hour at which the job emits least."""
+    energy, taken, each = rules.energy, footprint(case.job, part) if fresh else None, None
+    if taken and not table.layout.in_all:
+        each = taken.cpus, dict(taken.gres).get("gpu", 0)
+    whole = taken is None or taken.whole or part.node_part >= 1
+    texts = [source_text(energy, table) if whole else ""]
+    try:
+        check_series(energy)
+    except ConfigError as error:
+        texts.append(f"CO2e: {error}")
+    advice.currency, advice.energy_text = energy.currency, "; ".join(filter(None, texts))
+    begin_s = max(case.now_s, case.request.begin_s)
+    for row in advice.rows:
+        start_s = begin_s + (row.wait_s or 0.0)
+        one = Prediction(row.nodes, row.time_s, row.low_s, row.high_s, table.confidence)
+        grams = grams_between(energy, start_s, start_s + row.time_s)
+        made = predicted_amounts(energy, table, one, grams=grams, each=each, whole=whole)
+        for name in made.__slots__:
+            setattr(row, name, getattr(made, name))
+        if row.nodes != (advice.nodes or advice.asked) or not made.co2_g or case.job.begin_time:
+            continue
+        latest_s = (case.request.deadline_s or inf) - row.high_s - STARTING_S
+        if (found := later_begin(energy, start_s, row.time_s, latest_s)) is not None:
+            less = f"it emits {percent(found[1])} less CO2e"
+            advice.begin_text = f"Begun at {short_clock(found[0])} {less}."
+            advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
 
 
 def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
@@ -395,7 +455,7 @@ def _row(
     )
 
 
-def _outlook(option: Option, one: Prediction) -> dict[str, float | None]:
+def _outlook(option: Option, one: Prediction) -> dict[str, Any]:
     """Give wait and end as intervals, and the chance to make the deadline."""
     wait = option.wait
     if wait is None or wait.median_s == inf:

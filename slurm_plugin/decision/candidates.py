@@ -19,7 +19,7 @@ from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
-from slurm_plugin.config.setting_types import Bystanders, TimeUse
+from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision.needs import TimeLimits, from_prediction, memory_floor, whole_minutes
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition, lower_of
@@ -53,6 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none
     explore: bool = False  #: it may run on a count that was not tried
     proven: tuple[int, ...] = ()  #: counts that its user completed the same script on, too
+    objective: Objective = Objective.TURNAROUND
     counts: tuple[int, ...] = ()  #: that it may get, its own apart; none: all of the range
 
 
@@ -63,11 +64,12 @@ class PolicySettings:
     policy: config.Policy
     deadline: config.Deadline
     time_limit: config.TimeLimit = field(default_factory=config.TimeLimit)
+    energy: config.Energy = field(default_factory=config.Energy)
 
     @classmethod
     def of(cls, site: config.Config) -> "PolicySettings":
         """Take them out of a site's configuration."""
-        return cls(site.policy, site.deadline, site.time_limit)
+        return cls(site.policy, site.deadline, site.time_limit, site.energy)
 
 
 class PartitionBounds(msgspec.Struct, frozen=True):

@@ -11,7 +11,15 @@ from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import Explore, MemoryUse, Mode, Proven, SoftUse, TimeUse
+from slurm_plugin.config.setting_types import (
+    Explore,
+    MemoryUse,
+    Mode,
+    Objective,
+    Proven,
+    SoftUse,
+    TimeUse,
+)
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.sizes import (
@@ -238,6 +246,10 @@ class Asked:
             time_use=_time_use(job, tag, fixed, site_use, sized=sized),
             soft=soft,
             given=(job.min_nodes or 0, job.max_nodes or 0),
+            objective=next(
+                (one for one in Objective if tag and one.value == tag.objective),
+                self.settings.objective,
+            ),
             explore=not sized and _explores(span, tag, self.settings),
             proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
         )

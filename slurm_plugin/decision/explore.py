@@ -90,6 +90,8 @@ def _costs(scene: PolicyContext, one: Option) -> list[float]:
     drawn = zip(
         levels(scene.table), ratios(scene.table, one.nodes), waits_of(one.wait), strict=True
     )
+    if not scene.hurries:
+        return [one.nodes * level_s * ratio for level_s, ratio, _ in drawn]
     return [wait_s + (1 + price) * level_s * ratio for level_s, ratio, wait_s in drawn]
 
 

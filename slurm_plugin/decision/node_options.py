@@ -6,7 +6,8 @@ A count costs the job's own turnaround plus the delay that it imposes on the oth
 
 with the wait w, the predicted run time T, Q jobs waiting now, Q̄ over a day, and N nodes, of each of
 which the job takes the part p.  A fuller queue never leads to more nodes: the price is charged on a
-node time made non-decreasing in n, and nothing else depends on the queue.
+node time made non-decreasing in n, and nothing else depends on the queue.  Where cost or energy is
+the objective C(n) is this node time n·T(n): both go by it on nodes of one type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from predictor.change.request import DRAWS, levels, ratios
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.calibration import ENOUGH
 from predictor.waits.estimate import WaitEstimate
-from slurm_plugin.config.setting_types import Bystanders, TimeUse
+from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision.candidates import (
     Candidate,
     CountQuestion,
@@ -129,6 +130,11 @@ class PolicyContext:
         waiting = part.queue + part.queue_mean / 2 + 2
         return self.rules.policy.price * waiting * part.node_part / part.nodes
 
+    @property
+    def hurries(self) -> bool:
+        """Whether turnaround is what a count is to be the best for."""
+        return self.request.objective is Objective.TURNAROUND
+
     def options(self, candidates: Sequence[Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
         better = [self._fitting(one) for one in candidates]
@@ -152,7 +158,7 @@ class PolicyContext:
                 prediction=one.prediction,
                 limit_s=one.limit_s,
                 wait_s=wait_s,
-                cost_s=wait_s + one.time_s + price * one.work_s,
+                cost_s=wait_s + one.time_s + price * one.work_s if self.hurries else one.work_s,
                 in_guard=one is base or (sure >= policy.confidence and ends_s <= most),
                 sure=sure,
                 in_limit=self._allows(one, wait_s),

@@ -140,7 +140,7 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     feasible = _feasible(options, asked)
     if not feasible:
         return _missed(scene, options, asked)
-    best = _best(feasible, asked)
+    best = _best(scene, feasible, asked)
     tried = count_to_try(scene, options, best, asked)
     chosen = tried or best
     return Decision(
@@ -154,13 +154,13 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     )
 
 
-def _best(feasible: Sequence[Option], asked: Option) -> Option:
+def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Option:
     """Take the cheapest count; the request, where only a wait without a record speaks against it.
 
     A request that cannot start, or that must not be taken, is no choice.
     """
     best, wait = min(feasible, key=lambda o: (o.cost_s, o.nodes)), asked.wait
-    probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf
+    probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf or not scene.hurries
     if probable or best.cost_s - best.wait_s <= asked.cost_s - asked.wait_s:
         return best
     return asked if any(one is asked for one in feasible) else best
@@ -186,7 +186,8 @@ def _reason(
     if due and (asked.deadline is not DeadlineVerdict.MADE or len(feasible) == 1):
         return Reason.DEADLINE
     if best is not asked:
-        return Reason.CHEAPEST if asked.fits else Reason.MEMORY
+        chosen = Reason.CHEAPEST if scene.hurries else Reason.LEAST_NODE_TIME
+        return chosen if asked.fits else Reason.MEMORY
     if len(feasible) > 1:
         return Reason.BEST_ALREADY
     if any(o.in_limit and not o.in_guard for o in options):

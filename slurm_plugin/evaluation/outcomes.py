@@ -13,6 +13,7 @@ from sacct_ingest.records import DecisionRow, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
+from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
@@ -32,6 +33,7 @@ from slurm_plugin.evaluation.effects import (
     observed_of,
     waits_of,
 )
+from slurm_plugin.evaluation.energy_use import EnergyTally, EnergyUse
 from slurm_plugin.evaluation.job_outcomes import JobOutcome, JobOutcomeTally, is_guess, outcome_of
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused, UnusedTally
@@ -117,6 +119,7 @@ class OutcomeReport:
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
     unused: tuple[Unused, ...] = ()  #: CPUs and memory, most CPU-hours first
     arrays: tuple[ArrayRow, ...] = ()  #: the newest first
+    energy: tuple[EnergyUse, ...] = ()  #: energy and cost, most energy first
 
 
 def select(pairs: Iterable[Pair], application: str = "") -> Iterator[Pair]:
@@ -150,12 +153,18 @@ class OutcomeTally:
     """Adds up decisions with their outcomes, one after the other.
 
     confidence: nominal level of intervals without one of their own.
+    energy, node_cpus: see `EnergyTally`.
     asked: decisions by the identity that predicted them: (level, key).
     usage: what completed runs used, to compare with the curves.
     unused: what jobs had and did not use.
     """
 
-    def __init__(self, confidence: float) -> None:
+    def __init__(
+        self,
+        confidence: float,
+        energy: Energy | None = None,
+        node_cpus: Mapping[str, int] | None = None,
+    ) -> None:
         self._confidence = confidence
         self._first_s: float | None = None
         self._last_s: float | None = None
@@ -178,6 +187,7 @@ class OutcomeTally:
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()
         self.unused = UnusedTally()
+        self._energy = EnergyTally(energy or Energy(), node_cpus or {})
 
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
@@ -218,6 +228,7 @@ class OutcomeTally:
             self._observed[Unit(decision.unit)].add(name, decision, run)
         self.usage.add(name, decision, run)
         self.unused.add(name, decision, run)
+        self._energy.add(name, decision, run)
 
     def report(
         self,
@@ -265,6 +276,7 @@ class OutcomeTally:
             deadlines=Deadlines(**self._deadlines),
             promises=self._promises.result(),
             planned=self._planned.result(),
+            energy=self._energy.result(),
             applied=effects(self._applied),
             observed=tuple(
                 e for one in self._observed.values() if (e := one.result(waits, off_by))

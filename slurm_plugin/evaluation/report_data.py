@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.sharing import is_shared
 from sacct_ingest.store import DecisionSelection
+from sacct_ingest.store.fits import NODE_CPUS
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 from slurm_plugin.evaluation.queue_waits import queue_estimates
@@ -42,20 +46,21 @@ def collect(
     store: Store,
     chosen: DecisionSelection,
     *,
-    confidence: float,
+    config: Config,
     application: str = "",
     least_node_hours: float = 100.0,
     report_progress: Callable[[int], None] = lambda _: None,
 ) -> OutcomeReport:
     """Sum up the selected decisions in one pass.
 
-    confidence: nominal level of intervals without one of their own.
+    config: has the nominal level of intervals without one of their own, and prices.
     application: this one alone; empty: all.
     least_node_hours: the report names no user with fewer of them beyond the knee, and no account
         with fewer unused CPU-hours.
     report_progress: called with the number of decisions read since the last call.
     """
-    tally = OutcomeTally(confidence)
+    node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
+    tally = OutcomeTally(config.fit.confidence, config.energy, node_cpus)
     for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):
         tally.add(*pair)
         if number % _STEP == _STEP - 1:

@@ -11,6 +11,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import Store
+from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.lines import bounded, bounded_rows, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask, Selection
@@ -25,7 +26,7 @@ class StoreQueries:
     """Answers questions about the store, one after the other."""
 
     url: str  #: SQLAlchemy URL of the store
-    confidence: Callable[[], float]  #: gives the nominal level of intervals
+    config: Callable[[], Config]  #: gives the site's settings
     most_decisions: int = 20_000  #: in a report, at a multiple of two thousand: more take seconds
     _store: Store | None = None
 
@@ -64,7 +65,7 @@ class StoreQueries:
         report = collect(
             store,
             selection_of(asked, only_user=only),
-            confidence=self.confidence(),
+            config=self.config(),
             application=asked.application,
             least_node_hours=asked.least_node_hours,
             report_progress=count_decisions,

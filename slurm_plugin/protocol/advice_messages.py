@@ -42,6 +42,12 @@ class Row:
     chance: float | None = None  #: of making the deadline
     no_later: float | None = None  #: chance that it ends no later than what was asked for
     wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
+    kwh: float | None = None  #: None: unknown
+    kwh_low: float | None = None  #: None: by nameplate
+    kwh_high: float | None = None
+    cost: float | None = None  #: in the site's currency
+    co2_g: float | None = None  #: CO2e in grams
+    front: bool = False  #: no other row ends sooner and takes less money, or node time, than this
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +134,10 @@ class Advice:
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
     limit_text: str = ""  #: what ended the last runs too early, in plain words; empty: nothing
+    energy_text: str = ""  #: what kWh rest on, in plain words; empty: unknown
+    currency: str = ""
+    begin_text: str = ""  #: when a run would emit less, in plain words; empty: no better time known
+    begin_directive: str = ""  #: ``#SBATCH --begin=2026-10-01T22:00:00``
     sure: float = 0.0  #: required chance to make a deadline
     cheapest_sure: int | None = None  #: node count that has it with the fewest node-hours
     waits: WaitShares | None = None  #: how near waits like the recommended one came

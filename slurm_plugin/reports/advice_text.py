@@ -78,6 +78,7 @@ def render(
         _expected(advice, now_s),
         _long_waits(advice),
         _deadline(advice),
+        _energy(advice),
         _recommendation(advice),
     )
     yield _joined(wrapped(part, width) for part in parts)
@@ -235,6 +236,13 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     def seconds(name: str, title: str, worth: int = ON_REQUEST) -> OutputColumn:
         return OutputColumn(name, title, as_text=duration, worth=worth)
 
+    energies = [row for row in advice.rows if row.kwh is not None]
+    priced = any(row.cost is not None for row in advice.rows)
+    any_costs = priced or bool(energies)
+
+    def energy(row: Row) -> str:
+        return between(row.kwh_low, row.kwh_high, hours)
+
     derived = partial(OutputColumn, derived=True)
     waits, spread, chances = (
         any(getattr(row, name) is not None for row in advice.rows)
@@ -256,6 +264,28 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         ),
         OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
         OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
+        OutputColumn("kwh", "kWh", as_text=hours, worth=if_any(4, there=bool(energies))),
+        OutputColumn("kwh_low", "at least", as_text=hours, worth=ON_REQUEST),
+        OutputColumn("kwh_high", "at most", as_text=hours, worth=ON_REQUEST),
+        derived(
+            "kwh_interval",
+            f"{percent(advice.confidence)} take",
+            energy,
+            worth=if_any(1, there=any(row.kwh_low is not None for row in energies)),
+        ),
+        OutputColumn(
+            "cost",
+            printable(advice.currency) or "cost",
+            as_text=hours,
+            worth=if_any(4, there=priced),
+        ),
+        OutputColumn(
+            "co2_g",
+            "g CO2e",
+            as_text="{:.0f}".format,
+            worth=if_any(4, there=any(row.co2_g is not None for row in energies)),
+        ),
+        OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=any_costs)),
         OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         seconds("slurm_wait_s", "Slurm's wait"),
         seconds("wait_low_s", "waits at least"),
@@ -289,6 +319,9 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     typed: long names of the options on the command line.
     """
     names = set(typed)
+    if "wrap" in names:
+        begin = advice.begin_directive.removeprefix(_DIRECTIVE)
+        advice = replace(advice, begin_directive=begin)
     lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
     words = " ".join(line.removeprefix(_DIRECTIVE) for line in lines.split("\n") if line)
     if not words:
@@ -362,6 +395,14 @@ def _held(advice: Advice) -> str:
     )
 
 
+def _energy(advice: Advice) -> str:
+    """Say what energies rest on, and what is marked beside them."""
+    source = f"{advice.energy_text}." if advice.energy_text else ""
+    priced = any(row.cost is not None or row.kwh is not None for row in advice.rows)
+    front = "*: no other count ends as soon for as little." if priced else ""
+    return "  ".join(filter(None, (source, front)))
+
+
 def _deadline(advice: Advice) -> str:
     if advice.deadline_s is None:
         return ""
@@ -411,5 +452,6 @@ def _recommendation(advice: Advice) -> str:
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
     before = advice.limit_text, reason, _change(advice), advice.size_text
-    texts = (*before, *directives, printable(advice.script_text))
+    later = advice.begin_text, advice.begin_directive
+    texts = (*before, *directives, printable(advice.script_text), *later)
     return "\n".join(filter(None, texts))

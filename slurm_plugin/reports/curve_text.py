@@ -10,12 +10,15 @@ from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Ver
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
+from slurm_plugin.config.settings import Energy
+from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.reports.listing import distinctions, listed_of, repeated
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
     count,
     duration,
+    hours,
     percent,
     printable,
     wrapped,
@@ -46,6 +49,8 @@ def render(
     width: int = WIDTH,
     options: TableOptions | None = None,
     verbose: bool = False,
+    energy: Energy | None = None,
+    now_s: float = 0.0,
 ) -> str:
     """Write one application's curve as text: the table, then the verdict and its reasons.
 
@@ -54,8 +59,10 @@ def render(
     options: columns, order and titles of the table that the user asks for.
     verbose: also by which powers of which numbers run time goes, and by what template or workflow
         engine its runs are one application.
+    energy: power, prices and CO2e; ``now_s``: present, seconds since the epoch.
     Raises NoColumn: the options name a column that there is not.
     """
+    energy = energy or Energy()
     level, word = RECOGNISED[prediction.level], prediction.unit.word
     head = [
         f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
@@ -74,15 +81,16 @@ def render(
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
     lines += [*change_lines(prediction), *memory_lines(prediction), *map(use_text, prediction.uses)]
+    lines += filter(None, [source_text(energy, prediction)])
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
-    table = curve_table(prediction, every=every).text(options, width=width)
+    table = curve_table(prediction, energy, now_s, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
         own = for_type(prediction, node_type)
         runs = count(own.runs, "run")
         head = [f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"]
-        table = curve_table(own, every=every).text(options, width=width)
+        table = curve_table(own, energy, now_s, every=every).text(options, width=width)
         problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
         lines = [f"verdict: {_READ[own.verdict]}", *problems]
         parts += [_wrapped(head, width), table, _wrapped(lines, width)]
@@ -273,8 +281,11 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
 
 
-def curve_table(prediction: PredictionTable, *, every: bool) -> OutputTable:
+def curve_table(
+    prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
+) -> OutputTable:
     """One application's table; its rows are the indices of its node counts."""
+    taken = table_amounts(energy, prediction, now_s)
     repeats = {point.nodes: point.repeats for point in prediction.observed}
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
     nodes = prediction.nodes
@@ -291,6 +302,10 @@ def curve_table(prediction: PredictionTable, *, every: bool) -> OutputTable:
             worth=worth,
         )
 
+    def amount(name: str, title: str, place: int) -> OutputColumn:
+        worth = 2 if any(one[place] is not None for one in taken) else ON_REQUEST
+        return OutputColumn(name, title, lambda i: taken[i][place], hours, worth=worth)
+
     columns = [
         OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
         seconds("median_s", "run time", median, ALWAYS),
@@ -306,6 +321,9 @@ def curve_table(prediction: PredictionTable, *, every: bool) -> OutputTable:
         OutputColumn(
             "verdict", "verdict", lambda i: verdict_at_entry(prediction, i), left=True, worth=5
         ),
+        amount("kwh", "kWh", 0),
+        amount("cost", printable(energy.currency) or "cost", 1),
+        amount("co2_g", "g CO2e", 2),
         OutputColumn("observed", "observed", lambda i: nodes[i] in repeats, worth=ON_REQUEST),
         OutputColumn(
             "runs",

@@ -25,6 +25,7 @@ _SECTIONS = (
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
     ("Unused resources", ("unused",)),
+    ("Energy and cost", ("energy",)),
     ("Job arrays", ("arrays",)),
     ("Jobs", ("jobs",)),
 )

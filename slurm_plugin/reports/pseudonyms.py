@@ -16,7 +16,7 @@ _KINDS = {
 #: The tables with names, in the order in which these are numbered.
 _TABLES = (
     *("applications", "problems", "records", "drift", "stopped", "jobs"),
-    *("waste", "arrays", "unused", "switched_off"),
+    *("waste", "arrays", "unused", "energy", "switched_off"),
 )
 #: Texts of problems that would name arguments, folders or jobs, without them.
 _TEXTS = {

@@ -293,6 +293,17 @@ def _of_usage(report: OutcomeReport) -> Iterator[Sheet]:
         empty="none above the threshold",
     )
     yield Sheet(
+        "energy",
+        "Energy and cost",
+        report.energy,
+        _fields(
+            "account< | application< | runs | kwh:kWh:hours | measured:runs measured | "
+            "by_nameplate:by nameplate | cost::hours | co2_kg:kg CO2e:hours"
+        ),
+        note="Of jobs that had their nodes alone; cost is that of all.",
+        empty="nothing measured, and neither power nor prices in the settings",
+    )
+    yield Sheet(
         "arrays",
         "Job arrays, the newest first",
         report.arrays,

@@ -46,6 +46,8 @@ def render(
     parts = [*(_of_decisions(report, reasons, width) if report.decisions else ())]
     parts += _rows("Beyond the knee", report.waste, _waste)
     parts += _rows("Unused resources", report.unused, _unused)
+    if report.energy:
+        parts += [_head("Energy and cost"), _table(report, "energy", _MOST, width)]
     if report.arrays:
         parts.append(_head("Job arrays, the newest first"))
         parts.append(_table(report, "arrays", _MOST, width))

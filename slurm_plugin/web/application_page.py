@@ -1,5 +1,6 @@
 """Applications: their list, and of each one curve, table, runs, facts and what to ask for."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,9 +17,10 @@ from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.needs import from_prediction, memory_to_ask
 from slurm_plugin.evaluation.comparison import predicted_for
+from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
@@ -107,7 +109,7 @@ def one_application(view: View) -> str:
         prediction.label,
         at="Applications",
         prediction=prediction,
-        facts=facts(prediction, standings.get(entry.table_key)),
+        facts=facts(prediction, standings.get(entry.table_key), config.energy),
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=_next_steps(prediction, config, largest),
         accuracy=_accuracy_chart(pairs),
@@ -173,7 +175,9 @@ class Suggestion(NamedTuple):
     options: list[str]  #: of sbatch; empty: nothing can be said
 
 
-def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
+def facts(
+    prediction: PredictionTable, standing: StandingRow | None, energy: Energy
+) -> list[tuple[str, str]]:
     """List the facts of an application besides its curve; those that are empty do not apply."""
     unit, memory = prediction.unit, prediction.mem_node_bytes
     whole = "on a node" if unit is Unit.NODES else "of a job"
@@ -193,6 +197,7 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
             (f"Use of {use.unit.plural}", use_text(use).removeprefix("runs use "))
             for use in prediction.uses
         ),
+        ("Energy", source_text(energy, prediction)),
         ("Memory", "; ".join(memory_lines(prediction))),
         ("Change of count", "; ".join(change_lines(prediction))),
         ("Record", "; ".join(record_line(one, unit) for one in prediction.record)),
@@ -335,6 +340,10 @@ def _drawing(
 
 def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool) -> Table:
     repeats = {point.nodes: point.repeats for point in prediction.observed}
+    energy, taken = config.energy, table_amounts(config.energy, prediction, time.time())
+    titles = ("kWh", energy.currency or "cost", "g CO2e")
+    known = [j for j in range(3) if any(one[j] is not None for one in taken)]
+    amounts = (titles[j] for j in known)
     first = prediction.nodes[0] * prediction.median_s[0] if prediction.nodes else 0.0
     word = prediction.unit.word
 
@@ -346,6 +355,7 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
             time_span(time_s),
             f"{time_span(prediction.low_s[i])} to {time_span(prediction.high_s[i])}",
             hours(nodes * time_s / 3600),
+            *("-" if (one := taken[i][j]) is None else hours(one) for j in known),
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
             time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
@@ -357,7 +367,14 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
         caption=f"Run time by {word} count{on}",
         columns=columns(
             *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(f"{word}-hours", "efficiency", "limit", "memory", "verdict:"),
+            *(
+                f"{word}-hours",
+                *amounts,
+                "efficiency",
+                "limit",
+                "memory",
+                "verdict:",
+            ),
         ),
         rows=[row(i) for i in shown_counts(prediction, every=every)],
         empty="nothing is predicted",

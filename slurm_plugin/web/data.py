@@ -222,8 +222,7 @@ class PageData:
     def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
         visibility, days = asked
         chosen = DecisionSelection(since_s=time.time() - days * _DAY_S)
-        confidence = self.config.fit.confidence
-        return collect(self.store, _visible(chosen, visibility), confidence=confidence)
+        return collect(self.store, _visible(chosen, visibility), config=self.config)
 
     def _read(self) -> Catalogue:
         store = self.store

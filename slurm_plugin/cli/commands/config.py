@@ -7,6 +7,7 @@ from pathlib import Path
 from slurm_plugin.cli.command_context import add_shared, option
 from slurm_plugin.config.loader import dump, load
 from slurm_plugin.config.settings_file import find
+from slurm_plugin.evaluation.costs import check_series
 
 EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
 
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the file, which checks it, and print what is in force."""
     path = args.file or args.config
     config = load(path)
+    check_series(config.energy)
     if not args.check:
         print(f"# from {find(path) or 'built-in defaults'}", file=sys.stderr)
         print(dump(config), end="")

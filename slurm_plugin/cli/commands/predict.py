@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
+from slurm_plugin.config.settings import Energy
+from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.reports import curve_text
@@ -123,13 +126,13 @@ def _print(
     settings: Callable[[], Config],
     standings: Mapping[tuple[str, str], StandingRow],
 ) -> None:
+    energy = Energy() if leaves_out("energy", args.config) else settings().energy
     if args.json:
         print(json_text(tables))
     elif args.parsable2:
-        options = table_options(args)
-        print(
-            "\n".join(curve_text.curve_table(one, every=True).parsable(options) for one in tables)
-        )
+        for one in tables:
+            shown = curve_text.curve_table(one, energy, time.time(), every=True)
+            print(shown.parsable(table_options(args)))
     else:
         for number, table in enumerate(tables if args.all else curve_text.each_once(tables)):
             text = curve_text.render(
@@ -138,6 +141,8 @@ def _print(
                 width=terminal_width(),
                 options=table_options(args),
                 verbose=args.verbose,
+                energy=energy,
+                now_s=time.time(),
             )
             print("\n" * bool(number) + text)
             if standing := standings.get((table.level, table.key)):

@@ -112,7 +112,7 @@ def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:
         report = collect(
             store,
             chosen,
-            confidence=config.fit.confidence,
+            config=config,
             application=asked.application,
             least_node_hours=asked.least_node_hours,
             report_progress=lambda read: show(read, "read"),

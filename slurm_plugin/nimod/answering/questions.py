@@ -96,7 +96,7 @@ class Answerer:
             # A worker that only advises needs no database.
             from slurm_plugin.nimod.queries import StoreQueries  # noqa: PLC0415
 
-            self._store = StoreQueries(config.store_url, lambda: self._state.config.fit.confidence)
+            self._store = StoreQueries(config.store_url, lambda: self._state.config)
         return self._store.answer(question.ask, question.user, private=question.private)
 
     def _advice(self, question: AdviceQuestion) -> bytes:

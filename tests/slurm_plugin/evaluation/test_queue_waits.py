@@ -11,6 +11,7 @@ from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.queue_waits import queue_estimates
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports import terminal
@@ -61,7 +62,7 @@ def test_a_selection_holds_as_far_as_a_record_tells(store):
 
 
 def test_the_report_shows_them(store):
-    report = collect(store, DecisionSelection(cluster="pine"), confidence=0.9)
+    report = collect(store, DecisionSelection(cluster="pine"), config=Config())
     sheet = find(sheets_of(report, {}), "wait_estimates").table()
     assert [row[:4] for row in sheet.rows] == [
         ["pine", "batch", "submissions", "10"],
@@ -72,4 +73,4 @@ def test_the_report_shows_them(store):
     text = console.export_text()
     assert "10 estimates (submissions): half within a factor of 2.00, 90 % inside" in text
     assert "6 estimates (history): half within a factor of 10.00, 0 % inside" in text
-    assert collect(store, DecisionSelection(), confidence=0.9, application="a").queue_waits == ()
+    assert collect(store, DecisionSelection(), config=Config(), application="a").queue_waits == ()

@@ -7,6 +7,7 @@ import pytest
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.queries import StoreQueries
@@ -114,7 +115,7 @@ def test_a_report_is_about_ones_own_jobs_where_jobs_are_private(asked):
 def test_a_report_of_nimod_is_that_of_the_store(asked):
     answer = client.report(asked.socket, Selection(), timeout_s=LONGEST_WAIT_S)
     with Store.open(asked.url) as store:
-        whole = collect(store, DecisionSelection(), confidence=0.9)
+        whole = collect(store, DecisionSelection(), config=Config())
     assert client.report_of(answer) == whole
     head = client.head_of(answer)
     assert (head.decisions, head.first_s, head.last_s) == (2, whole.first_s, whole.last_s)
@@ -125,7 +126,7 @@ def test_a_report_of_too_many_decisions_is_refused_with_the_fix(tmp_path):
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
     with Store.open(url) as store:
         store.decisions.add([decision(decision_id=f"{n:012x}") for n in range(2_000)])
-    few, enough = (StoreQueries(url, lambda: 0.9, most_decisions=most) for most in (1_999, 2_000))
+    few, enough = (StoreQueries(url, Config, most_decisions=most) for most in (1_999, 2_000))
     with pytest.raises(NimoError, match="ask for fewer with -S"):
         few.answer(Ask(op="report"), None, private=False)
     answer = json.loads(enough.answer(Ask(op="report"), None, private=False))

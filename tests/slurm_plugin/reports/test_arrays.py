@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from sacct_ingest.store import ArrayRow, DecisionSelection, Store
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports.page import page, report_sections
 from slurm_plugin.reports.pseudonyms import anonymous
@@ -55,8 +56,8 @@ def test_names_are_hidden_where_that_is_asked_for():
 def test_a_report_takes_them_out_of_the_store(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
         store.runs.add([stored_run(array_job_id=17, array_task_id=0)])
-        (one,) = collect(store, DecisionSelection(), confidence=0.9).arrays
+        (one,) = collect(store, DecisionSelection(), config=Config()).arrays
         assert (one.array_job_id, one.tasks) == (17, 1)
         # Reasons and applications are those of decisions.
-        assert collect(store, DecisionSelection(reason="off"), confidence=0.9).arrays == ()
-        assert collect(store, DecisionSelection(), confidence=0.9, application="x").arrays == ()
+        assert collect(store, DecisionSelection(reason="off"), config=Config()).arrays == ()
+        assert collect(store, DecisionSelection(), config=Config(), application="x").arrays == ()

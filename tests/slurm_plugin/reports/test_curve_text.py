@@ -15,6 +15,7 @@ from predictor.types import (
     Verdict,
 )
 from sacct_ingest.runs.layout import Layout, Unit
+from slurm_plugin.config.settings import Energy
 from slurm_plugin.reports import curve_text
 from slurm_plugin.text.table_columns import TableOptions
 
@@ -76,12 +77,16 @@ def test_knee_and_end_of_scaling_are_reported_where_available():
 
 
 def test_parsable():
-    lines = curve_text.curve_table(recorded(verdicts=()), every=True).parsable().split("\n")
+    lines = (
+        curve_text.curve_table(recorded(verdicts=()), Energy(), 0.0, every=True)
+        .parsable()
+        .split("\n")
+    )
     assert lines[:2] == [
-        "Nodes|MedianS|LowS|HighS|Verdict|Observed",
-        "1|3600.0|3240.0|3960.0|reliable|1",
+        "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed",
+        "1|3600.0|3240.0|3960.0|reliable||||1",
     ]
-    assert lines[-1].endswith("|reliable|0")
+    assert lines[-1].endswith("|reliable||||0")
 
 
 @pytest.mark.parametrize("observed", [(), (Point(2, 1.0), Point(16, 1.0))])

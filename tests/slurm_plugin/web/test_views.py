@@ -15,6 +15,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
+from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import PAGES
@@ -452,12 +453,14 @@ def test_no_page_needs_more_than_its_own_files(ask):
 
 def test_an_application_speaks_the_unit_of_its_curve():
     use = ResourceUse(Unit.GPUS, 0.6, 0.5, 0.7, runs=12, predictions=9, inside=8)
-    shown = dict(facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None))
+    shown = dict(
+        facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None, Energy())
+    )
     assert shown["Largest memory observed of a job"] == "1.0 GiB"
     assert shown["Use of GPUs"] == (
         "at most 60 % of their GPUs (nine in ten use 50 % to 70 %; 8 of 9 runs were inside the "
         "range of those before them)"
     )
     assert "Largest memory observed on a node" in dict(
-        facts(replace(table(), mem_node_bytes=1), None)
+        facts(replace(table(), mem_node_bytes=1), None, Energy())
     )
