@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
+from pathlib import PurePosixPath as Path
 
 from predictor.tables.memory import node_need
 from sacct_ingest.records import JobState
@@ -98,8 +99,19 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def of_workflow(rows: Iterable[RunRow], name: str) -> list[RunRow]:
-    """Choose the runs of a workflow, by a part of its file's path or of the working directory."""
-    return [row for row in rows if name in row.work_dir or name in _workflow(row)]
+    """Choose the runs of a workflow, by the name of its file or folder, or of the working one.
+
+    The whole name counts, with or without a file's extension, or several parts of the path.
+    """
+    asked = Path(name).parts
+
+    def named(text: str) -> bool:
+        path = Path(text)
+        ways = (path.parts, path.with_suffix("").parts) if path.name else (path.parts,)
+        ends = range(len(asked), len(path.parts) + 1)
+        return any(parts[end - len(asked) : end] == asked for parts in ways for end in ends)
+
+    return [row for row in rows if named(row.work_dir) or named(_workflow(row))]
 
 
 def _workflow(row: RunRow) -> str:
@@ -125,7 +137,10 @@ def _lines(needs: Iterable[Need], engine: str) -> list[tuple[str, str, Need]]:
 
 
 def snakemake(needs: Iterable[Need]) -> str:
-    """Make a profile with the resources of each rule; what may run out grows with attempts."""
+    """Make a profile with the resources of each rule; what may run out grows with attempts.
+
+    Both do: an expression of a profile has the number of the attempt, not what ended the last one.
+    """
     made = ["set-resources:"]
     for rule, said, need in _lines(needs, "snakemake"):
         made += [f"  # {said}", f"  {rule}:", f"    runtime: {ceil(need.time_s / 60)} * attempt"]
@@ -140,19 +155,26 @@ def snakemake(needs: Iterable[Need]) -> str:
 def nextflow(needs: Iterable[Need]) -> str:
     """Make a configuration with the resources of each process.
 
-    Job names have underscores in place of the colons of a process's full name.
+    Job names have underscores in place of the colons of a process's full name.  Nextflow's jobs
+    exit with 140 at their time limit (USR2, which it asks Slurm for), and with 137 when killed for
+    their memory: the other one stays.
     """
     made = [
-        "// From 24.10 on process.resourceLimits bounds what attempts grow to, and",
-        "// task.previousTrace says what an earlier attempt used.",
+        "// For Nextflow 24.10 and later; process.resourceLimits bounds what attempts grow to.",
         "process {",
     ]
+
+    def grows(what: str, first: str, ended_other: int) -> str:
+        factor = f"(task.previousTrace.exit == {ended_other} ? 1 : 2)"
+        again = f"task.previousTrace.{what} * {factor}"
+        return f"        {what} = {{ task.attempt > 1 ? {again} : {first} }}"
+
     for process, said, need in _lines(needs, "nextflow"):
         selector = process.replace(".", "[.]").replace("_", "[:_]")
         made += [f"    // {said}", f"    withName: '{selector}' {{"]
-        made.append(f"        time = {{ {ceil(need.time_s / 60)}.min * task.attempt }}")
+        made.append(grows("time", f"{ceil(need.time_s / 60)}.min", 137))
         if need.mem_bytes is not None:
-            made.append(f"        memory = {{ {ceil(need.mem_bytes / _MIB)}.MB * task.attempt }}")
+            made.append(grows("memory", f"{ceil(need.mem_bytes / _MIB)}.MB", 140))
         made += [f"        cpus = {need.cpus_per_task * need.tasks}", "    }"]
     return "\n".join([*made, "}"]) + "\n"
 

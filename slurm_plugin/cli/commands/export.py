@@ -1,7 +1,8 @@
 """Write what your applications need, by their record, as a profile for Snakemake or Nextflow.
 
-A need covers every completed run and a quantile of them with a margin; time and memory grow with
-further attempts.  Applications with fewer than five completed runs are left out.
+A need covers every completed run and a quantile of them with a margin.  A further attempt of
+Nextflow doubles what ran out, time or memory; Snakemake does not say which, so both grow.
+Applications with fewer than five completed runs are left out.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("format", "what to write: %(choices)s", choices=_NAMES)
     add(
         "--workflow NAME",
-        "only runs with this in the path of their workflow or working directory",
+        "only runs with this file or folder in the path of their workflow or working directory",
         default="",
     )
     add("-u --user USER", "applications of this user (default: you)", default="")
