@@ -93,7 +93,8 @@ def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: b
 
 def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bool) -> None:
     site.settled()
-    said = " ".join(site.nimod.run("doctor", "--limits", check=False).stdout.split())
+    doctor = ("nimo", "doctor", "--limits")
+    said = " ".join(site.cluster.run(*doctor, check=False, timeout_s=900).stdout.split())
     if not plans:
         assert "has no limits to plan with: NIMO sets none" in said
         return
