@@ -61,6 +61,7 @@ class SlurmCluster:
     memory_cgroups: whether control groups keep jobs within their memory (`tests.cluster.cgroups`).
     beside: another cluster, which is up: this one shares its munge and its accounting, so that each
         takes commands for the other with ``-M``.
+    registers: folder with a file ``msr`` that stands for the first processor's registers on nodes.
     Raises ReleaseError: when the release cannot be had here.
 
     Notes
@@ -86,8 +87,9 @@ class SlurmCluster:
         name: str = "nimo",
         memory_cgroups: bool = False,
         beside: SlurmCluster | None = None,
+        registers: Path | None = None,
     ) -> None:
-        self._beside = beside
+        self._beside, self._registers = beside, registers
         shared = beside.layout.directory if beside else None
         self.layout = Layout(directory.resolve(), shared)
         self._root = root(release) if release else None
@@ -390,7 +392,11 @@ class SlurmCluster:
             case "slurmctld":
                 return self._slurm(daemon, account, "-D", "-i")
             case node if node in self.settings.node_names():
-                return self._slurm("slurmd", account, "-D", "-N", node)
+                slurmd = self._slurm("slurmd", account, "-D", "-N", node)
+                if self._registers is None:
+                    return slurmd
+                script = f'mount --bind {self._registers} /dev/cpu/0 && exec "$@"'
+                return ["unshare", "--mount", "sh", "-c", script, "sh", *slurmd]
         raise ProcessError(f"there is no daemon {daemon!r}")
 
     def _await(self, daemon: str) -> None:
