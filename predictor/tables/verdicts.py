@@ -183,13 +183,17 @@ def mixed(record: Record, name: str, rows: Sequence[RunRow] = ()) -> tuple[Probl
     rows: its runs, the newest last.
     """
     errors = sorted((abs(one.error) for one in record.entries if one.repeated), reverse=True)
-    often = len(errors) >= ENOUGH
-    if not often or (
-        errors[len(errors) // 2] <= _HALF_OFF and errors[len(errors) // 4] <= _QUARTER_OFF
-    ):
+    parted = _two_kinds(rows)
+    if len(errors) < ENOUGH:
+        # Runs that were submitted at once have no record.
+        alike = parted is None or min(map(len, parted)) < REPEATS
+    else:
+        half, quarter = errors[len(errors) // 2], errors[len(errors) // 4]
+        alike = half <= _HALF_OFF and quarter <= _QUARTER_OFF
+    if alike:
         return ()
     app = _NO_NAME.sub("-", name) or "NAME"
-    if (parted := _two_kinds(rows)) is None:
+    if parted is None:
         return (problem("not_one_problem", app=app),)
     short, long = parted
     counts = {"few": len(short), "many": len(long), "runs": len(short) + len(long)}

@@ -96,7 +96,9 @@ def advice_of(
     advice.unit = request.unit
     if table is None:
         advice.verdict_text = "NIMO has no finished run of this job yet."
-        advice.problems = ["It predicts jobs that ran before."]
+        advice.problems = [
+            "It predicts jobs that ran before: submit it, or let 'nimo scale' try several counts."
+        ]
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
     asked = case.request.low if case.request.low == case.request.high else None
@@ -118,7 +120,9 @@ def advice_of(
     margin = rules.policy.memory_margin
     _recommend(advice, decided, best, considered, case, fresh=fresh, margin=margin)
     if chosen := best or decided.chosen:
-        to_ask = messages.time_options(_limits(chosen, considered, table, rules))
+        limits = _limits(chosen, considered, table, rules)
+        late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
+        to_ask = "" if late else messages.time_options(limits)
         advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)

@@ -241,7 +241,7 @@ def _limit_too_long(
     if best and enough_s and begin_s + enough_s <= deadline_s:
         time, start = duration(enough_s), clock(begin_s)
         lines.append(f"{_which(best, request)}, --time={time} is enough if it starts at {start}")
-    elif best is None and (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
+    elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
         lines.append(
             f"--time={duration(left_s - left_s % MINUTE_S)} is the longest that it can have"
         )
@@ -282,8 +282,10 @@ _DEADLINE = {
 
 def problem_texts(table: PredictionTable) -> list[str]:
     """Say what speaks against a prediction, a sentence each."""
-    told = () if is_serial(table) else table.problems
-    return [_sentence(one.text) for one in told if one.name != "no_identity"]
+    # Where there is nothing to scale, what its times mix up still matters.
+    left_out = {one.name for one in table.problems} - {"not_one_problem"}
+    left_out = left_out if is_serial(table) else {"no_identity"}
+    return [_sentence(one.text) for one in table.problems if one.name not in left_out]
 
 
 def next_run(table: PredictionTable, largest: float = inf) -> int | None:

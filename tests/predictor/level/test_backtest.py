@@ -316,6 +316,15 @@ def test_runs_are_not_one_problem_where_they_differ_too_much(
 
 
 @pytest.mark.parametrize(
+    ("times", "found"),
+    [((3, 3, 12, 12, 3, 12), True), ((3, 3, 3, 12, 3, 12), False), ((3, 4, 6, 8, 9, 12), False)],
+)
+def test_few_runs_without_a_record_are_of_two_kinds_where_each_is_seen_thrice(times, found) -> None:
+    problems = mixed(Record(()), "solve", [row(1, float(one)) for one in times])
+    assert bool(problems) is found
+
+
+@pytest.mark.parametrize(
     ("times", "two"), [((600, 3600, 620), True), ((600, 900, 1300, 1900), False)]
 )
 def test_two_kinds_of_runs_are_named_as_two(times: tuple[int, ...], *, two: bool) -> None:

@@ -6,10 +6,12 @@ import pytest
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.records import Identity
+from sacct_ingest.runs.layout import Layout
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.messages import problem_texts
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
@@ -45,6 +47,16 @@ def test_what_was_observed_comes_along_to_be_drawn():
     assert points == list(learned.observed)
     assert advice(learned=learned).knee == 8
     assert advice(unknown=True).points == []
+
+
+def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_scale():
+    problems = (Problem("not_one_problem", "two kinds of runs"), Problem("no_curve", "no curve", 2))
+    serial = {"level": "line", "layout": Layout(cpus=1), "observed": (Point(1, 60.0),)}
+    assert problem_texts(history(**serial, problems=problems)) == ["Two kinds of runs."]
+
+
+def test_without_a_run_it_says_how_to_start():
+    assert "nimo scale" in advice(unknown=True).problems[0]
 
 
 def test_the_fewest_observed_nodes_are_the_base_of_efficiency():
@@ -193,3 +205,6 @@ def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
     assert reported.time_directive == "#SBATCH --time=00:08:00"
     assert "--time=00:08:00 is enough" in reported.deadline_text
     assert reported.meets_deadline is True  # with that line
+    sooner = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 400))
+    assert "--time=00:05:00 is the longest that it can have" in sooner.deadline_text
+    assert sooner.time_directive == ""  # eight minutes would not end before the deadline
