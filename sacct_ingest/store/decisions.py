@@ -5,7 +5,18 @@ from dataclasses import fields, replace
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, String, delete, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    String,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
 
 from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, KeyLevel
@@ -228,8 +239,14 @@ def _of_runs(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
         yield decisions.c.run_id.in_(of_job)
     if chosen.state:
         yield runs.c.state == chosen.state
-    if chosen.changed:
-        yield decisions.c.applied
+    if chosen.changed is not None:
+        yield decisions.c.applied == chosen.changed
+    if chosen.ratio:
+        asked = (runs.c.nodes == decisions.c.requested_nodes) & (runs.c.nodes != decisions.c.nodes)
+        said_s = case((asked, decisions.c.request_predicted_s), else_=decisions.c.predicted_s)
+        low, high = chosen.ratio
+        yield runs.c.elapsed_s >= low * said_s
+        yield runs.c.elapsed_s < high * said_s
 
 
 def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:

@@ -42,7 +42,8 @@ class DecisionSelection:
     key: str = ""
     job_id: int = 0
     state: str = ""  #: of the job's run
-    changed: bool = False  #: only jobs that NIMO changed
+    changed: bool | None = None  #: only jobs that NIMO changed, or did not
+    ratio: tuple[float, float] | None = None  #: actual over predicted run time, from and below
     only_user: str | None = None
     only_accounts: tuple[str, ...] = ()
 

@@ -49,7 +49,7 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
     write_history(site, HISTORY, runs)
     site.config.write_text(
         f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
-        "mode: enforce\nsnapshot: {source: text}\n"
+        'mode: enforce\nopt_in: {proven: "on"}\nsnapshot: {source: text, interval_s: 0.5}\n'
     )
     stand_ins.write(site.stand_ins, now_s=now_s)
     for application in demo_applications:

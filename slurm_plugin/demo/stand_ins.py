@@ -4,7 +4,7 @@ The demo has no Slurm, but nimod asks for the state of the cluster as always; th
 They follow the formats of :mod:`slurm_plugin.slurm.sources`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sacct_ingest.records import JobRun, StepRun
@@ -24,10 +24,10 @@ _CPUS = 48
 _SETTINGS = f"ClusterName = {CLUSTER}\nSLURM_VERSION = 26.05.5"
 
 
-def write(folder: Path, *, now_s: float) -> None:
-    """Write the stand-ins as commands into ``folder``."""
+def write(folder: Path, *, now_s: float, waiting: Sequence[tuple[int, int]] = WAITING) -> None:
+    """Write the stand-ins as commands into ``folder``; ``waiting`` are the jobs in the queue."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"squeue": squeue(int(now_s)), "sinfo": sinfo(), "scontrol": partitions()}
+    texts = {"squeue": squeue(int(now_s), waiting), "sinfo": sinfo(), "scontrol": partitions()}
     for name, text in texts.items():
         command = folder / name
         settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
@@ -39,7 +39,7 @@ def write(folder: Path, *, now_s: float) -> None:
         command.chmod(0o755)
 
 
-def squeue(now_s: int) -> str:
+def squeue(now_s: int, waiting: Sequence[tuple[int, int]] = WAITING) -> str:
     """Text of ``squeue`` at ``now_s``, seconds since the epoch."""
     text, first = "", 0
     for nodes, hours in RUNNING:
@@ -52,7 +52,7 @@ def squeue(now_s: int) -> str:
             NodeList=node_names(range(first, first + nodes)),
         )
         first += nodes
-    for nodes, hours in WAITING:
+    for nodes, hours in waiting:
         limit = f"{hours}:00:00"
         text += _job(
             State="PENDING", NumNodes=nodes, TimeLimit=limit, Reason="Resources", NodeList=""

@@ -11,7 +11,7 @@ from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo.history import CORES, NODES, Application, start_run
 from slurm_plugin.demo.sandbox import job_script
-from slurm_plugin.demo.stand_ins import RUNNING, WAITING
+from slurm_plugin.demo.stand_ins import RUNNING
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.request_messages import Ask, Job
@@ -88,7 +88,7 @@ def run(
     uid: int,
     rng: Random,
 ) -> list[JobRun]:
-    """Run the jobs behind those of the made-up queue, and return their accounting.
+    """Run the jobs beside those of the made-up cluster, and return their accounting.
 
     EASY backfilling starts them, on the node counts that they were given.
     """
@@ -98,7 +98,6 @@ def run(
     ]
     shapes = [
         *(_shape(nodes, hours * rng.uniform(*_USED), hours) for nodes, hours in RUNNING),
-        *(_shape(nodes, hours * rng.uniform(*_USED), hours) for nodes, hours in WAITING),
         *(
             JobShape(job.nodes, 60.0 * one.application.script_min, job.elapsed_s)
             for one, job in zip(planned, done, strict=True)

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo import submissions
+from slurm_plugin.demo import stand_ins, submissions
 from slurm_plugin.demo.history import Application, applications
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.demo.submissions import DemoSubmission
@@ -76,6 +76,16 @@ class Narrator:
                 raise NimoError("nimod did not start: see what it says above")
             time.sleep(0.05)
 
+    def await_view(self, since_s: float) -> None:
+        """Wait for a view of the cluster in which no booking of before is left."""
+        end_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < end_s:
+            age_s = client.status(self.site.socket, timeout_s=5.0).snapshot_age_s
+            if age_s is not None and time.time() - age_s > since_s + 0.5:
+                return
+            time.sleep(0.1)
+        raise NimoError("nimod does not look at the cluster any more: see what it says above")
+
     def _env(self) -> dict[str, str]:
         return os.environ | {
             "NIMO_CONFIG": str(self.site.config),
@@ -110,10 +120,10 @@ _DEADLINE = "   No node count meets this deadline.  The exit status says so to s
 _UNSURE = "   This application ran on two node counts only, which is enough for advice:"
 _SUBMIT = """\
 6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
-   as {folder}/nimo.yaml says; a site begins with 'observe').  They come within a second, before
-   squeue shows any of them: each is taken to wait behind all before it, by their limits."""
+   as {folder}/nimo.yaml says; a site begins with 'observe').  They come one at a time, on days when
+   nobody waits.  Jobs of one count get a better one that their user completed (opt_in.proven)."""
 _OUTCOME = """\
-7. The jobs run (simulated, behind those in the queue, on the nodes that they were given).  The next
+7. The jobs run (simulated, beside those that run, on the nodes that they were given).  The next
    ingest reads their accounting and joins each outcome with its decision."""
 _REPORT = "8. Compare predictions and decisions with outcomes."
 _END = """\
@@ -148,11 +158,17 @@ def tour(
     narrator.say(_SERVE)
     with narrator.background("nimo", "serve"):
         _advise(narrator)
+    stand_ins.write(site.stand_ins, now_s=clock(), waiting=())
+    with narrator.background("nimo", "serve"):
         narrator.say(_SUBMIT.format(folder=folder))
         planned, answers = _submit(narrator, user=user, uid=uid)
-    runs = submissions.run(
-        planned, answers, first_id=_FIRST_ID, submit_s=int(clock()), uid=uid, rng=rng
-    )
+    runs = [
+        run
+        for number, (one, answer) in enumerate(zip(planned, answers, strict=True))
+        for run in submissions.run(
+            [one], [answer], first_id=_FIRST_ID + number, submit_s=int(clock()), uid=uid, rng=rng
+        )
+    ]
     narrator.say(_OUTCOME)
     sites.write_history(narrator.site, _AFTER, runs)
     narrator.show("nimo", "ingest", _AFTER)
@@ -169,9 +185,11 @@ def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
     wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
     return [
         DemoSubmission(application=wrf, deadline="now+5hours"),
-        *[DemoSubmission(application=membrane), DemoSubmission(application=wrf)] * 4,
+        DemoSubmission(application=membrane),
+        *[DemoSubmission(application=wrf), DemoSubmission(application=membrane, nodes="2")] * 3,
         DemoSubmission(application=wrf, nodes="4"),
         DemoSubmission(application=membrane, array="0-3"),
+        DemoSubmission(application=membrane, nodes="2"),
         DemoSubmission(application=capsid),
     ]
 
@@ -201,8 +219,10 @@ def _advise(narrator: Narrator) -> None:
 def _submit(
     narrator: Narrator, *, user: str, uid: int
 ) -> tuple[list[DemoSubmission], list[Answer]]:
-    planned = plan(applications(user))
-    answers = submissions.submit(narrator.site.socket, [one.job(uid) for one in planned])
+    planned, answers = plan(applications(user)), list[Answer]()
+    for one in planned:
+        answers += submissions.submit(narrator.site.socket, [one.job(uid)])
+        narrator.await_view(time.time())
     narrator.say(answers_table(planned, answers))
     return planned, answers
 

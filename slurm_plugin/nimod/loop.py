@@ -84,7 +84,7 @@ class Loop:
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call something in the loop's thread; from any thread, or a signal handler."""
         self._calls.append(call)
-        with suppress(BlockingIOError):  # woken already
+        with suppress(OSError if self._stopping else BlockingIOError):  # closed, woken already
             self._waker.send(b"\0")
 
     def call_in_turn(self, call: Callable[[], None]) -> None:

@@ -88,7 +88,17 @@ class ChartLabel:
     kind: ClassVar[str] = "text"
 
 
-Mark = Box | ChartPath | Dot | ChartLabel
+@dataclass(frozen=True, slots=True)
+class LinkedMarks:
+    """Marks that lead somewhere together; ``name`` says what they are about."""
+
+    href: str
+    name: str
+    marks: "Sequence[Mark]"
+    kind: ClassVar[str] = "link"
+
+
+Mark = Box | ChartPath | Dot | ChartLabel | LinkedMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,11 @@ class Chart:
     legend: str = ""
     width: int = _WIDTH
 
+    @property
+    def linked(self) -> bool:
+        """Whether a mark leads somewhere."""
+        return any(isinstance(one, LinkedMarks) for one in self.marks)
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -111,6 +126,11 @@ class Bar:
     value: float
     text: str
     look: str = "first"
+    href: str = ""  #: where the jobs behind it are
+
+    def linked(self, *marks: Mark) -> Sequence[Mark]:
+        """Make a link of the marks, where there is one."""
+        return [LinkedMarks(self.href, f"{self.label}: {self.text}", marks)] if self.href else marks
 
 
 def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
@@ -123,11 +143,11 @@ def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
         if len(label) > _LONGEST:
             label = f"{label[: _LONGEST - 1]}…"
         length = (_WIDTH - tail) * bar.value / longest
-        marks += [
+        marks += bar.linked(
             ChartLabel("", 0, y + 14, label),
             Box(bar.look, 0, y + 19, _short(max(length, 1.0)), 14),
             ChartLabel("faint", _short(length + 6), y + 31, bar.text),
-        ]
+        )
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data)
     return Chart(title, said, marks, len(data) * _LINE + 4, legend)
 
@@ -149,12 +169,11 @@ def columns(
         tall = (base - 24) * bar.value / highest
         x = 10 + i * step
         if bar.value:
-            marks.append(
-                Box(bar.look, _short(x + 1), _short(base - tall), _short(step - 2), _short(tall))
-            )
+            top, width = _short(base - tall), _short(step - 2)
+            drawn: list[Mark] = [Box(bar.look, _short(x + 1), top, width, _short(tall))]
             if widest < step:
-                over = _short(base - tall - 5)
-                marks.append(ChartLabel("middle", _short(x + step / 2), over, bar.text))
+                drawn.append(ChartLabel("middle", _short(x + step / 2), top - 5, bar.text))
+            marks += bar.linked(*drawn)
         if i % every == 0:
             at = x if guide is not None and i else x + step / 2
             marks.append(ChartLabel("faint middle", _short(at), base + 18, bar.label))

@@ -12,7 +12,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.reports.listing import distinctions, listed_of, repeated
+from slurm_plugin.reports.listing import Listed, distinctions, repeated
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
@@ -213,7 +213,7 @@ def standing_line(row: StandingRow) -> str:
 def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
     """List applications, each once, the most reliable first, as `listing` says."""
     shown = each_once(tables)
-    listed = [listed_of(one) for one in shown]
+    listed = [Listed.of(one) for one in shown]
     apart = distinctions(listed)
     names = {one.table_key: one.name for one in listed}
 
@@ -255,7 +255,7 @@ def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     """Leave out tables whose runs another one of the same name has; the most reliable first."""
     order = list(Verdict)
     ranked = sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
-    again = repeated([listed_of(one) for one in ranked])
+    again = repeated([Listed.of(one) for one in ranked])
     return [one for one in ranked if (one.level, one.key) not in again]
 
 

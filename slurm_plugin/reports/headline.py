@@ -1,13 +1,18 @@
 """What a report says first: whether NIMO helps, how far to trust it, what to do."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import hypot
+from typing import TYPE_CHECKING, Protocol
 
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.evaluation.effects import Effect, EffectEstimate
-from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
-from slurm_plugin.text.formatting import count, hours, percent, printable
+from slurm_plugin.text.formatting import clock, count, hours, percent, printable
+
+if TYPE_CHECKING:  # the first line is printed before the rest is loaded
+    from slurm_plugin.evaluation.effects import Effect, EffectEstimate
+    from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
 
 _TASKS = 5
 _Hours = tuple[float, float, float]  #: value and ends
@@ -37,6 +42,28 @@ class Headline:
         """Benefit, trust and the first thing to do, a sentence each."""
         to_do = f"To do: {self.tasks[0].text}." if self.tasks else "There is nothing to do."
         return [self.benefit, self.trust, to_do]
+
+
+class ReportHead(Protocol):
+    """What of a report is in its first line."""
+
+    @property
+    def decisions(self) -> int: ...  # noqa: D102
+    @property
+    def finished(self) -> int: ...  # noqa: D102
+    @property
+    def first_s(self) -> float | None: ...  # noqa: D102
+    @property
+    def last_s(self) -> float | None: ...  # noqa: D102
+
+
+def title_of(report: ReportHead) -> str:
+    """Give the number of decisions and their period in one line."""
+    if not report.decisions:
+        return "No decision is recorded for this selection; nimod records one at each submission."
+    decisions = count(report.decisions, "decision")
+    span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
+    return f"{decisions} {span}, {report.finished} with an outcome"
 
 
 def headline(report: OutcomeReport) -> Headline:

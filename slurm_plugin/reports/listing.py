@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
-from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 
 TableKey = tuple[str, str]  #: level and key
@@ -28,6 +28,24 @@ class Listed:
     owner: str = ""
     last_s: float = 0.0  #: start of the newest run
 
+    @classmethod
+    def of(cls, table: Any, row: Any = None, **more: Any) -> Self:
+        """Take what a list needs from a prediction table; of a part of one, names from its row."""
+        named = row or table
+        return cls(
+            level=KeyLevel(named.level).value,
+            key=named.key,
+            label=named.label,
+            runs=table.runs,
+            nodes=frozenset(point.nodes for point in table.observed),
+            command=table.command,
+            layout=str(table.layout),
+            parts=len(table.parts),
+            owner=table.owner,
+            last_s=table.last_s,
+            **more,
+        )
+
     @property
     def table_key(self) -> TableKey:
         """Level and key."""
@@ -37,22 +55,6 @@ class Listed:
     def name(self) -> str:
         """Label without the layout that a part has behind it."""
         return self.label.removesuffix(f" ({self.layout})") if _PART in self.key else self.label
-
-
-def listed_of(table: PredictionTable) -> Listed:
-    """Take what a list needs from a prediction table."""
-    return Listed(
-        level=table.level,
-        key=table.key,
-        label=table.label,
-        runs=table.runs,
-        nodes=frozenset(point.nodes for point in table.observed),
-        command=table.command,
-        layout=str(table.layout),
-        parts=len(table.parts),
-        owner=table.owner,
-        last_s=table.last_s,
-    )
 
 
 def repeated(tables: Sequence[Listed]) -> frozenset[TableKey]:

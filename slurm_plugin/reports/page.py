@@ -1,6 +1,6 @@
 """The report of decisions and outcomes as one self-contained HTML file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -9,9 +9,8 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
-from slurm_plugin.reports.headline import headline
+from slurm_plugin.reports.headline import headline, title_of
 from slurm_plugin.reports.html import Table
-from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import find
 from slurm_plugin.reports.sheets import derived_note, sheets_of
 from slurm_plugin.text.formatting import clock, count, percent
@@ -54,7 +53,7 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
         selection=list(report.selection.items()),
         head=headline(report) if some else None,
         figures=figures(report),
-        charts=charts(report, reasons),
+        charts=list(charts(report, reasons)),
         sections=report_sections(report, reasons),
         release=version("nimo-slurm"),
         made=clock(now_s),
@@ -95,19 +94,24 @@ def figures(report: OutcomeReport) -> list[Figure]:
             Figure("Actual / predicted", f"{one.bias:.2f}", above),
         ]
     changed = sum(row.decisions for row in report.reasons if row.applied)
-    made.append(Figure("Changed jobs", str(changed), f"of {count(report.decisions, 'decision')}"))
+    made.append(
+        Figure("Applied decisions", str(changed), f"of {count(report.decisions, 'decision')}")
+    )
     if (due := report.deadlines) != Deadlines():
         not_met = f"{due.missed} missed, {due.refused} refused"
         made.append(Figure("Deadlines made", str(due.met), not_met))
     return made
 
 
-def charts(report: OutcomeReport, reasons: Mapping[str, str]) -> list[Chart]:
-    """Charts of accuracy and decisions; none without decisions."""
-    return list(_charts(report, reasons)) if report.decisions else []
+def charts(
+    report: OutcomeReport, reasons: Mapping[str, str], link: Callable[..., str] = lambda **_: ""
+) -> Iterator[Chart]:
+    """Charts of accuracy and decisions; none without decisions.
 
-
-def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart]:
+    link: URL of the decisions that filters of the page choose.
+    """
+    if not report.decisions:
+        return
     accuracy = report.accuracy
     if accuracy and accuracy.coverage:
         yield chart.against_nominal(
@@ -117,44 +121,46 @@ def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart
         )
     if accuracy:
         labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
-        pairs = zip(labels, accuracy.histogram, strict=True)
+        ends = [0.0, *EDGES, 1e9]
         yield chart.columns(
             "Number of runs by actual / predicted run time",
-            [Bar(label, float(n), str(n)) for label, n in pairs],
+            [
+                Bar(label, float(n), str(n), href=link(ratio=f"{low:.5g}-{high:.5g}"))
+                for label, n, low, high in zip(
+                    labels, accuracy.histogram, ends, ends[1:], strict=False
+                )
+            ],
             guide=EDGES.index(1.0) + 1,
             legend="A column begins at its label; right of the dashed line runs took longer than "
             "predicted.",
         )
     if len(report.weeks) > 1:
-        yield _weekly(report)
-    yield _why(report, reasons)
-
-
-def _weekly(report: OutcomeReport) -> Chart:
-    bars = [
-        Bar(
-            clock(week.begin_s)[5:10],
-            week.accuracy.mape if week.accuracy else 0.0,
-            percent(week.accuracy.mape, 1) if week.accuracy else "nothing to compare",
-            "second",
+        bars = [
+            Bar(
+                clock(week.begin_s)[5:10],
+                week.accuracy.mape if week.accuracy else 0.0,
+                percent(week.accuracy.mape, 1) if week.accuracy else "nothing to compare",
+                "second",
+                link(day=clock(week.begin_s + 6.5 * 86_400)[:10]),
+            )
+            for week in report.weeks[-26:]
+        ]
+        yield chart.columns(
+            "Mean error (MAPE) by week", bars, legend="The last 26 weeks; each begins on Monday."
         )
-        for week in report.weeks[-26:]
-    ]
-    return chart.columns(
-        "Mean error (MAPE) by week", bars, legend="The last 26 weeks; each begins on Monday."
-    )
-
-
-def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
     acted = sum(one.decisions for one in report.reasons if one.applied)
     rows = [
-        *((("changed", acted, "third"),) if acted else ()),
-        *((reasons.get(name, name), n, "first") for name, n in report.unchanged.items()),
+        *([Bar("applied", acted, str(acted), "third", link(changed="yes"))] if acted else ()),
+        *(
+            Bar(reasons[name], n, str(n), href=link(reason=name))
+            if name in reasons
+            else Bar(f"advice only, mode {name}", n, str(n), href=link(changed="no", mode=name))
+            for name, n in report.unchanged.items()
+        ),
     ]
-    shown = rows[:_MOST_BARS]
-    bars = [Bar(name, float(n), str(n), look) for name, n, look in shown]
-    rest = sum(n for _, n, _ in rows[_MOST_BARS:])
-    legend = "Jobs that were changed, and why the others passed unchanged."
-    return chart.bars(
+    bars = rows[:_MOST_BARS]
+    rest = sum(int(one.value) for one in rows[_MOST_BARS:])
+    legend = "Decisions that were applied, and why the other jobs passed unchanged."
+    yield chart.bars(
         "Decisions", bars, legend=f"{legend} {rest} for other reasons." if rest else legend
     )

@@ -53,19 +53,11 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
     Raises msgspec.DecodeError: the row holds no prediction table.
     """
     table = _decoder.decode(row.payload)
-    return CatalogueEntry(
-        level=row.level.value,
-        key=row.key,
-        label=row.label,
+    return CatalogueEntry.of(
+        table,
+        row,
         verdict=row.verdict,
         model=row.model,
-        runs=table.runs,
-        nodes=frozenset(point.nodes for point in table.observed),
-        command=table.command,
-        layout=str(table.layout),
-        parts=len(table.parts),
-        owner=table.owner,
-        last_s=table.last_s,
         unit=table.unit.plural,
         knee=table.knee,
         off=off,

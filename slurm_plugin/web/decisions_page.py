@@ -29,7 +29,7 @@ from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
 _FILTERS = (
     *("job", "state", "changed", "day", "user"),
-    *("partition", "mode", "reason", "level", "key"),
+    *("partition", "mode", "reason", "level", "key", "ratio"),
 )
 _SPAN_S = 90 * 86_400.0
 
@@ -45,13 +45,14 @@ def decisions(view: View) -> str:
         mode=view.choice("mode", modes),
         reason=filters["reason"],
         state=view.choice("state", states),
-        changed=view.choice("changed", ("yes",)) == "yes",
+        changed={"yes": True, "no": False}.get(view.choice("changed", ("yes", "no"))),
+        ratio=_ratio(filters["ratio"]),
         until_s=_day_end_s(filters["day"]),
         key_level=filters["level"],
         key=filters["key"],
     )
     before, since_s = _before(view), None
-    slow = ("partition", "mode", "reason", "state", "changed")
+    slow = ("partition", "mode", "reason", "state", "changed", "ratio")
     # Where no index helps, a page searches a span.
     if not filters["job"] and (view.viewer.visibility.accounts or any(map(filters.get, slow))):
         since_s = (before[0] if before else selection.until_s or time.time()) - _SPAN_S
@@ -259,6 +260,15 @@ def _day_end_s(day: str) -> float | None:
         return (datetime.strptime(day, "%Y-%m-%d").astimezone() + timedelta(days=1)).timestamp()
     except (ValueError, OverflowError) as error:
         raise BadQuery("day: a date as 2026-11-25") from error
+
+
+def _ratio(ends: str) -> tuple[float, float] | None:
+    """Read ends of actual over predicted run time, such as ``1.2-2``."""
+    low, _, high = ends.partition("-")
+    try:
+        return (float(low), float(high)) if ends else None
+    except ValueError as error:
+        raise BadQuery("ratio: two numbers as 1.2-2") from error
 
 
 def _before(view: View) -> tuple[float, str] | None:

@@ -11,9 +11,8 @@ import msgspec
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.headline import headline
+from slurm_plugin.reports.headline import headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
-from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import csv_text, find
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.text.formatting import clock

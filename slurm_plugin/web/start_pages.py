@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
@@ -10,9 +11,8 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
-from slurm_plugin.reports.headline import Task, headline
+from slurm_plugin.reports.headline import Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
-from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.text.formatting import count, short_clock
 from slurm_plugin.web.application_page import suggestion
@@ -53,7 +53,7 @@ def _overview(view: View) -> str:
         tasks=[_task(view, one) for one in head.tasks],
         by_verdict=_by_verdict(view),
         figures=page.figures(report),
-        charts=page.charts(report, WORDS),
+        charts=list(page.charts(report, WORDS, partial(view.link, "/decisions"))),
         tables=[linked(view, replace(one, rows=one.rows[:SOME])) for one in tables],
     )
 

@@ -26,7 +26,7 @@ from slurm_plugin.cli.command_context import (
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Selection
-from slurm_plugin.reports.report_title import ReportHead, title_of
+from slurm_plugin.reports.headline import ReportHead, title_of
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.table_columns import terminal_width
 

@@ -13,7 +13,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Selection
-from slurm_plugin.reports.report_title import title_of
+from slurm_plugin.reports.headline import title_of
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import table

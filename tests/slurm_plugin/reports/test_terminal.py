@@ -7,7 +7,7 @@ from rich.console import Console
 
 from sacct_ingest.records import JobState
 from slurm_plugin.evaluation.outcomes import Pair
-from slurm_plugin.reports.report_title import title_of
+from slurm_plugin.reports.headline import title_of
 from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 

@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from html import unescape
 from urllib.parse import quote
 
 import msgspec
@@ -230,7 +231,7 @@ def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, 
         payload = msgspec.json.encode(outlook).decode()
         store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
     text = ask(f"{APPLICATION}{key}&counts=all").text
-    assert "the last 1 run" in text
+    assert "the last run" in text
     rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
     assert [int(n) for n in rows] == list(range(1, 17))
     assert "would help most" not in text
@@ -316,8 +317,10 @@ def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
     assert re.findall(r"/decision\?id=(\w)", found) == ["a"]
     assert ">900008<" in found
     assert "2 → 4" in found
-    asked = {"changed=yes": "ab", "state=COMPLETED": "a", "day=2001-01-01": "", "job=5": ""}
-    for query, ids in asked.items():
+    asked = {"changed=yes": "ab", "changed=no": "c", "state=COMPLETED": "a", "day=2001-01-01": ""}
+    # Bars of the overview lead to the decisions behind them.
+    bar = unescape(re.search(r'/decisions\?(ratio=[^"]+)', ask("/").text)[1])  # type: ignore[index]
+    for query, ids in (asked | {bar: "a", "ratio=7-9": "", "job=5": ""}).items():
         got = ask(f"/decisions?{query}").text
         assert set(re.findall(r"/decision\?id=(\w)", got)) == set(ids), query
     assert 'href="/decisions?user=ada"' in found
