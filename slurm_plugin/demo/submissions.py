@@ -76,7 +76,7 @@ def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
     Raises slurm_plugin.nimod.client.Unreachable: nimod does not answer.
     """
     asks = (Ask(op="decide", via="job_submit", job=job) for job in jobs)
-    return [client.decide(socket, ask, timeout_s=_TIMEOUT_S) for ask in asks]
+    return [client.exchange(socket, ask, Answer, _TIMEOUT_S) for ask in asks]
 
 
 def run(

@@ -2,7 +2,7 @@
 
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from sacct_ingest.ingest.windows import reached
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol.request_messages import Ask, Operation
 from slurm_plugin.protocol.status_messages import Status, Uplinks
 from slurm_plugin.text.formatting import clock
 
@@ -131,7 +132,7 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
 
 def nimod(installation: Installation) -> Iterator[Finding]:
     """Nimod answers, is of this release, and sees the cluster."""
-    status = _asked(client.status, installation, "nimod")
+    status = _asked("status", Status, installation, "nimod")
     if isinstance(status, Finding):
         yield status
         return
@@ -164,7 +165,7 @@ def nimod(installation: Installation) -> Iterator[Finding]:
 def relay(installation: Installation) -> Iterator[Finding]:
     """Check the relay of a login node: it answers and is of this release; its key is secret."""
     settings = installation.settings
-    links = _asked(client.links, installation, "nimo-relay")
+    links = _asked("links", Uplinks, installation, "nimo-relay")
     if isinstance(links, Finding):
         yield links
     else:
@@ -174,11 +175,13 @@ def relay(installation: Installation) -> Iterator[Finding]:
         yield wrong(f"every user can read {key}", f"chmod o-r {key}; then have a new one made")
 
 
-def _asked(ask: Callable[..., _Reply], installation: Installation, unit: str) -> _Reply | Finding:
+def _asked(
+    op: Operation, kind: type[_Reply], installation: Installation, unit: str
+) -> _Reply | Finding:
     """Ask a service; what is wrong where it does not answer."""
     log = f"its log: journalctl -u {unit}"
     try:
-        return ask(installation.settings.socket, timeout_s=_TIMEOUT_S)
+        return client.exchange(installation.settings.socket, Ask(op=op), kind, _TIMEOUT_S)
     except client.Unanswered as error:
         return wrong(f"{error}: it hangs", f"systemctl restart {unit}; {log}")
     except client.Unreachable as error:
@@ -199,7 +202,7 @@ def _release(service: str, release: str, unit: str) -> Finding:
 def link(installation: Installation) -> Iterator[Finding]:
     """Check each link of the relay: it is up, releases and clocks agree."""
     try:
-        links = client.links(installation.settings.socket, timeout_s=_TIMEOUT_S)
+        links = client.exchange(installation.settings.socket, Ask(op="links"), Uplinks, _TIMEOUT_S)
     except client.Unreachable:
         yield skipped("there is no relay")
         return

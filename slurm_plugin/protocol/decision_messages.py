@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from slurm_plugin.protocol.lines import version
+from slurm_plugin.protocol.lines import Message, version
 
 
 class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -28,15 +28,13 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     min_mem_per_cpu: int | None = None  #: MiB
 
 
-class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
+class Answer(Message, omit_defaults=True, kw_only=True):
     """Nimod's answer to ``decide`` and ``prepare``.
 
     ``action`` is ``keep`` (pass unchanged), ``set`` (write ``set``) or ``refuse`` (only where the
     site says that deadlines are binding).  ``message`` is for the user, empty when silent.
     """
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     action: Literal["keep", "set", "refuse"] = "keep"
     reason: str = ""
     set: Change | None = None
@@ -46,7 +44,6 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
     #: the settings change no job: on this connection the hook need not wait for answers any more,
     #: which costs slurmctld 170 to 270 µs a submission, not 670 to 740 (docs/measured.md)
     quiet: bool = False
-    error: str = ""
     link_down: bool = False  #: there is no answer because a relay does not reach its controller
 
 

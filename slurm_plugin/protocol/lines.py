@@ -26,6 +26,14 @@ def version() -> int:
     return VERSION
 
 
+class Message(msgspec.Struct, kw_only=True):
+    """What all answers of nimod have."""
+
+    v: int = msgspec.field(default_factory=version)
+    ok: bool = True
+    error: str = ""
+
+
 _encoder = msgspec.json.Encoder()
 
 

@@ -9,22 +9,19 @@ import msgspec
 
 from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow, StandingRow
-from slurm_plugin.protocol.lines import version
+from slurm_plugin.protocol.lines import Message
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
 
-class Applications(msgspec.Struct, kw_only=True):
+class Applications(Message, kw_only=True):
     """Nimod's answer to ``applications``: prediction tables that a user may see."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
-    tables: list[PredictionTable] = []
-    standings: list[StandingRow] = []
+    tables: list[PredictionTable] = msgspec.field(default_factory=list)
+    standings: list[StandingRow] = msgspec.field(default_factory=list)
     left_off: int = 0  #: tables that there are besides
     own_only: bool = False  #: only of this user's runs
-    error: str = ""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -40,14 +37,11 @@ class Outcome(msgspec.Struct, kw_only=True):
     end_s: int | None = None
 
 
-class Explanation(msgspec.Struct, kw_only=True):
+class Explanation(Message, kw_only=True):
     """Nimod's answer to ``explain``: one decision, and what became of its job."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     decision: DecisionRow | None = None
     outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet
-    error: str = ""
 
 
 def explanation_of(decision: DecisionRow, run: "RunRow | None") -> Explanation:

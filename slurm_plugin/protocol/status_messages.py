@@ -2,7 +2,7 @@
 
 import msgspec
 
-from slurm_plugin.protocol.lines import version
+from slurm_plugin.protocol.lines import Message
 
 
 class WaitRow(msgspec.Struct, kw_only=True):
@@ -25,17 +25,16 @@ class WaitRow(msgspec.Struct, kw_only=True):
     slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
 
 
-class Waits(msgspec.Struct, kw_only=True):
+class Waits(Message, kw_only=True):
     """Nimod's answer to ``waits``."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     made_s: float | None = None  #: when the queue was run forward; None: not yet
     own: bool = False  #: by the waits of the user's own jobs: the queue was not run forward
     recorded: int = 0  #: estimates whose outcome is on record
-    rows: list[WaitRow] = []
-    missing: list[int] = []  #: jobs that do not wait, or that the user may not see
-    error: str = ""
+    rows: list[WaitRow] = msgspec.field(default_factory=list)
+    missing: list[int] = msgspec.field(
+        default_factory=list
+    )  #: jobs that do not wait, or that the user may not see
 
 
 class PartitionWait(msgspec.Struct, kw_only=True):
@@ -82,11 +81,9 @@ class Counts(msgspec.Struct, kw_only=True):
     sum_s: float = 0.0
 
 
-class Status(msgspec.Struct, kw_only=True):
+class Status(Message, kw_only=True):
     """Nimod's answer to ``status`` and ``reload``."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     release: str = ""
     identities: int = 0
     loaded_s: float | None = None
@@ -95,7 +92,9 @@ class Status(msgspec.Struct, kw_only=True):
     failed: int = 0
     decisions_pending: int = 0
     outlook_age_s: float | None = None  #: since the queue was run forward; None: not yet
-    waits: list[PartitionWait] = []  #: what new jobs have to expect
+    waits: list[PartitionWait] = msgspec.field(
+        default_factory=list
+    )  #: what new jobs have to expect
     waits_recorded: int = 0  #: estimates whose outcome is on record
     waits_inside: float | None = None  #: share of them that were inside their interval
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
@@ -103,10 +102,9 @@ class Status(msgspec.Struct, kw_only=True):
         None  #: when it was deleted or replaced; None: not since the start
     )
     counts: Counts = msgspec.field(default_factory=Counts)
-    relays: list[str] = []  #: login nodes that are linked
+    relays: list[str] = msgspec.field(default_factory=list)  #: login nodes that are linked
     #: longest processor time between two answers, since the start
     longest_s: float = 0.0
-    error: str = ""
 
 
 class Uplinked(msgspec.Struct, kw_only=True):
@@ -120,21 +118,15 @@ class Uplinked(msgspec.Struct, kw_only=True):
     used: bool = False  #: requests go there
 
 
-class Uplinks(msgspec.Struct, kw_only=True):
+class Uplinks(Message, kw_only=True):
     """Answer to ``links`` of a relay; nimod itself has none."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     release: str = ""
-    links: list[Uplinked] = []
-    error: str = ""
+    links: list[Uplinked] = msgspec.field(default_factory=list)
 
 
-class Reported(msgspec.Struct, kw_only=True):
+class Reported(Message, kw_only=True):
     """Nimod's answer to ``report``."""
 
-    v: int = msgspec.field(default_factory=version)
-    ok: bool = True
     own_only: bool = False  #: only of this user's jobs
     report: msgspec.Raw = msgspec.Raw()  #: `slurm_plugin.evaluation.outcomes.OutcomeReport`
-    error: str = ""

@@ -17,7 +17,6 @@ import pytest
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol.request_messages import Ask
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
 from tests.processes import LONGEST_WAIT_S, Account, wait_until
@@ -125,7 +124,7 @@ class Pauses(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(0.01):
             began = time.monotonic()
-            client.decide(self._site.nimod.socket, Ask(op="status"), timeout_s=LONGEST_WAIT_S)
+            client.status(self._site.nimod.socket, timeout_s=LONGEST_WAIT_S)
             self.seconds.append(time.monotonic() - began)
 
     def end(self) -> list[float]:

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.protocol.status_messages import Uplinks
 from tests.certificates import Authority
 from tests.cluster.releases import ReleaseError
@@ -199,7 +200,7 @@ class LoginNode:
 
     def links(self) -> Uplinks:
         """Tell how its links are."""
-        return client.links(self.socket, timeout_s=LONGEST_WAIT_S)
+        return client.exchange(self.socket, Ask(op="links"), Uplinks, LONGEST_WAIT_S)
 
     def wait_linked(self, number: int = 0) -> None:
         """Wait until the link to a controller is up."""

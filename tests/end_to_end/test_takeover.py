@@ -19,6 +19,8 @@ import yaml
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.protocol.status_messages import Uplinked, Uplinks
 from tests.cluster.login_node import relay_sections
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
@@ -41,6 +43,11 @@ hostname "$4"
 shift 4
 exec "$@"
 """
+
+
+def links_of(socket: Path | str) -> list[Uplinked]:
+    """Give the links of a relay."""
+    return client.exchange(socket, Ask(op="links"), Uplinks, LONGEST_WAIT_S).links
 
 
 @dataclass
@@ -106,7 +113,7 @@ class Pair:
 
     def linked(self) -> list[bool]:
         """Tell which of the relay's links are up."""
-        links = client.links(self.folder / "login.sock", timeout_s=LONGEST_WAIT_S).links
+        links = links_of(self.folder / "login.sock")
         return [not one.trouble for one in links]
 
     def asks(self, number: int) -> None:
@@ -114,7 +121,7 @@ class Pair:
         socket = self.folder / "login.sock"
 
         def used() -> bool:
-            links = client.links(socket, timeout_s=LONGEST_WAIT_S).links
+            links = links_of(socket)
             return [one.used for one in links].index(True) == number
 
         def answered() -> bool:

@@ -31,6 +31,7 @@ from slurm_plugin.config.settings import Energy
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports import curve_text
 from slurm_plugin.slurm.privacy import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
@@ -76,12 +77,10 @@ def run(args: argparse.Namespace) -> int:
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
     settings = user_settings(args)
-    name, every = args.application or "", bool(args.all)
+    ask = Ask(op="applications", name=args.application or "", every=bool(args.all))
     answer = nimod_or_store(
         settings,
-        lambda: client.applications(
-            nimod_socket(args, settings), name, every=every, timeout_s=TIMEOUT_S
-        ),
+        lambda: client.exchange(nimod_socket(args, settings), ask, Applications, TIMEOUT_S),
         _stored,
         store_named=bool(args.store),
         local=args.local,

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_of_store,
@@ -25,7 +27,8 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol.request_messages import Selection
+from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.status_messages import Reported
 from slurm_plugin.reports.headline import ReportHead, title_of
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.table_columns import terminal_width
@@ -87,15 +90,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stands in the first line of a report."""
+
+    decisions: int
+    finished: int
+    first_s: float | None
+    last_s: float | None
+
+
 def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
     """Ask nimod, and print the first line before all else is loaded."""
-    answer = client.report(socket, _asked(args), timeout_s=TIMEOUT_S)
+    ask = Ask(op="report", selection=_asked(args))
+    answer = client.exchange(socket, ask, Reported, TIMEOUT_S)
     if answer.own_only:
         why = "PrivateData hides others' jobs; operators name the store: --store"
         print(f"nimo: only your own jobs are shown: {why}", file=sys.stderr)
     if _for_terminal(args):
-        _print_title(client.head_of(answer))
-    return client.report_of(answer)
+        _print_title(msgspec.json.decode(answer.report, type=Head))
+    from slurm_plugin.evaluation.outcomes import OutcomeReport  # noqa: PLC0415 - heavy
+
+    return msgspec.json.decode(answer.report, type=OutcomeReport)
 
 
 def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:

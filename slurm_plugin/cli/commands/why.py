@@ -18,6 +18,7 @@ from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
+from slurm_plugin.protocol.request_messages import Ask, Job, Selection
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store
@@ -52,13 +53,16 @@ def run(args: argparse.Namespace) -> int:
     shown = "" if args.store else _shown(args.job, timeout_s=config.snapshot.timeout_s)
     note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
     decision_id = note.decision_id if note else ""
+    ask = Ask(op="explain", job_id=args.job, decision_id=decision_id)
+    if submitted is not None:
+        user, name, work_dir, at_s = submitted
+        ask.job = Job(user_name=user, name=name, work_dir=work_dir)
+        ask.selection = Selection(since_s=at_s)
     for pause_s in (0.0, _WRITTEN_S):
         time.sleep(pause_s)
         explanation = nimod_or_store(
             lambda: config,
-            lambda: client.explain(
-                config.socket, args.job, decision_id, submitted=submitted, timeout_s=TIMEOUT_S
-            ),
+            lambda: client.exchange(config.socket, ask, Explanation, TIMEOUT_S),
             lambda config: _stored(config, args.job, decision_id, submitted),
             store_named=bool(args.store),
         )

@@ -5,6 +5,7 @@ from datetime import datetime
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.slurm import commands
 from tests.slurm_plugin.reports.rows import decision
 
@@ -20,12 +21,13 @@ def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_
 ):
     asked: list[object] = []
 
-    def explain(*_: object, submitted: object, **__: object) -> Explanation:
-        asked.append(submitted)
+    def explain(_: object, ask: Ask, *__: object) -> Explanation:
+        job = ask.job
+        asked.append((job.user_name, job.name, job.work_dir, ask.selection.since_s))
         return Explanation(decision=decision() if len(asked) > 1 else None)
 
     monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
-    monkeypatch.setattr(client, "explain", explain)
+    monkeypatch.setattr(client, "exchange", explain)
     assert main(["why", "17"]) == 0
     when = datetime.fromisoformat("2026-09-21T14:13:20").timestamp()
     assert asked == [("ada", "my job", "/home/ada/run 1", when)] * 2

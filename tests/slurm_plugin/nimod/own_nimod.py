@@ -15,6 +15,7 @@ from slurm_plugin.config.loader import dump
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config, RelaySettings, Sharing, Snapshot
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.slurm import fields
@@ -95,7 +96,7 @@ class Nimod:
         return client.status(self.socket, timeout_s=LONGEST_WAIT_S)
 
     def decide(self, **fields):
-        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=LONGEST_WAIT_S)
+        return client.exchange(self.socket, Ask(job=job(**fields)), Answer, LONGEST_WAIT_S)
 
     def fit(self, *tables):
         with Store.open(self.url) as store:

@@ -3,16 +3,21 @@
 import json
 import socket
 
+import msgspec
 import pytest
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.cli.commands.report import Head
 from slurm_plugin.config.settings import Config
+from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.status_messages import Reported
 from slurm_plugin.reports.headline import title_of
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S
@@ -20,6 +25,7 @@ from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.own_nimod import SLURM, ask_as_nobody, needs_root
 from tests.slurm_plugin.reports.rows import decision
 
+EVERY = Ask(op="applications", every=True)
 PRIVATE = SLURM.replace('"ClusterName = pine"', '"ClusterName = pine\nPrivateData = jobs"')
 MINE = {"level": "line", "key": "a1", "label": "nobody/solve"}
 THEIRS = {"level": "line", "key": "b2", "label": "alice/solve"}
@@ -78,7 +84,7 @@ def test_a_decision_is_for_its_owner(asked):
 
 
 def test_root_sees_everything(running):
-    result = client.applications(running.socket, every=True, timeout_s=LONGEST_WAIT_S)
+    result = client.exchange(running.socket, EVERY, Applications, LONGEST_WAIT_S)
     assert [one.label for one in result.tables] == ["solve"]
     assert not result.own_only
 
@@ -98,7 +104,7 @@ def test_no_store_is_an_error_in_words(nimod):
     nimod.start(ready=False)
     nimod.notify.recv(100)
     with pytest.raises(client.Unreachable, match="/dev/null"):
-        client.applications(nimod.socket, every=True, timeout_s=LONGEST_WAIT_S)
+        client.exchange(nimod.socket, EVERY, Applications, LONGEST_WAIT_S)
 
 
 @needs_root
@@ -113,11 +119,11 @@ def test_a_report_is_about_ones_own_jobs_where_jobs_are_private(asked):
 
 @needs_root
 def test_a_report_of_nimod_is_that_of_the_store(asked):
-    answer = client.report(asked.socket, Selection(), timeout_s=LONGEST_WAIT_S)
+    answer = client.exchange(asked.socket, Ask(op="report"), Reported, LONGEST_WAIT_S)
     with Store.open(asked.url) as store:
         whole = collect(store, DecisionSelection(), config=Config())
-    assert client.report_of(answer) == whole
-    head = client.head_of(answer)
+    assert msgspec.json.decode(answer.report, type=OutcomeReport) == whole
+    head = msgspec.json.decode(answer.report, type=Head)
     assert (head.decisions, head.first_s, head.last_s) == (2, whole.first_s, whole.last_s)
     assert title_of(head) == title_of(whole)
 
