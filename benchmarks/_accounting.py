@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.records import JobRun, JobState, StepRun
 from slurm_plugin.demo.history import applications, make_runs
-from slurm_plugin.demo.stand_ins import DELIMITER, sacct_text
+from slurm_plugin.demo.sandbox import DELIMITER, sacct_text
 
 END_S = 1_790_000_000
 DAYS = 30

@@ -23,9 +23,8 @@ from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, Decision, decide
-from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.node_pool import NodeShare, profile
 
 START_S = 1_790_000_000
 #: Median run time of a curve, seconds: sacct counts whole ones.

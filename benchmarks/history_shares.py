@@ -36,8 +36,8 @@ from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.advice import best_of
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import decide, every_option
-from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.node_pool import profile
 
 RULES = PolicySettings(Policy(), Deadline())
 

@@ -36,7 +36,7 @@ from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from slurm_plugin.demo.stand_ins import DELIMITER
+from slurm_plugin.demo.sandbox import DELIMITER
 
 END_S = 2_000_000_000
 _ISO = ("Submit", "Eligible", "Start", "End")

@@ -34,7 +34,7 @@ from slurm_plugin.experiments.plan.plan_search import (
 from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, build
 from slurm_plugin.experiments.plan.workflow_file import parse
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 
 NOW = 1_795_000_000.0
 NODES = 64

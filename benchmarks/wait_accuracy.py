@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from predictor.waits.easy import Engine, JobShape
 from predictor.waits.regression import LEAST_S, QueueWaitFit, QueueWaitModel
-from slurm_plugin.replay.cluster_view import planned
+from slurm_plugin.replay.what_if import planned
 from slurm_plugin.replay.workload import Workload
 
 Floats = NDArray[np.float64]

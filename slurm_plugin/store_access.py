@@ -17,7 +17,7 @@ from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
-from slurm_plugin.slurm.privacy import PrivateDataRules, visibility
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store

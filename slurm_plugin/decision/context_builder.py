@@ -49,10 +49,9 @@ from slurm_plugin.decision.sizes import (
 )
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
 

@@ -1,14 +1,178 @@
 """The folder of the demo: history, configuration, job scripts, stand-ins for Slurm's commands."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from sacct_ingest.records import JobRun
-from slurm_plugin.demo import stand_ins
-from slurm_plugin.demo.history import CLUSTER, CORES, Application, applications, make_runs
-from slurm_plugin.demo.stand_ins import sacct_text
+from sacct_ingest.records import JobRun, StepRun
+from slurm_plugin.demo.history import (
+    CLUSTER,
+    CORES,
+    NODES,
+    Application,
+    applications,
+    make_runs,
+    node_names,
+)
+from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.sources import SEPARATOR, line
+from slurm_plugin.text.formatting import duration
+
+_HOUR_S = 3600
+#: Running jobs: nodes, and hours until their limit.
+RUNNING = ((6, 13), (2, 20))
+#: Waiting jobs: the nodes they ask for, and hours of their limits.
+WAITING = ((28, 4), (30, 2), (30, 6))
+_MEBIBYTES = 192_000
+_CPUS = 48
+#: Lines of ``scontrol show config``.
+_SETTINGS = f"ClusterName = {CLUSTER}\nSLURM_VERSION = 26.05.5"
+
+
+def write_stand_ins(
+    folder: Path, *, now_s: float, waiting: Sequence[tuple[int, int]] = WAITING
+) -> None:
+    """Write the stand-ins as commands into ``folder``; ``waiting`` are the jobs in the queue."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"squeue": squeue(int(now_s), waiting), "sinfo": sinfo(), "scontrol": partitions()}
+    for name, text in texts.items():
+        command = folder / name
+        settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
+        first = settings if name == "scontrol" else ""
+        # What follows the last colon is the separator that squeue is asked for.
+        separator = "${SQUEUE_FORMAT2##*:}"
+        shown = f'sed "s/{SEPARATOR}/{separator}/g"' if name == "squeue" else "cat"
+        command.write_text(f"#!/bin/sh\n{first}{shown} <<'END'\n{text}END\n")
+        command.chmod(0o755)
+
+
+def squeue(now_s: int, waiting: Sequence[tuple[int, int]] = WAITING) -> str:
+    """Text of ``squeue`` at ``now_s``, seconds since the epoch."""
+    text, first = "", 0
+    for nodes, hours in RUNNING:
+        text += _job(
+            State="RUNNING",
+            NumNodes=nodes,
+            StartTime=now_s - _HOUR_S,
+            EndTime=now_s + hours * _HOUR_S,
+            Reason="None",
+            NodeList=node_names(range(first, first + nodes)),
+        )
+        first += nodes
+    for nodes, hours in waiting:
+        limit = f"{hours}:00:00"
+        text += _job(
+            State="PENDING", NumNodes=nodes, TimeLimit=limit, Reason="Resources", NodeList=""
+        )
+    return text
+
+
+def sinfo() -> str:
+    """Text of ``sinfo``: one line for each node and partition."""
+    in_use = sum(nodes for nodes, _ in RUNNING)
+    return "".join(
+        _node(node, partition, used=node < in_use)
+        for node in range(NODES)
+        for partition in ("batch*", "short")
+    )
+
+
+def _job(**words: object) -> str:
+    tres = f"cpu={_CPUS * int(str(words['NumNodes']))}"
+    return line(fields.JOB, {"Partition": "batch", "tres-alloc": tres, **words})
+
+
+def _node(node: int, partition: str, *, used: bool) -> str:
+    words = {
+        "NodeList": node_names([node]),
+        "StateComplete": "allocated" if used else "idle",
+        "CPUs": _CPUS,
+        "CPUsState": f"{_CPUS}/0/0/{_CPUS}" if used else f"0/{_CPUS}/0/{_CPUS}",
+        "Memory": _MEBIBYTES,
+        "Partition": partition,
+    }
+    return line(fields.NODE, words)
+
+
+def partitions() -> str:
+    """Text of ``scontrol show partition -o``."""
+    limits = (("batch", "YES", "2-00:00:00"), ("short", "NO", "02:00:00"))
+    lines = [
+        f"PartitionName={name} Default={default} DefaultTime=01:00:00 MaxNodes=UNLIMITED "
+        f"MaxTime={longest} MinNodes=0 State=UP"
+        for name, default, longest in limits
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+DELIMITER = "\x1f"
+
+
+def sacct_text(runs: Iterable[JobRun]) -> Iterator[str]:
+    """Lines as ``SLURM_TIME_FORMAT=%s sacct -a -D -P --delimiter=`` *FS* prints them.
+
+    The first line names the columns; each job is followed by its steps.
+    """
+    yield DELIMITER.join(_COLUMNS) + "\n"
+    for run in runs:
+        yield _line(run, None)
+        for step in run.steps:
+            yield _line(run, step)
+
+
+def _job_id(run: JobRun) -> str:
+    if run.het_job_id is not None:
+        return f"{run.het_job_id}+{run.het_offset}"
+    if run.array_job_id is None:
+        return str(run.job_id)
+    return f"{run.array_job_id}_{run.array_task_id}"
+
+
+def _state(run: JobRun) -> str:
+    return f"CANCELLED by {run.cancelled_by}" if run.cancelled_by else run.state.value
+
+
+#: Column of sacct -> its text for a job, its text for a step of it.
+_Columns = dict[str, tuple[Callable[[JobRun], object], Callable[[JobRun, StepRun], object]]]
+_COLUMNS: _Columns = {
+    "JobID": (_job_id, lambda j, s: f"{_job_id(j)}.{s.step}"),
+    "JobIDRaw": (lambda j: j.job_id, lambda j, s: f"{j.job_id}.{s.step}"),
+    "Cluster": (lambda j: j.cluster, lambda j, _: j.cluster),
+    "User": (lambda j: j.user, lambda *_: ""),
+    "UID": (lambda j: j.uid, lambda *_: ""),
+    "Account": (lambda j: j.account, lambda j, _: j.account),
+    "Partition": (lambda j: j.partition, lambda *_: ""),
+    "QOS": (lambda j: j.qos, lambda *_: ""),
+    "State": (_state, lambda _, s: s.state.value),
+    "ExitCode": (lambda j: f"{j.exit_code}:{j.exit_signal}", lambda *_: "0:0"),
+    "Submit": (lambda j: j.submit_s, lambda _, s: s.start_s),
+    "Eligible": (lambda j: j.eligible_s, lambda _, s: s.start_s),
+    "Start": (lambda j: j.start_s, lambda _, s: s.start_s),
+    "End": (lambda j: j.end_s, lambda _, s: s.end_s),
+    "ElapsedRaw": (lambda j: round(j.elapsed_s), lambda _, s: round(s.elapsed_s)),
+    "TimelimitRaw": (lambda j: (j.limit_s or 0) // 60, lambda *_: ""),
+    "NNodes": (lambda j: j.nodes, lambda _, s: s.nodes),
+    "ReqNodes": (lambda j: j.req_nodes, lambda *_: ""),
+    "NCPUS": (lambda j: j.cpus, lambda _, s: s.cpus),
+    "NTasks": (lambda _: "", lambda _, s: s.tasks),
+    "NodeList": (lambda j: j.node_list, lambda j, _: j.node_list),
+    "TotalCPU": (lambda j: duration(j.cpu_s or 0), lambda _, s: duration(s.cpu_s or 0)),
+    "MaxRSS": (lambda _: "", lambda _, s: f"{(s.mem_bytes or 0) // 1024}K"),
+    "WorkDir": (lambda j: j.work_dir, lambda *_: ""),
+    "SubmitLine": (lambda j: j.submit_line, lambda *_: ""),
+    "Comment": (lambda j: j.comment, lambda *_: ""),
+    "AdminComment": (lambda j: j.admin_comment, lambda *_: ""),
+    "JobName": (lambda j: j.name, lambda _, s: s.name),
+}
+
+
+def _line(run: JobRun, step: StepRun | None) -> str:
+    fields = (
+        of_job(run) if step is None else of_step(run, step) for of_job, of_step in _COLUMNS.values()
+    )
+    return DELIMITER.join(str(field) for field in fields) + "\n"
+
 
 HISTORY = "sacct.txt"
 
@@ -51,7 +215,7 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
         f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
         'mode: enforce\nopt_in: {proven: "on"}\nsnapshot: {source: text, interval_s: 0.5}\n'
     )
-    stand_ins.write(site.stand_ins, now_s=now_s)
+    write_stand_ins(site.stand_ins, now_s=now_s)
     for application in demo_applications:
         if application.script:
             (site.folder / application.argv[0]).write_text(job_script(application))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from slurm_plugin.config.settings import Config
-from slurm_plugin.doctor import hooks_checks, limit_checks, nimo_checks, slurm_checks
+from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.installation import Finding, Installation, skipped
 
 
@@ -47,7 +47,7 @@ CHECKS = (
     Check("retention", slurm_checks.retention),
     Check("comments", slurm_checks.comments, Need.SLURMCTLD),
     Check("measurements", slurm_checks.gathering, Need.SLURMCTLD),
-    Check("limits", limit_checks.limits, Need.SLURMCTLD),
+    Check("limits", slurm_checks.limits, Need.SLURMCTLD),
     Check("store", nimo_checks.store, Need.CONFIGURATION),
     Check("ingest and fit", nimo_checks.learned, Need.CONFIGURATION),
     Check("nimod", nimo_checks.nimod, Need.CONFIGURATION),
@@ -81,5 +81,5 @@ def examine(installation: Installation, *, limits: bool = False) -> Iterator[Fin
         findings = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
         for finding in findings:
             yield replace(finding, check=check.name)
-    for finding in limit_checks.limits_for_real(installation) if limits else ():
+    for finding in slurm_checks.limits_for_real(installation) if limits else ():
         yield replace(finding, check="limits")

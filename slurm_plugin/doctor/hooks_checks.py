@@ -8,8 +8,15 @@ from shutil import which
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.settings_file import ETC, HOOKS, place
-from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
-from slurm_plugin.doctor.slurm_conf_lines import line
+from slurm_plugin.doctor.installation import (
+    Finding,
+    Installation,
+    fine,
+    line,
+    skipped,
+    warning,
+    wrong,
+)
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
 _PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)

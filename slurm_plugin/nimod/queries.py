@@ -16,7 +16,7 @@ from slurm_plugin.protocol.lines import bounded, bounded_rows, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
-from slurm_plugin.slurm.privacy import is_own
+from slurm_plugin.slurm.slurm_conf import is_own
 
 _TABLES = 1000  #: in one answer, at most
 

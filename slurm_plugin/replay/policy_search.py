@@ -16,7 +16,8 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.replay.measures import (
+from slurm_plugin.replay.what_if import WhatIf
+from slurm_plugin.replay.workload import (
     Measures,
     ReplayComparison,
     compare,
@@ -24,7 +25,6 @@ from slurm_plugin.replay.measures import (
     measure,
     utilisation,
 )
-from slurm_plugin.replay.what_if import WhatIf
 
 #: Prices and guards that a search for a suggestion tries.
 PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)

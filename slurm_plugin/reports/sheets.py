@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
-from slurm_plugin.evaluation.job_outcomes import JobOutcome
-from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.sheet import Sheet, of
 from slurm_plugin.text.formatting import clock, duration, factor, hours, percent

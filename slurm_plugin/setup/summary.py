@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from slurm_plugin.doctor import slurm_conf_lines
-from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.installation import Installation, line, missing_lines
 from slurm_plugin.doctor.slurm_checks import purge_days
 from slurm_plugin.setup.answers import Answers, partitions
 from slurm_plugin.setup.files import Planned
@@ -35,7 +34,7 @@ def report(
         slurm=_facts(installation),
         files={str(file.path): str(file.state) for file in planned},
         hooks=[str(path) for path in hooks],
-        slurm_conf=slurm_conf_lines.lines(installation.slurm) if installation.slurm else [],
+        slurm_conf=missing_lines(installation.slurm) if installation.slurm else [],
         next=_steps(installation, answers),
     )
 
@@ -85,7 +84,7 @@ def _steps(installation: Installation, answers: Answers) -> list[str]:
         f"nimo hook-path --install {installation.hooks}": not (
             installation.hooks / "nimo.lua"
         ).exists(),
-        "scontrol reconfigure": bool(text and slurm_conf_lines.lines(installation.slurm)),
+        "scontrol reconfigure": bool(text and missing_lines(installation.slurm)),
         f"{_FORWARD} {installation.hooks}/nimo_hook.conf": bool(
             text and not hooks_run(installation)
         ),
@@ -100,7 +99,7 @@ def _steps(installation: Installation, answers: Answers) -> list[str]:
 def hooks_run(installation: Installation) -> bool:
     """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
     there = (installation.hooks / "nimo.lua").exists() and bool(installation.slurm)
-    return there and not slurm_conf_lines.line(installation.slurm, "JobSubmitPlugins")
+    return there and not line(installation.slurm, "JobSubmitPlugins")
 
 
 def _no_account() -> bool:

@@ -12,9 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.waits.estimate import WaitEstimate, certain
-from slurm_plugin.slurm.availability import NodeAvailability
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
-from slurm_plugin.slurm.node_pool import NodePool, NodeShare, Promise
+from slurm_plugin.slurm.node_pool import NodeAvailability, NodePool, NodeShare, Promise
 from slurm_plugin.slurm.outlook import Outlook
 
 _Number = TypeVar("_Number", int, float)

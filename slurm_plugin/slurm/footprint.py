@@ -11,9 +11,9 @@ import msgspec
 
 from sacct_ingest.scripts.bounded_cache import bounded_cache
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.converters import device
+from slurm_plugin.slurm.node_pool import profile
 
 #: Characters of a list of devices that is read; a longer one takes nimod too long.
 _LONGEST = 4096

@@ -8,12 +8,11 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.converters import licences
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
-from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest
 
 _MOST_TERMS = 4_000
 _LONGEST_KIND = 1_024  #: characters; the terms of a longer one are found each time

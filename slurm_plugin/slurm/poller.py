@@ -10,12 +10,11 @@ from typing import Any
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Source
-from slurm_plugin.slurm import commands, privacy, sources
-from slurm_plugin.slurm.assoc_mgr import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, read_limits
+from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
 from slurm_plugin.slurm.raw_state import RawState
-from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
+from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import guard
 
@@ -146,9 +145,9 @@ class ClusterPoller:
                 self.slurm_users = frozenset({slurm_conf.slurm_user})
             self.private = slurm_conf.private
             if slurm_conf.plans_softly and not self._may_update:
-                self._may_update = privacy.may_update(slurm_conf.slurm_user, self._run)
+                self._may_update = may_update(slurm_conf.slurm_user, self._run)
                 if not self._may_update:
-                    _log.warning("no limits to plan with: %s", privacy.NO_RIGHTS)
+                    _log.warning("no limits to plan with: %s", NO_RIGHTS)
             slurm_conf = replace(slurm_conf, may_update=self._may_update)
             self._settings, self._settings_s = slurm_conf, now_s
         return self._settings

@@ -13,10 +13,18 @@ from typing import NamedTuple
 
 from sacct_ingest.text.admin_comment import decision_id_in, parse
 from sacct_ingest.text.hostlist import NodeNames
-from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, Promise, Step, grouped
+from slurm_plugin.slurm.node_pool import (
+    NodeAvailability,
+    NodeGroup,
+    NodePool,
+    NodeShare,
+    Promise,
+    Step,
+    grouped,
+    profile,
+)
 from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 

@@ -11,7 +11,7 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.layout import ANY, Layout, Unit
 from sacct_ingest.store import FitRow
 from slurm_plugin.reports.listing import Listed, TableKey, distinctions, repeated
-from slurm_plugin.slurm.privacy import PrivateDataRules, is_own
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules, is_own
 
 
 class _Point(msgspec.Struct):

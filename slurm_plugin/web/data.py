@@ -16,7 +16,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.protocol.status_messages import Waits
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.catalogue import Catalogue, CatalogueEntry, entry_of, may_see
 from slurm_plugin.web.viewer import User, Viewer
 

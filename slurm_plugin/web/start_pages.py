@@ -13,7 +13,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.headline import Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.formatting import count, short_clock
 from slurm_plugin.web.application_page import suggestion
 from slurm_plugin.web.catalogue import VERDICTS, CatalogueEntry, CatalogueQuery, may_see

@@ -17,7 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.settings import Web
 from slurm_plugin.service.listening import peer_uid
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 
 #: Of linux/netlink.h, sock_diag.h and inet_diag.h.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1

@@ -17,7 +17,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.data import Service
 from tests.slurm_plugin.web import conftest as site
 from tests.slurm_plugin.web.test_browser import CHROMIUM, with_style

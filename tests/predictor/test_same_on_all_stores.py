@@ -13,7 +13,7 @@ from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import RetentionTimes
 from slurm_plugin.demo.history import applications, make_runs
-from slurm_plugin.demo.stand_ins import sacct_text
+from slurm_plugin.demo.sandbox import sacct_text
 
 NOW_S, DAY_S = 1_790_000_000, 86_400
 

@@ -10,8 +10,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import HookLevel, Job
-from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.node_pool import NodeAvailability, profile
 
 NOW = 1_790_000_000.0
 

@@ -7,11 +7,15 @@ warnings leave it 0.
 import argparse
 import os
 import sys
+import time
+from collections.abc import Sequence
 from textwrap import wrap
 
-from slurm_plugin.cli.command_context import add_shared, option
-from slurm_plugin.cli.local_installation import installation_of
-from slurm_plugin.doctor import Finding, FindingState, examine
+from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.config.settings_file import find
+from slurm_plugin.doctor import Finding, FindingState, Installation, examine
+from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.streams import json_text, unfiltered
 from slurm_plugin.text.table_columns import terminal_width
@@ -71,3 +75,19 @@ def _folded(text: str, width: int) -> list[str]:
 
 def _colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+_TIMEOUT_S = 10.0
+
+
+def installation_of(args: argparse.Namespace) -> Installation:
+    """Give what is to be checked: an unreadable configuration is a finding, too."""
+
+    def ask(argv: Sequence[str]) -> str:
+        return commands.run(argv, timeout_s=_TIMEOUT_S)
+
+    try:
+        config = load_config(args)
+    except NimoError as error:
+        return Installation(error, find(args.config), ask, time.time())
+    return Installation(config, find(args.config), ask, time.time())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.cli.command_context import add_shared, option, store_url
-from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings_file import ETC, SYSTEM_FILE, find
@@ -26,10 +26,9 @@ from slurm_plugin.setup import (
     plan,
     propose,
     summary,
-    texts,
     write,
 )
-from slurm_plugin.setup.answers import controllers, partitions
+from slurm_plugin.setup.answers import controllers, hook_settings, partitions, settings_text
 from slurm_plugin.text.streams import json_text
 
 EXAMPLE = (
@@ -68,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
     answers = _answers(args, installation)
     sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
     place = find(args.config) or SYSTEM_FILE
-    settings = texts.settings(sample, answers)
+    settings = settings_text(sample, answers)
     parse(settings, name=str(place))
     planned = [plan(place, settings, sample)]
     if installation.slurm_conf.exists():
         forward = summary.hooks_run(installation)
-        hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
-        planned.append(plan(installation.hooks / "nimo_hook.conf", hook_settings, hook_sample))
+        hook_text = hook_settings(hook_sample, answers, forward_deadline=forward)
+        planned.append(plan(installation.hooks / "nimo_hook.conf", hook_text, hook_sample))
     if args.dry_run:
         _print_differences(planned, as_json=args.json)
         return 0

@@ -33,7 +33,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports import curve_text
-from slurm_plugin.slurm.privacy import is_own
+from slurm_plugin.slurm.slurm_conf import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.streams import json_text

@@ -221,26 +221,30 @@ def _prepared(
     from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
     from predictor.tables.settings import TableSettings  # noqa: PLC0415
     from predictor.waits.easy import Order  # noqa: PLC0415
-    from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
+    from slurm_plugin.replay import moldable_jobs  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
     from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
 
     rows, source = _rows(args, config, report)
     order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
     if args.assume is not None:
-        made = assumed_jobs.Assumptions(share=args.assume, range=args.range, seed=args.seed)
+        made = moldable_jobs.Assumptions(share=args.assume, range=args.range, seed=args.seed)
         work = Workload.of(rows, cluster_nodes=_cluster_nodes(args))
-        what_if = WhatIf(work, assumed_jobs.assume(work, made), order)
-        return what_if.adopted(args.adopt, seed=args.seed), source, assumed_jobs.in_words(made)
+        what_if = WhatIf(work, moldable_jobs.assume(work, made), order)
+        return (
+            what_if.adopted(args.adopt, seed=args.seed),
+            source,
+            moldable_jobs.assumptions_in_words(made),
+        )
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
     fit = TableSettings(
         confidence=config.fit.confidence, backtest=BacktestSettings(model=config.fit.model)
     )
-    knowledge = history_jobs.learn(rows, begin_s=begin_s, settings=fit)
+    knowledge = moldable_jobs.learn(rows, begin_s=begin_s, settings=fit)
     work = Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
-    chosen = history_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
-    words = history_jobs.in_words(len(learned), args.range, args.adopt)
+    chosen = moldable_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
+    words = moldable_jobs.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
 
 

@@ -20,12 +20,12 @@ from slurm_plugin.experiments.plan.workflow import (
     Task,
     Workflow,
 )
-from slurm_plugin.slurm.availability import NodeAvailability
+from slurm_plugin.slurm.node_pool import NodeAvailability
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Step function as :class:`slurm_plugin.slurm.availability.NodeAvailability`, changed in place.
+    """Step function as :class:`slurm_plugin.slurm.node_pool.NodeAvailability`, changed in place.
 
     A plan of a thousand tasks looks for a gap some ten thousand times.
 

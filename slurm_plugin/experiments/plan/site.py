@@ -41,11 +41,10 @@ from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import job_fields, make_job, user_name
-from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf

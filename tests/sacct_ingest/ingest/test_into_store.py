@@ -17,7 +17,7 @@ from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from slurm_plugin.demo.history import applications, make_runs
-from slurm_plugin.demo.stand_ins import sacct_text
+from slurm_plugin.demo.sandbox import sacct_text
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with
 
 DATA = Path(__file__).parents[2] / "data"

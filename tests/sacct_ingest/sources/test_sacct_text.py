@@ -13,7 +13,7 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text, split_records
 from sacct_ingest.sources.saved import SavedSacct
-from slurm_plugin.demo.stand_ins import sacct_text
+from slurm_plugin.demo.sandbox import sacct_text
 
 DATA = Path(__file__).parents[2] / "data"
 

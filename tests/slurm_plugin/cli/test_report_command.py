@@ -13,7 +13,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports import sheet
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.table_columns import OutputColumn
 from tests.slurm_plugin.reports.rows import decision
 

@@ -12,9 +12,8 @@ from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, Policy, TimeLimit
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
 from tests.slurm_plugin.made import NOW, amdahl, history, stored, table
 
 #: Requests that one site decides on, one after the other.

@@ -13,7 +13,7 @@ from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.messages import problem_texts
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 
 

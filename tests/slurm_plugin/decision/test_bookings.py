@@ -7,8 +7,7 @@ from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.availability import profile
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, profile
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, idle, job, partition, stored, table
 

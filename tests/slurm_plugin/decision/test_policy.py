@@ -19,7 +19,7 @@ from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import Action, every_option
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import (
     MISSED,
     REQUEST,

@@ -12,7 +12,7 @@ from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.needs import TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy
 from tests.slurm_plugin.made import NOW, idle, partition, rules, table
 

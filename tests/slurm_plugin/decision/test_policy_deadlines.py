@@ -9,7 +9,7 @@ from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.needs import TimeLimits
 from slurm_plugin.decision.policy import Action, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import REQUEST, choose, due
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
 

@@ -11,7 +11,7 @@ from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.needs import TimeLimits
 from slurm_plugin.decision.policy import Action
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import choose, due, policy, tailed, timed
 from tests.slurm_plugin.made import NOW, partition, table
 

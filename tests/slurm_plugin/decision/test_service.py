@@ -16,7 +16,7 @@ from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.wait_accuracy import judge
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_service_limits import SET, tailed

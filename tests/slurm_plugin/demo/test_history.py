@@ -7,7 +7,7 @@ import pytest
 
 from sacct_ingest.records import JobRun, JobState
 from slurm_plugin.demo.history import NODES, applications, make_runs, node_names
-from slurm_plugin.demo.stand_ins import DELIMITER, sacct_text
+from slurm_plugin.demo.sandbox import DELIMITER, sacct_text
 
 END_S = 1_795_000_000
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Status

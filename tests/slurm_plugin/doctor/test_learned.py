@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 
 from sacct_ingest.store import Store
-from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import FindingState
 from slurm_plugin.doctor.nimo_checks import learned
 

@@ -5,7 +5,7 @@ import pytest
 from slurm_plugin.config.setting_types import SoftUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.doctor.limit_checks import limits, limits_for_real
+from slurm_plugin.doctor.slurm_checks import limits, limits_for_real
 
 ON = Config(time_limit=TimeLimit(soft=SoftUse.ON))
 

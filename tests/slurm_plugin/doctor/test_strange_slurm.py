@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import hooks_checks, slurm_checks
 from slurm_plugin.doctor.installation import FindingState, Installation
 

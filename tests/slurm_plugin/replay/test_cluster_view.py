@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from predictor.waits.easy import Engine, JobShape
-from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
+from slurm_plugin.replay.what_if import DAY_S, ClusterViewer, planned
 
 
 def test_nodes_come_free_by_the_limits():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from predictor.waits.easy import ReplaySchedule
-from slurm_plugin.replay.measures import compare, guard_held, measure, utilisation
-from slurm_plugin.replay.workload import Workload
+from slurm_plugin.replay.workload import Workload, compare, guard_held, measure, utilisation
 
 WORK = Workload(
     submit_s=np.array([0.0, 0.0, 100.0]),

@@ -10,9 +10,7 @@ from predictor.tables.settings import TableSettings
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
-from slurm_plugin.replay.assumed_jobs import Assumptions, assume
-from slurm_plugin.replay.history_jobs import learn, moldable
-from slurm_plugin.replay.measures import compare
+from slurm_plugin.replay.moldable_jobs import Assumptions, assume, learn, moldable
 from slurm_plugin.replay.policy_search import (
     ALIKE,
     WORTH,
@@ -23,7 +21,7 @@ from slurm_plugin.replay.policy_search import (
     suggest,
 )
 from slurm_plugin.replay.what_if import WhatIf
-from slurm_plugin.replay.workload import Workload, recent_mean
+from slurm_plugin.replay.workload import Workload, compare, recent_mean
 from tests.slurm_plugin.reports.rows import run
 
 RULES = PolicySettings(config.Policy(), config.Deadline())

@@ -16,10 +16,10 @@ from slurm_plugin.config.loader import load, parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config, JobNames
 from slurm_plugin.config.settings_file import ETC, HOOKS
-from slurm_plugin.doctor import slurm_conf_lines
-from slurm_plugin.setup import Answers, install, texts
+from slurm_plugin.doctor import installation
+from slurm_plugin.setup import Answers, answers, install
+from slurm_plugin.setup.answers import settings
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
-from slurm_plugin.setup.texts import settings
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
@@ -148,10 +148,10 @@ def test_deadlines_are_forwarded_only_where_job_submit_runs(machine, capsys):
 )
 def test_commands_ask_ahead_where_slurmctld_would_wait(mode, ahead):
     sample = (ETC / "nimo_hook.conf").read_text()
-    made = texts.hook_settings(sample, Answers(mode=mode), forward_deadline=True)
+    made = answers.hook_settings(sample, Answers(mode=mode), forward_deadline=True)
     assert f"\nask_ahead = {ahead}\n" in made
     # Without job_submit.lua nobody takes the ticket out of the comment again.
-    assert texts.hook_settings(sample, Answers(mode=mode), forward_deadline=False) == sample
+    assert answers.hook_settings(sample, Answers(mode=mode), forward_deadline=False) == sample
 
 
 def test_only_what_was_asked_differs_from_the_sample():
@@ -258,7 +258,7 @@ def test_where_it_must_not_write_it_says_so(machine, capsys):
 
 
 def test_the_examples_hold():
-    assert [doctest.testmod(module).failed for module in (texts, slurm_conf_lines)] == [0, 0]
+    assert [doctest.testmod(module).failed for module in (answers, installation)] == [0, 0]
 
 
 def test_hooks_replace_older_ones_with_job_submit_last(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 
 changes = st.lists(st.tuples(st.integers(1, 100).map(float), st.integers(-6, 6)), max_size=8).map(
     lambda later: [(0.0, 4), *later]

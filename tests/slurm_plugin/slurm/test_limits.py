@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.assoc_mgr import amounts, read_limits
 from slurm_plugin.slurm.limits import (
     Cap,
     LimitKind,
     NodeBounds,
     ResourceLimits,
     ResourceNeed,
+    amounts,
     limits_of,
     node_range,
+    read_limits,
 )
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import partition_for

@@ -9,7 +9,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.privacy import PrivateDataRules, visibility
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
 from tests.cluster import SlurmCluster
 
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"

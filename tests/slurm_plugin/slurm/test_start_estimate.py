@@ -5,10 +5,17 @@ import os
 import pytest
 
 from sacct_ingest.errors import JobRefused, SlurmError
-from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
+from slurm_plugin.cli.slurm_estimates import (
+    EstimateRequest,
+    StartEstimateCache,
+    add,
+    counts_of,
+    run,
+    starts,
+    submission_of,
+)
 from slurm_plugin.config.settings import Advise
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
-from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 NOW = 1e9
 REPORTED = (

@@ -20,7 +20,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config, Web
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.app import application
 from slurm_plugin.web.data import PageData, Service
 from slurm_plugin.web.viewer import Peer, Proxies

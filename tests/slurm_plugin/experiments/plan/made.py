@@ -8,7 +8,7 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.workflow_file import parse
-from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import profile
 
 NOW = 1_795_000_000.0
 

@@ -28,11 +28,10 @@ from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.experiments.plan.test_monitor import given as submitted

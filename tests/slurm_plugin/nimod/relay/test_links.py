@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from slurm_plugin.nimod.relay import gateway, request_router, uplink
+from slurm_plugin.nimod.relay import gateway, uplink
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.lines import encode
@@ -59,8 +59,8 @@ def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
 
 def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links, monkeypatch):
     """Word comes that an answer takes longer: its own time counts from there."""
-    monkeypatch.setattr(request_router, "ANSWER_S", 10 * LONGEST_WAIT_S)
-    monkeypatch.setattr(request_router, "PENDING_S", 0.02)
+    monkeypatch.setattr(uplink, "ANSWER_S", 10 * LONGEST_WAIT_S)
+    monkeypatch.setattr(uplink, "PENDING_S", 0.02)
     monkeypatch.setattr(gateway, "PENDING_S", 0.01)
     at = port()
     links.gateway(at, lambda *_: None)
@@ -69,7 +69,7 @@ def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links,
 
 
 def test_a_controller_that_is_slow_is_named(links, monkeypatch):
-    monkeypatch.setattr(request_router, "ANSWER_S", 0.15)
+    monkeypatch.setattr(uplink, "ANSWER_S", 0.15)
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)

@@ -9,7 +9,7 @@ import pytest
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod import client
-from slurm_plugin.nimod.relay import request_router
+from slurm_plugin.nimod.relay import uplink
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Command
 from tests.cluster.host import missing_programs
@@ -30,7 +30,7 @@ THEIRS = {"level": "line", "key": "b2", "label": "games/solve"}
 
 @pytest.fixture
 def site(in_the_open, links):
-    links.patch.setattr(request_router, "PENDING_S", LONGEST_WAIT_S)
+    links.patch.setattr(uplink, "PENDING_S", LONGEST_WAIT_S)
     if "munged" in missing_programs():
         unavailable("not installed: munged")
     with munged(in_the_open.folder / "munge") as munge_socket:
