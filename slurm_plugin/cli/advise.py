@@ -64,26 +64,6 @@ examples:
   echo '{"id": 7, "argv": ["-N", "1-8", "job.sh"]}' | nimo-advise --json-lines
 """
 
-#: Our own options; all others are sbatch's.
-_FLAGS = (
-    "-h",
-    "--help",
-    "-V",
-    "--version",
-    "--usage",
-    "--all",
-    "--json",
-    "--json-lines",
-    "-P",
-    "--parsable2",
-    "-v",
-    "--verbose",
-    "--noheader",
-    "--local",
-)
-_VALUED = ("--config", "--store", "--user", "--format", "--sort", "--confidence")
-_PLOT = "--plot"  #: its value may be left out
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nimo-advise`` with these arguments (default: the process's); return its status."""
@@ -122,21 +102,31 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_arguments(
+    arguments: Sequence[str], made: argparse.ArgumentParser | None = None
+) -> tuple[list[str], list[str]]:
     """Part our own options from sbatch's command line, which ends the options with the script.
+
+    made: the parser of our own; all others are sbatch's.
 
     >>> split_arguments(["--json", "-N", "4", "--store=a.db", "job.sh", "--json"])
     (['--json', '--store=a.db'], ['-N', '4', 'job.sh', '--json'])
     """
+    actions = (made or parser())._option_string_actions
     own: list[str] = []
     sbatch: list[str] = []
     words = list(arguments)
     while words and words[0].startswith("-") and words[0] not in ("-", "--"):
         word = words.pop(0)
         name = word.partition("=")[0]
-        into = own if name in (*_FLAGS, *_VALUED, _PLOT) else sbatch
+        action = actions.get(name)
+        into = sbatch if action is None else own
         into.append(word)
-        if words and "=" not in word and _value_follows(name, words[0]):
+        if action is None or not words or "=" in word:
+            follows = bool(words) and "=" not in word and _takes_next(name)
+        else:  # that of --plot may be left out
+            follows = plot.is_file(words[0]) if action.nargs == "?" else action.nargs is None
+        if follows:
             into.append(words.pop(0))
     return own, sbatch + words
 
@@ -146,12 +136,6 @@ def exit_status(advice: Advice) -> int:
     if advice.meets_deadline is False:
         return TOO_LATE
     return UNKNOWN if advice.nodes is None else ADVICE
-
-
-def _value_follows(option: str, word: str) -> bool:
-    if option == _PLOT:
-        return plot.is_file(word)
-    return option in _VALUED or _takes_next(option)
 
 
 def _takes_next(word: str) -> bool:
@@ -165,14 +149,15 @@ def _takes_next(word: str) -> bool:
 
 
 def _advise(arguments: Sequence[str]) -> int:
-    own, sbatch = split_arguments(arguments)
-    args = parser().parse_args(own)
+    made = parser()
+    own, sbatch = split_arguments(arguments, made)
+    args = made.parse_args(own)
     if (args.json or args.parsable2) and args.plot == plot.TERMINAL:
-        parser().error("--plot does not go with --json or -P; --plot=FILE writes a picture")
+        made.error("--plot does not go with --json or -P; --plot=FILE writes a picture")
     settings = user_settings(args)
     if args.json_lines:
         if sbatch:
-            parser().error("--json-lines takes the options of sbatch in each line's argv")
+            made.error("--json-lines takes the options of sbatch in each line's argv")
         return _lines(args, settings)
     return _one(args, sbatch, settings)
 

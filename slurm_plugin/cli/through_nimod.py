@@ -33,9 +33,10 @@ def may_read_store(config: Config) -> bool:
 def nimod_or_store(
     settings: Callable[[], Config],
     ask_nimod: Callable[[], _Answer],
-    read_store: Callable[[Config], _Answer],
+    read_store: Callable[[Config], _Answer] | None = None,
     *,
-    store_named: bool,
+    own: Callable[[Config], _Answer] | None = None,
+    store_named: bool = False,
     local: bool = False,
 ) -> _Answer:
     """Ask nimod; where it does not answer, read the store, which few users may.
@@ -44,26 +45,32 @@ def nimod_or_store(
     Where no store is configured, the user's own history is read.
 
     settings: reads the configuration: only needed where nimod does not answer.
-    read_store: reads the store of the configuration that it is given.
+    read_store: reads the store of the configuration that it is given; None: only nimod can answer.
+    own: reads the user's own history, if not as ``read_store`` does.
     store_named: the command line names a store, so that nimod's is not meant.
     local: the user's own history is meant.
-    Raises Unreachable: nimod does not answer, and the user must not read the store; StoreError: the
-        store cannot be read.
+    Raises Unreachable: nimod does not answer, and the user must not read the store; the message
+        says how to start nimod, or a login node's relay; StoreError: the store cannot be read.
     """
-    if local or store_named:
-        return read_store(_refreshed(settings()) if local else settings())
+    own = own or read_store
+    if local and own:
+        return own(_refreshed(settings()))
+    if store_named and read_store:
+        return read_store(settings())
     try:
         return ask_nimod()
-    except RequestRefused:
-        if not may_read_store(settings()):
-            raise
-        return read_store(settings())
     except Unreachable as error:
-        if own := own_history_of(settings(), error):
-            return read_store(_refreshed(own))
-        not_on_login_nodes(settings(), error)
-        if may_read_store(settings()):
+        refused = isinstance(error, RequestRefused)
+        if own and not refused and (config := own_history_of(settings(), error)):
+            return own(_refreshed(config))
+        if not refused:
+            not_on_login_nodes(settings(), error)
+        if read_store and may_read_store(settings()):
             return read_store(settings())
+        if refused:
+            raise
+        if read_store is None:
+            raise Unreachable(f"{error}; does it run? systemctl status nimod") from error
         try:
             answer = read_store(settings())
         except StoreError as unreadable:
@@ -90,34 +97,6 @@ def _refreshed(config: Config) -> Config:
     from slurm_plugin.cli.own_history import refreshed  # noqa: PLC0415 - heavy
 
     return refreshed(config)
-
-
-def from_nimod(
-    settings: Callable[[], Config],
-    ask_nimod: Callable[[], _Answer],
-    *,
-    own: Callable[[Config], _Answer] | None = None,
-    local: bool = False,
-) -> _Answer:
-    """Ask nimod what only nimod can answer.
-
-    settings: reads the configuration: only needed where nimod does not answer.
-    own: answers from the user's own history, where that is all there is.
-    local: the user's own history is meant.
-    Raises Unreachable: nimod does not answer; the message says how to start it, or a login node's
-        relay.
-    """
-    if own and local:
-        return own(_refreshed(settings()))
-    try:
-        return ask_nimod()
-    except RequestRefused:
-        raise
-    except Unreachable as error:
-        if own and (config := own_history_of(settings(), error)):
-            return own(_refreshed(config))
-        not_on_login_nodes(settings(), error)
-        raise Unreachable(f"{error}; does it run? systemctl status nimod") from error
 
 
 def not_on_login_nodes(config: Config, error: Unreachable) -> None:

@@ -46,6 +46,7 @@ from slurm_plugin.evaluation.costs import (
 )
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
@@ -117,8 +118,11 @@ def advice_of(
         advice.problems = [*advice.problems, *_other_problems(table)]
     options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
     best = best_of(decided, options, considered, rules.policy)
-    margin = rules.policy.memory_margin
-    _recommend(advice, decided, best, considered, case, fresh=fresh, margin=margin)
+    advice.reason = messages.reason_text(decided.reason, considered.unit)
+    if not fresh:
+        advice.reason += " (NIMO has no view of the queue and assumes that it is empty.)"
+    if best is not None:
+        _recommend(advice, best.nodes, case, rules.policy.memory_margin)
     if chosen := best or decided.chosen:
         limits = _limits(chosen, considered, table, rules)
         late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
@@ -197,42 +201,47 @@ def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
     """Note which row makes the deadline with the confidence that is asked for at least cost."""
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
-    advice.cheapest_sure = (
-        min(enough, key=lambda r: (r.node_hours, r.nodes)).nodes if enough else None
-    )
+    cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
+    advice.cheapest_sure = cheapest.nodes if cheapest else None
 
 
-def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
+_OF_ROW = ("nodes", "time_s", "low_s", "high_s", "wait_s")
+
+
+def side_by_side(choices: Sequence[Advice]) -> Advice | None:
     """Put places side by side: the advice of that where the job ends first, with them all.
 
     None where there are not two.
 
-    choices: advice for each partition (or type of node, where no partition has it alone), with the
-        count that is advised there, or a doubtful one.
+    choices: advice for each partition (or type of node, where no partition has it alone).
     """
     if len(choices) < 2:
         return None
-    best, _ = min(choices, key=lambda choice: _ends_s(*choice))
+    rows = [_likely(one) for one in choices]
+    best, _ = min(zip(choices, rows, strict=True), key=lambda choice: _ends_s(*choice))
     sure = best.nodes is not None
     best.partitions = [
         PartitionRow(
             partition=advice.partition,
             node_type=advice.node_type,
-            nodes=row.nodes if row else None,
-            time_s=row.time_s if row else None,
-            low_s=row.low_s if row else None,
-            high_s=row.high_s if row else None,
-            wait_s=row.wait_s if row else None,
+            **{name: getattr(row, name) for name in _OF_ROW if row},
             verdict=advice.verdict,
             runs=advice.runs,
             recommended=sure and advice is best,
             reason="" if advice.nodes else advice.reason,
         )
-        for advice, row in choices
+        for advice, row in zip(choices, rows, strict=True)
     ]
     if sure and best.partition:
         best.directive = f"#SBATCH --partition={best.partition}\n{best.directive}"
     return best
+
+
+def _likely(advice: Advice) -> Row | None:
+    """Find the recommended count; without one, that which ends first."""
+    if advice.nodes is not None:
+        return next((row for row in advice.rows if row.recommended), None)
+    return min(advice.rows, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
 
 
 def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
@@ -296,17 +305,14 @@ def _idle(table: PredictionTable, now_s: float) -> Partition:
 def _considered(case: DecisionContext, part: Partition) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = replace(case.request, explore=False), case.table
-    fixed = None if request.fixed in _open_question(request) else request.fixed
+    open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
+    fixed = None if request.fixed in open_ else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
     whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
     counts = [n for n in whole if scales(table, n)]
     asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
-
-
-def _open_question(request: Request) -> frozenset[Reason]:
-    return _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
 
 
 def best_of(
@@ -331,35 +337,22 @@ def best_of(
     return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)
 
 
-def _recommend(
-    advice: Advice,
-    decided: Decision,
-    best: Option | None,
-    request: Request,
-    case: DecisionContext,
-    *,
-    fresh: bool,
-    margin: float,
-) -> None:
-    reason = messages.reason_text(decided.reason, request.unit)
-    advice.reason = (
-        reason
-        if fresh
-        else f"{reason} (NIMO has no view of the queue and assumes that it is empty.)"
-    )
-    if best is not None:
-        advice.nodes = best.nodes
-        advice.directive = f"#SBATCH {_options(case, best.nodes)}"
-        job, table, unit = case.job, case.table, case.request.unit
-        texts = ["The numbers are those of one task of the array."] if job.array_inx else []
-        if table is not None and unit is Unit.CPUS:
-            other = resized(job, table, best.nodes)
-            tasks, each = tasks_of(other), other.cpus_per_task or 1
-            if tasks > 1 and each > 1:
-                texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
-        advice.size_text = " ".join(texts)
-        advice.script_text = _script_text(case, best.nodes)
-        advice.memory_directive = _memory_directive(case, best.nodes, margin)
+def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float) -> None:
+    """Put in the count to take, and the lines and texts that go with it."""
+    job, table, unit = case.job, case.table, case.request.unit
+    sized = table if unit is not Unit.NODES else None
+    options = options_for(job, sized, nodes) if sized else [f"--nodes={nodes}"]
+    advice.nodes, advice.directive = nodes, f"#SBATCH {' '.join(options)}"
+    texts = ["The numbers are those of one task of the array."] if job.array_inx else []
+    if sized and unit is Unit.CPUS:
+        other = resized(job, sized, nodes)
+        tasks, each = tasks_of(other), other.cpus_per_task or 1
+        if tasks > 1 and each > 1:
+            texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
+    advice.size_text = " ".join(texts)
+    if table is not None:
+        advice.script_text = _script_text(job, table, nodes, unit)
+        advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
 def _limits(
@@ -375,28 +368,20 @@ def _limits(
     return limits_for(request, table, rules, [option.nodes], level_quantile)
 
 
-def _options(case: DecisionContext, nodes: int) -> str:
-    if case.request.unit is Unit.NODES or case.table is None:
-        return f"--nodes={nodes}"
-    return " ".join(options_for(case.job, case.table, nodes))
-
-
-def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
+def _memory_directive(
+    case: DecisionContext, table: PredictionTable, size: int, margin: float
+) -> str:
     """Give the line for the memory to ask for; empty if the job asks for enough."""
-    table, job, part = case.table, case.job, case.partition or UNKNOWN
-    if table is None:
-        return ""
+    job, part = case.job, case.partition or UNKNOWN
     nodes, other = 1, job
     if case.request.unit is not Unit.NODES:  # what is needed is that of all its nodes
         other = resized(job, table, size)
         nodes = nodes_for(other, table, size, part)
         other = replace(other, min_nodes=nodes, max_nodes=nodes)
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
-    if (
-        given is None
-        or needed is None
-        or _ENOUGH * given * nodes <= needed * 2**20 <= given * nodes
-    ):
+    if given is None or needed is None:
+        return ""
+    if _ENOUGH * given * nodes <= needed * 2**20 <= given * nodes:
         return ""
     if nodes == 1 and not job.min_mem_per_cpu:
         enough, option = replace(other, min_mem_per_node=needed), f"--mem={needed}M"
@@ -409,12 +394,9 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
     return f"#SBATCH {option}" if taken.allowed and taken.mem_mib * 2**20 <= most else ""
 
 
-def _script_text(case: DecisionContext, size: int) -> str:
+def _script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:
     """Say what the script fixes itself, and has to follow the options; empty: nothing."""
-    job, table = case.job, case.table
-    if table is None:
-        return ""
-    nodes = case.request.unit is Unit.NODES
+    nodes = unit is Unit.NODES
     if words := unchanged_by_advice(job, table, size, nodes=nodes):
         where = "An input file" if words in job.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 from math import inf
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -51,9 +50,15 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
+from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest, profile
 from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
-from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
+from slurm_plugin.slurm.partition_view import (
+    TermsCache,
+    in_each_partition,
+    partition_for,
+    share_of,
+    unready,
+)
 
 _Item = TypeVar("_Item")
 #: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
@@ -143,10 +148,7 @@ _OF_PARTITION = attrgetter(
 )
 #: What follows from a request as long as settings and tables hold.
 _Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]
-
-
-def _requests() -> TextCache[tuple[object, ...], _Requested]:
-    return TextCache(_MOST_SIZE)
+_RequestCache = TextCache[tuple[object, ...], _Requested]
 
 
 def _size(key: tuple[object, ...]) -> int:
@@ -173,21 +175,22 @@ class ContextBuilder:
         self._keeps_limit = self._plans_softly = False
         self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: TermsCache = {}
-        self._cache = _requests()
+        self._cache = _RequestCache(_MOST_SIZE)
 
     def configure(self, config: Config) -> None:
         """Take new settings."""
-        self._config, self._cache = config, _requests()
+        self._config, self._cache = config, _RequestCache(_MOST_SIZE)
 
     def load(self, tables: PredictionLookup) -> None:
         """Take new prediction tables."""
-        self._tables, self._types, self._cache = tables, {}, _requests()
+        self._tables, self._types, self._cache = tables, {}, _RequestCache(_MOST_SIZE)
 
     def renew(self, view: Cluster) -> None:
         """Take a new view of the cluster."""
         of_slurm = view.keeps_limit, view.plans_softly
         if of_slurm != (self._keeps_limit, self._plans_softly):  # upgraded, or answers at last
-            (self._keeps_limit, self._plans_softly), self._cache = of_slurm, _requests()
+            self._keeps_limit, self._plans_softly = of_slurm
+            self._cache = _RequestCache(_MOST_SIZE)
         self._cluster = view
         self._types, self._terms = {}, {}
 
@@ -250,15 +253,8 @@ class ContextBuilder:
         cluster = self._bookings.view(case.job.user_name)
         if cluster is None or case.partition is None:
             return []
-        account = cluster.limits.account_of(case.job.user_name, case.job.account)
         own = case.partition.name.split(",")
-        others = (
-            msgspec.structs.replace(case.job, partition=part.name)
-            for part in cluster.partitions.values()
-            if part.open
-            and part.name not in own
-            and part.admits.holds(account, case.job.qos or "normal")
-        )
+        others = [j for j in in_each_partition(cluster, case.job) if j.partition not in own]
         views = (self._partition(cluster, job) for job in others if not self._unready(cluster, job))
         return [part for part in views if part is not None]
 
@@ -378,12 +374,12 @@ def in_sizes(
             return None
         enough = size == own or has_memory(other, part, table, size, margin=margin)
         if part.largest >= nodes and enough:
-            free.append((size, _times(part.profile, nodes)))
+            free.append((size, _times(part.profile, nodes, size)))
             if isinstance(part.outlook, PartitionOutlook):
                 outlooks.append((part.outlook, nodes))
     return replace(
         base,
-        profile=_most(free) if free else base.profile,
+        profile=highest([one for _, one in free]) if free else base.profile,
         nodes=_in_all(base, table.unit) if free else 0,
         node_part=1.0,
         max_nodes=free[-1][0] if free else None,
@@ -427,17 +423,10 @@ def _outlook(sizes: list[int], parts: list[tuple[PartitionOutlook, int]]) -> Siz
     return SizedOutlook(sizes=tuple(sizes), parts=tuple(parts))
 
 
-def _times(free: NodeAvailability, nodes: int) -> NodeAvailability:
-    """When so many nodes are free (1), and when not (0)."""
-    have = tuple(int(n >= nodes) for n in free.free)
+def _times(free: NodeAvailability, nodes: int, size: int) -> NodeAvailability:
+    """When the nodes for a size are free, and when not (0)."""
+    have = tuple(size * (n >= nodes) for n in free.free)
     return NodeAvailability(free.times_s, have, free.rising)
-
-
-def _most(free: list[tuple[int, NodeAvailability]]) -> NodeAvailability:
-    """Largest size that is free, over time."""
-    times = sorted({time_s for _, one in free for time_s in one.times_s})
-    most = [max((size for size, one in free if one.free_at(t)), default=0) for t in times]
-    return NodeAvailability(tuple(times), tuple(most), all(a <= b for a, b in pairwise(most)))
 
 
 def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:

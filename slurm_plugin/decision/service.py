@@ -16,7 +16,7 @@ from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
-from slurm_plugin.decision.bookings import Booking, Bookings
+from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.context_builder import (
@@ -40,12 +40,13 @@ from slurm_plugin.decision.tickets import (
     given_of,
     without_texts,
 )
-from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.partition_view import in_each_partition
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -61,6 +62,7 @@ class DecisionService:
     publish: puts decisions that were prepared where job_submit finds them without asking.
     cpu_clock: processor time of the thread that answers, seconds.
     most_s: processor time of one request; a job that takes more is not changed.
+    bookings: nodes booked for users' jobs since the latest view of the cluster.
     plans: what came of limits to plan with; may be exchanged at any time.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
     """
@@ -78,8 +80,8 @@ class DecisionService:
         self._new_id = new_id
         self._budget = Budget(most_s, cpu_clock)
         self._cluster: Cluster | None = None
-        self._bookings = Bookings()
-        self._contexts = ContextBuilder(config, self._bookings, later, self._budget)
+        self.bookings = Bookings()
+        self._contexts = ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
         self._tickets = TicketCache(publish)
         self._tries, self._recent = PendingTries(), RecentCounts()
@@ -119,19 +121,7 @@ class DecisionService:
     def cluster(self, view: Cluster) -> None:
         self._cluster = view
         self._contexts.renew(view)
-        self._bookings.renew(view)
-
-    def view(self, user: str) -> Cluster | None:
-        """View of the cluster, less what was booked for the jobs of this user since."""
-        return self._bookings.view(user)
-
-    def booked(self, user: str) -> tuple[Booking, ...]:
-        """Give what was booked for the jobs of a user since the latest view."""
-        return self._bookings.of(user)
-
-    def book(self, user: str, booked: tuple[Booking, ...]) -> None:
-        """Take what was booked for a user elsewhere; bookings of others are forgotten."""
-        self._bookings.put(user, booked)
+        self.bookings.renew(view)
 
     def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
         """Answer for a job that is being submitted, and the record of the decision.
@@ -156,7 +146,7 @@ class DecisionService:
             with self._budget.counted():
                 case = self._contexts.build(job, now_s, prompt=True)
                 if case.site.mode is Mode.OFF:
-                    return Answer(reason=Reason.OFF), partial(self._bookings.add, case, None)
+                    return Answer(reason=Reason.OFF), partial(self.bookings.add, case, None)
                 decided, answer, decision_id = self._judge(case)
         except BudgetSpent:
             case = self._contexts.without_data(job, now_s)
@@ -234,12 +224,12 @@ class DecisionService:
         if case.unready:
             self._contexts.count(
                 case.job,
-                lambda: self._bookings.add(
+                lambda: self.bookings.add(
                     self._contexts.build(case.job, case.now_s), None, decision_id
                 ),
             )
         else:
-            self._bookings.add(case, decided if answer.action == "set" else None, decision_id)
+            self.bookings.add(case, decided if answer.action == "set" else None, decision_id)
         if case.request.proven and case.table:
             self._recent.add(case.table.key, case.request.low, case.now_s)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
@@ -280,13 +270,10 @@ class DecisionService:
         case = self._contexts.build(job, now_s)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
-        choices = []
-        for place in places:
-            there = case.on(place.node_type)
-            advice = self._advice(there)
+        choices = [self._advice(case.on(place.node_type)) for place in places]
+        for advice, place in zip(choices, places, strict=True):
             advice.partition = place.partition
-            choices.append((advice, self._likely(advice)))
-        return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
+        return side_by_side(choices) or next(iter(choices), self._advice(case))
 
     def _advice(self, case: DecisionContext, rules: PolicySettings | None = None) -> Advice:
         rules = rules or self._rules
@@ -301,27 +288,14 @@ class DecisionService:
             advice.node_type = case.node_type
         return advice
 
-    def _choices(self, case: DecisionContext, *, private: bool) -> list[tuple[Advice, Row | None]]:
+    def _choices(self, case: DecisionContext, *, private: bool) -> list[Advice]:
         """Advise for each partition that a job without one may use, where node types differ."""
         cluster, table = self._cluster, case.table
         if case.job.partition or cluster is None or table is None or not table.node_type:
             return []
-        account = cluster.limits.account_of(case.job.user_name, case.job.account)
-        jobs = [
-            msgspec.structs.replace(case.job, partition=part.name)
-            for part in cluster.partitions.values()
-            if part.open and part.admits.holds(account, case.job.qos or "normal")
-        ]
+        jobs = in_each_partition(cluster, case.job)
         cases = [self._contexts.build(job, case.now_s, private=private) for job in jobs]
-        advised = [(one, self._advice(one)) for one in cases if one.node_type]
-        return [(advice, self._likely(advice)) for one, advice in advised]
-
-    @staticmethod
-    def _likely(advice: Advice) -> Row | None:
-        """Find the recommended count; without one, that which ends first."""
-        if advice.nodes is not None:
-            return next((row for row in advice.rows if row.recommended), None)
-        return min(advice.rows, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
+        return [self._advice(one) for one in cases if one.node_type]
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)

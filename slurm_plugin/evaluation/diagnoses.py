@@ -11,7 +11,6 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 
 _HOUR_S = 3600.0
-_DRIFT = "drift"
 #: A report names no user for fewer runs, or a smaller share, than this.
 _RUNS, _SHARE = 3, 0.2
 
@@ -149,11 +148,6 @@ def records_of(
         for one in table.record
     ]
     return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, not row.repeated)))
-
-
-def drifting(rows: Iterable[JobDiagnosis]) -> tuple[JobDiagnosis, ...]:
-    """Select the applications whose problem behind the curve changed."""
-    return tuple(row for row in rows if row.problem == _DRIFT)
 
 
 def _waste(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
-from slurm_plugin.evaluation.comparison import predicted_for
+from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, FEWEST, SHARE, WaitAccuracy
 
 _HOUR_S = 3600.0
@@ -122,12 +122,7 @@ class Effect:
 
 def is_changed(decision: DecisionRow) -> bool:
     """Whether NIMO changed the job's node count."""
-    return decision.applied and _chooses(decision)
-
-
-def is_finished(run: RunRow | None) -> bool:
-    """Whether the run is there and has come to an end."""
-    return run is not None and run.state.final
+    return decision.applied and chooses(decision)
 
 
 class _Other(NamedTuple):
@@ -312,17 +307,8 @@ def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:
     return None if said_s is None or was_s is None else (said_s, was_s)
 
 
-def applied_to(decision: DecisionRow, run: RunRow) -> bool:
-    """Whether the run had the count that was chosen for it instead of another."""
-    return is_changed(decision) and run.nodes == decision.nodes
-
-
-def observed_of(decision: DecisionRow, run: RunRow) -> bool:
-    """Whether the run was left alone where another count than it had would have been chosen."""
-    return _chooses(decision) and not decision.applied and run.nodes != decision.nodes
-
-
-def _chooses(decision: DecisionRow) -> bool:
+def chooses(decision: DecisionRow) -> bool:
+    """Whether another count was chosen than the one asked for."""
     return decision.action == "set" and decision.nodes != decision.requested_nodes
 
 
@@ -358,7 +344,7 @@ def deadline_of(decision: DecisionRow, run: RunRow | None) -> str:
     """Say what became of a deadline: the field of `Deadlines` that counts it."""
     if decision.action == "refuse" and decision.applied:
         return "refused"
-    if run is None or run.end_s is None or decision.deadline_s is None or not is_finished(run):
+    if run is None or run.end_s is None or decision.deadline_s is None or not run.state.final:
         return "open"
     made = run.state is JobState.COMPLETED and run.end_s <= decision.deadline_s
     return "met" if made else "missed"

@@ -8,14 +8,14 @@ since a run that was stopped says how long it was let run, not how long it takes
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
+from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.config.settings import Energy
-from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
-from slurm_plugin.evaluation.comparison import compare, predicted_for
+from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally, compare, predicted_for
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
@@ -26,11 +26,9 @@ from slurm_plugin.evaluation.effects import (
     PlannedTally,
     Promises,
     PromiseTally,
-    applied_to,
+    chooses,
     deadline_of,
     is_changed,
-    is_finished,
-    observed_of,
     waits_of,
 )
 from slurm_plugin.evaluation.energy_use import EnergyTally, EnergyUse
@@ -72,25 +70,21 @@ def outcome_of(application: str, decision: DecisionRow, run: RunRow) -> JobOutco
     nodes_set = decision.applied and decision.action == "set" and decision.nodes
     return JobOutcome(
         job_id=run.job_id,
-        user=decision.user,
         application=application,
-        at_s=decision.at_s,
         nodes=run.nodes,
         predicted_s=predicted[0] if predicted else None,
         took_s=float(run.elapsed_s),
         limit_s=run.limit_s,
         state=run.state.value,
-        mode=decision.mode,
-        action=decision.action,
-        reason=decision.reason,
-        applied=decision.applied,
         given_nodes=decision.nodes
         if nodes_set and decision.nodes != decision.requested_nodes
         else None,
         given_limit_s=decision.given_limit_s if decision.applied else None,
-        verdict=decision.verdict,
-        decision_id=decision.decision_id,
+        **{name: getattr(decision, name) for name in _OF_DECISION},
     )
+
+
+_OF_DECISION = ("user", "at_s", "mode", "action", "reason", "applied", "verdict", "decision_id")
 
 
 def is_guess(decision: DecisionRow) -> bool:
@@ -98,34 +92,6 @@ def is_guess(decision: DecisionRow) -> bool:
     return not decision.applied and (
         decision.key_level in _GUESSES or decision.verdict != "reliable"
     )
-
-
-class JobOutcomeTally:
-    """Keeps the newest jobs, and all that NIMO changed and that a limit or deadline stopped."""
-
-    def __init__(self) -> None:
-        self._newest: deque[JobOutcome] = deque(maxlen=MOST)
-        self._stopped: deque[JobOutcome] = deque(maxlen=MOST)
-
-    def add(self, one: JobOutcome) -> None:
-        """Take a job that ended."""
-        self._newest.append(one)
-        changed = one.given_limit_s is not None or one.given_nodes is not None
-        if changed and JobState(one.state).cut_short:
-            self._stopped.append(one)
-
-    def newest(self) -> tuple[JobOutcome, ...]:
-        """Give the newest jobs, the newest first."""
-        return tuple(reversed(self._newest))
-
-    def stopped(self) -> tuple[JobOutcome, ...]:
-        """Give the jobs that a limit or deadline stopped after NIMO had changed them, by job id."""
-        return by_id(self._stopped)
-
-
-def by_id(jobs: Iterable[JobOutcome]) -> tuple[JobOutcome, ...]:
-    """Order jobs by their ids."""
-    return tuple(sorted(jobs, key=lambda one: (one.job_id, one.at_s)))
 
 
 Pair = tuple[DecisionRow, RunRow | None]
@@ -224,20 +190,6 @@ def application_of(decision: DecisionRow) -> str:
     return decision.label or f"{decision.user}/{decision.name}"
 
 
-@dataclass(slots=True)
-class _Application:
-    decisions: int = 0
-    changed: int = 0
-    finished: int = 0
-    accuracy: AccuracyTally = field(default_factory=AccuracyTally)
-
-
-@dataclass(slots=True)
-class _Week:
-    decisions: int = 0
-    accuracy: AccuracyTally = field(default_factory=AccuracyTally)
-
-
 class OutcomeTally:
     """Adds up decisions with their outcomes, one after the other.
 
@@ -261,11 +213,15 @@ class OutcomeTally:
         self._unchanged: Counter[str] = Counter()
         self._reasons: Counter[tuple[str, str, str, bool]] = Counter()
         self._all, self._guesses = AccuracyTally(), AccuracyTally()
-        self._jobs = JobOutcomeTally()
+        self._newest: deque[JobOutcome] = deque(maxlen=MOST)
+        self._stopped: deque[JobOutcome] = deque(maxlen=MOST)
         self._verdicts: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
-        self._weeks: defaultdict[int, _Week] = defaultdict(_Week)
-        self._applications: defaultdict[str, _Application] = defaultdict(_Application)
+        self._weeks: defaultdict[int, AccuracyTally] = defaultdict(AccuracyTally)
+        self._of_weeks: Counter[int] = Counter()
+        self._applications: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
+        #: decisions, changed and finished jobs of each application
+        self._of_applications: dict[str, Counter[str]] = defaultdict(Counter)
         self._applied = {unit: EffectTally(unit) for unit in Unit}
         self._observed = {unit: EffectTally(unit) for unit in Unit}
         self._pairs = PairedRuns()
@@ -280,9 +236,9 @@ class OutcomeTally:
 
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
-        name, week = application_of(decision), self._weeks[_week(decision.at_s)]
-        own = self._applications[name]
-        at_s = decision.at_s
+        name, at_s = application_of(decision), decision.at_s
+        number = int((at_s - _MONDAY_S) // _WEEK_S)
+        week, own = self._weeks[number], self._applications[name]
         self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
         self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
         self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
@@ -290,12 +246,12 @@ class OutcomeTally:
             self._unchanged[decision.reason if decision.action == "keep" else decision.mode] += 1
         if decision.key:
             self.asked[decision.key_level, decision.key] += 1
-        week.decisions += 1
-        own.decisions += 1
-        own.changed += is_changed(decision)
-        if is_finished(run):
-            self._finished += 1
-            own.finished += 1
+        finished = run is not None and run.state.final
+        self._of_weeks[number] += 1
+        self._finished += finished
+        self._of_applications[name].update(
+            decisions=1, changed=int(is_changed(decision)), finished=int(finished)
+        )
         if decision.deadline_s:
             self._deadlines[deadline_of(decision, run)] += 1
             self._deadlines["warned"] += decision.reason == "deadline_missed"
@@ -303,34 +259,27 @@ class OutcomeTally:
             return
         self._planned.add(decision, run)
         self._pairs.add(name, decision, run)
-        self._jobs.add(outcome_of(name, decision, run))
+        self._newest.append(one := outcome_of(name, decision, run))
+        changed = one.given_limit_s is not None or one.given_nodes is not None
+        if changed and run.state.cut_short:
+            self._stopped.append(one)
         # A week's errors are of the predictions that the headline counts.
-        counted = (self._guesses,) if is_guess(decision) else (self._all, week.accuracy)
-        self._compare(decision, run, (*counted, own.accuracy))
+        counted = (self._guesses,) if is_guess(decision) else (self._all, week)
+        self._compare(decision, run, (*counted, own))
         if waits := waits_of(decision, run):
             self._waits.add(*waits)
         if is_changed(decision):
             self._promises.add(name, decision, run)
-        if applied_to(decision, run):
-            self._applied[Unit(decision.unit)].add(name, decision, run)
-        elif observed_of(decision, run):
+            if run.nodes == decision.nodes:
+                self._applied[Unit(decision.unit)].add(name, decision, run)
+        elif chooses(decision) and run.nodes != decision.nodes:
             self._observed[Unit(decision.unit)].add(name, decision, run)
         self.usage.add(name, decision, run)
         self.unused.add(name, decision, run)
         self._energy.add(name, decision, run)
 
-    def report(
-        self,
-        standings: Iterable[StandingRow] = (),
-        **more: tuple[JobDiagnosis, ...]
-        | tuple[RecordSummary, ...]
-        | tuple[QueueEstimates, ...]
-        | tuple[Waste, ...]
-        | tuple[Unused, ...]
-        | tuple[ArrayRow, ...],
-    ) -> OutcomeReport:
+    def report(self, standings: Iterable[StandingRow] = (), **more: Any) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
-        fields: dict[str, object] = dict(more)
         waits, off_by = self._waits.result(), self._pairs.factor()
 
         def effects(tallies: Mapping[Unit, EffectTally]) -> tuple[Effect, ...]:
@@ -349,15 +298,15 @@ class OutcomeTally:
             confidence=self._confidence,
             accuracy=self._all.result(),
             guesses=self._guesses.result(),
-            stopped=self._jobs.stopped(),
-            jobs=self._jobs.newest(),
+            stopped=tuple(sorted(self._stopped, key=lambda one: (one.job_id, one.at_s))),
+            jobs=tuple(reversed(self._newest)),
             by_verdict=_results(self._verdicts),
             by_level=_results(self._levels),
             weeks=tuple(
                 Week(
                     begin_s=float(number * _WEEK_S + _MONDAY_S),
-                    decisions=week.decisions,
-                    accuracy=week.accuracy.result(),
+                    decisions=self._of_weeks[number],
+                    accuracy=week.result(),
                 )
                 for number, week in sorted(self._weeks.items())
             ),
@@ -367,14 +316,12 @@ class OutcomeTally:
             planned=self._planned.result(),
             energy=self._energy.result(),
             applied=effects(self._applied),
-            observed=tuple(
-                e for one in self._observed.values() if (e := one.result(waits, off_by))
-            ),
+            observed=effects(self._observed),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked
             ),
-            **fields,  # type: ignore[arg-type]
+            **more,
         )
 
     def _compare(
@@ -407,10 +354,8 @@ class OutcomeTally:
         rows = (
             ApplicationOutcome(
                 application=name,
-                decisions=one.decisions,
-                changed=one.changed,
-                finished=one.finished,
-                accuracy=one.accuracy.result(),
+                accuracy=one.result(),
+                **self._of_applications[name],
             )
             for name, one in self._applications.items()
         )
@@ -420,7 +365,3 @@ class OutcomeTally:
 def _results(tallies: dict[str, AccuracyTally]) -> dict[str, Accuracy]:
     results = ((name, tally.result()) for name, tally in sorted(tallies.items()))
     return {name: one for name, one in results if one is not None}
-
-
-def _week(at_s: float) -> int:
-    return int((at_s - _MONDAY_S) // _WEEK_S)

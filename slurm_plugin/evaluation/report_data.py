@@ -13,7 +13,7 @@ from sacct_ingest.runs.sharing import is_shared
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.store.fits import NODE_CPUS
 from slurm_plugin.config.settings import Config
-from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
+from slurm_plugin.evaluation.diagnoses import problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 from slurm_plugin.evaluation.queue_waits import queue_estimates
 from slurm_plugin.protocol.request_messages import Selection
@@ -78,7 +78,7 @@ def collect(
     return tally.report(
         store.standings.all(),
         problems=diagnoses,
-        drift=drifting(diagnoses),
+        drift=tuple(one for one in diagnoses if one.problem == "drift"),
         records=records_of(tables.values(), tally.asked),
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
         queue_waits=() if application else queue_estimates(store, chosen),

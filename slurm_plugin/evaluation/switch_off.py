@@ -15,7 +15,7 @@ from predictor.level.validity import AccuracyBand, PredictionOutcome, judge
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow
 from slurm_plugin.config import settings as config
-from slurm_plugin.evaluation.comparison import compare
+from slurm_plugin.evaluation.accuracy import compare
 from slurm_plugin.evaluation.effects import PromiseTally, is_changed
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none

@@ -27,18 +27,18 @@ from slurm_plugin.decision.needs import quantiles_of
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess
-from slurm_plugin.nimod.answering.state import StateSender
+from slurm_plugin.nimod.answering.questions import StateSender
 from slurm_plugin.nimod.connection import Connection
-from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.nimod.ready_decisions import ReadyDecisions
-from slurm_plugin.nimod.request_handler import RemoteRequests, RequestHandler
-from slurm_plugin.nimod.store_link import StoreLink
-from slurm_plugin.nimod.supervision import (
+from slurm_plugin.nimod.loop import (
+    Loop,
     Periodic,
     answer_until_stopped,
     enter_real_time_class,
     stop_at_signals,
 )
+from slurm_plugin.nimod.ready_decisions import ReadyDecisions
+from slurm_plugin.nimod.request_handler import RemoteRequests, RequestHandler
+from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.listening import bound_socket, let_in, notify
 from slurm_plugin.slurm.poller import ClusterPoller
@@ -216,7 +216,7 @@ class Daemon:
             waits_inside=self._outlooks.corrections.record.inside(),
             store_trouble=self._link.trouble,
             store_changed_s=self._link.changed_s,
-            counts=self.requests.counts.counts(),
+            counts=self.requests.counts,
             relays=self._gateway.relays if self._gateway else [],
             longest_s=self._loop.longest_s if self._loop else 0.0,
         )

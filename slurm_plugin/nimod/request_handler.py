@@ -3,7 +3,6 @@
 import logging
 import time
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +56,7 @@ class RequestHandler:
     def __post_init__(self) -> None:
         self._rates = Rates(self.requests_per_s)
         self._complaints = Complaints(_log)
-        self.counts = AnswerCounts(time.time())
+        self.counts = AnswerCounts(began_s=time.time())
         self.quiet = self.service.config.changes_nothing
 
     def trusts(self, uid: int) -> bool:
@@ -97,7 +96,7 @@ class RequestHandler:
         """Make the question, or say why this user may not ask it."""
         private = self.poller.private
         if ask.op == "advise" and trusted:
-            booked = self.service.booked(ask.job.user_name)
+            booked = self.service.bookings.of(ask.job.user_name)
             return AdviceQuestion(ask.job, private=False, confidence=ask.confidence, booked=booked)
         own = self.names.cached(uid)
         if ask.op == "advise":
@@ -105,7 +104,7 @@ class RequestHandler:
             if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
                 return f"jobs of user {job.user_name or job.user_id!r} are not for user {uid}"
             job.user_name, job.user_id = own, uid
-            booked = self.service.booked(own)
+            booked = self.service.bookings.of(own)
             return AdviceQuestion(job, private=private, confidence=ask.confidence, booked=booked)
         # None asks about all users' jobs: an unknown name must not become that.
         if not own and (not trusted or ask.op == "waits"):
@@ -214,39 +213,25 @@ def _user_of(ask: Ask, uid: int) -> int:
 BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
-class AnswerCounts:
-    """Counts since nimod began.
+class AnswerCounts(Counts, kw_only=True):
+    """Counts since nimod began, as it says them."""
 
-    began_s: when that was, seconds since the epoch.
-    """
-
-    def __init__(self, began_s: float) -> None:
-        self._began_s = began_s
-        self._decisions: Counter[tuple[str, str, str, bool]] = Counter()
-        self._bins = [0] * (len(BOUNDS_S) + 1)
-        self._sum_s = 0.0
+    bounds_s: list[float] = msgspec.field(default_factory=lambda: list(BOUNDS_S))
+    bins: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
 
     def took(self, seconds: float) -> None:
         """Take the time that the answer to a submission was made in."""
-        self._bins[bisect_left(BOUNDS_S, seconds)] += 1
-        self._sum_s += seconds
+        self.bins[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
 
     def decided(self, row: DecisionRow) -> None:
         """Take a decision."""
-        self._decisions[row.mode, row.action, row.reason, row.applied] += 1
-
-    def counts(self) -> Counts:
-        """Give all of it."""
-        return Counts(
-            began_s=self._began_s,
-            decisions=[
-                Decided(mode=mode, action=action, reason=reason, applied=applied, count=count)
-                for (mode, action, reason, applied), count in self._decisions.items()
-            ],
-            bounds_s=list(BOUNDS_S),
-            bins=list(self._bins),
-            sum_s=self._sum_s,
-        )
+        alike = {name: getattr(row, name) for name in ("mode", "action", "reason", "applied")}
+        for one in self.decisions:
+            if all(getattr(one, name) == value for name, value in alike.items()):
+                one.count += 1
+                return
+        self.decisions.append(Decided(**alike, count=1))
 
 
 Done = Callable[[bytes], None]

@@ -4,7 +4,7 @@ The policy that decides is :func:`slurm_plugin.decision.policy.decide`, the one 
 it sees the replayed cluster in the form that nimod has of a real one.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -134,42 +134,8 @@ def planned(
     waiting: jobs to plan for.
     now_s: the present, where the profile begins.
     """
-    times, levels = [now_s], [free]
-    for end_s, nodes in releases:
-        if end_s > times[-1]:
-            times.append(end_s)
-            levels.append(levels[-1])
-        levels[-1] += nodes
-    for shape in waiting:
-        _place(times, levels, shape)
-    changes = zip(times, (b - a for a, b in zip([0, *levels], levels, strict=False)), strict=True)
-    return profile(changes)
-
-
-def _place(times: list[float], levels: list[int], shape: JobShape) -> None:
-    """Take the nodes of a job off at the first time at which it fits."""
-    first = _first_fit(times, levels, shape)
-    if first is None:
-        return
-    end_s = times[first] + shape.limit_s
-    last = bisect_left(times, end_s)
-    if last == len(times) or times[last] != end_s:
-        times.insert(last, end_s)
-        levels.insert(last, levels[last - 1])
-    for step in range(first, last):
-        levels[step] -= shape.nodes
-
-
-def _first_fit(times: Sequence[float], levels: Sequence[int], shape: JobShape) -> int | None:
-    first: int | None = None
-    for step, level in enumerate(levels):
-        if first is not None and times[step] >= times[first] + shape.limit_s:
-            return first
-        if level < shape.nodes:
-            first = None
-        elif first is None:
-            first = step
-    return first
+    changes = [(now_s, free), *((max(end_s, now_s), nodes) for end_s, nodes in releases)]
+    return profile(changes).planned((shape.nodes, shape.limit_s) for shape in waiting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.evaluation.comparison import predicted_for
+from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.text.formatting import (

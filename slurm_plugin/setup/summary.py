@@ -9,7 +9,7 @@ import msgspec
 from slurm_plugin.doctor.installation import Installation, line, missing_lines
 from slurm_plugin.doctor.slurm_checks import purge_days
 from slurm_plugin.setup.answers import Answers, partitions
-from slurm_plugin.setup.files import Planned
+from slurm_plugin.setup.hooks import Planned
 from slurm_plugin.slurm.slurm_conf import read_settings
 
 _FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
@@ -57,53 +57,40 @@ def _facts(installation: Installation) -> dict[str, str]:
 _USERADD = f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}"
 
 
-def _login_steps(installation: Installation, answers: Answers) -> list[str]:
-    """List the steps on a login node, and those on the controllers that it needs."""
-    where = " and ".join(answers.controllers)
-    steps = {
-        f"on {where}: relay.listen in nimo.yaml, then: systemctl restart nimod": True,
-        f"{_USERADD}, with the uid that it has on {answers.controllers[0]}": _no_account(),
-        f"nimo hook-path --install {installation.hooks}": not (
-            installation.hooks / "nimo.lua"
-        ).exists(),
-        "systemctl enable --now nimo-relay": True,
-        "nimo doctor": True,
-    }
-    return [step for step, needed in steps.items() if needed]
-
-
 def _steps(installation: Installation, answers: Answers) -> list[str]:
-    if answers.controllers:
-        return _login_steps(installation, answers)
+    """List the steps that are left; of a login node also those on the controllers."""
     text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
-    steps = {
-        _USERADD: _no_account(),
-        f"sacctmgr add user {ACCOUNT} account=root adminlevel=operator": (
-            read_settings(text).private
-        ),
-        f"nimo hook-path --install {installation.hooks}": not (
-            installation.hooks / "nimo.lua"
-        ).exists(),
-        "scontrol reconfigure": bool(text and missing_lines(installation.slurm)),
-        f"{_FORWARD} {installation.hooks}/nimo_hook.conf": bool(
-            text and not hooks_run(installation)
-        ),
-        f"sudo -u {ACCOUNT} nimo ingest -S now-{answers.first_days}days": True,
-        f"sudo -u {ACCOUNT} nimo fit": True,
-        "systemctl enable --now nimod nimo-ingest.timer": True,
-        "nimo doctor": True,
-    }
-    return [step for step, needed in steps.items() if needed]
+    no_account = ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
+    hooks = f"nimo hook-path --install {installation.hooks}"
+    no_hooks = not (installation.hooks / "nimo.lua").exists()
+    if answers.controllers:
+        where = " and ".join(answers.controllers)
+        steps = {
+            f"on {where}: relay.listen in nimo.yaml, then: systemctl restart nimod": True,
+            f"{_USERADD}, with the uid that it has on {answers.controllers[0]}": no_account,
+            hooks: no_hooks,
+            "systemctl enable --now nimo-relay": True,
+        }
+    else:
+        forward = f"{_FORWARD} {installation.hooks}/nimo_hook.conf"
+        private = f"sacctmgr add user {ACCOUNT} account=root adminlevel=operator"
+        steps = {
+            _USERADD: no_account,
+            private: read_settings(text).private,
+            hooks: no_hooks,
+            "scontrol reconfigure": bool(text and missing_lines(installation.slurm)),
+            forward: bool(text and not hooks_run(installation)),
+            f"sudo -u {ACCOUNT} nimo ingest -S now-{answers.first_days}days": True,
+            f"sudo -u {ACCOUNT} nimo fit": True,
+            "systemctl enable --now nimod nimo-ingest.timer": True,
+        }
+    return [*(step for step, needed in steps.items() if needed), "nimo doctor"]
 
 
 def hooks_run(installation: Installation) -> bool:
     """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
     there = (installation.hooks / "nimo.lua").exists() and bool(installation.slurm)
     return there and not line(installation.slurm, "JobSubmitPlugins")
-
-
-def _no_account() -> bool:
-    return ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
 
 
 def render(summary: SetupSummary) -> str:

@@ -18,6 +18,7 @@ from math import ceil, floor, inf
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.slurm_text import parse_size
+from slurm_plugin.protocol.request_messages import Job
 
 
 class LimitKind(StrEnum):
@@ -219,26 +220,17 @@ _SHARED = frozenset({LimitKind.GROUP, LimitKind.GROUP_MINUTES})
 
 
 def limits_of(
-    tables: LimitTables,
-    *,
-    user: str,
-    uid: int | None,
-    account: str,
-    partition: str,
-    qos: str,
-    partition_qos: str = "",
+    tables: LimitTables, job: Job, partition: str, partition_qos: str = ""
 ) -> ResourceLimits:
-    """Limits that one job meets.
+    """Limits that one job meets in a partition; ``partition_qos`` is the partition's own.
 
-    tables: those of the cluster.
-    user, uid, account, partition, qos: of the job; an empty account or QOS is the default one, as
-        Slurm chooses it.
-    partition_qos: QOS of the partition, if it has one.
+    An account or QOS that it does not name is the default one, as Slurm chooses it.
     """
-    user = user or tables.user_names.get(-1 if uid is None else uid, "")
-    account = tables.account_of(user, account)
+    uid = job.user_id
+    user = job.user_name or tables.user_names.get(-1 if uid is None else uid, "")
+    account = tables.account_of(user, job.account)
     own = tables.association(user, account, partition)
-    name = tables.qos_of(own, qos)
+    name = tables.qos_of(own, job.qos)
     ranked = [n for n in (partition_qos, name) if n]
     jobs = tables.qos.get(name)
     if jobs is not None and "OverPartQOS" in jobs.limits.flags:

@@ -39,15 +39,7 @@ class NodeAvailability:
         if self.rising:
             step = bisect_left(self.free, nodes)
             return max(self.times_s[step], from_s) if step < len(self.free) else inf
-        times, free = self.times_s, self.free
-        start = max(times[0], from_s)
-        for step in range(max(bisect_right(times, start) - 1, 0), len(free)):
-            end = times[step + 1] if step + 1 < len(times) else inf
-            if free[step] < nodes:
-                start = end
-            elif end >= start + duration_s:
-                return start
-        return inf
+        return _first_fit(self.times_s, self.free, nodes, duration_s, from_s)
 
     def free_at(self, time_s: float) -> int:
         """Nodes free at ``time_s``."""
@@ -69,15 +61,48 @@ class NodeAvailability:
         begin = max(start_s, self.times_s[0])
         if nodes <= 0 or end_s <= begin:
             return self
-        times = sorted({*self.times_s, begin, end_s} - {inf})
-        free = (self.free_at(t) for t in times)
-        return _profile(
-            times,
-            [
-                max(n - nodes, 0) if begin <= t < end_s else n
-                for t, n in zip(times, free, strict=True)
-            ],
-        )
+        times, free = list(self.times_s), list(self.free)
+        _take(times, free, nodes, begin, end_s)
+        return _profile(times, free)
+
+    def planned(self, jobs: Iterable[tuple[int, float]]) -> "NodeAvailability":
+        """Profile with a place for each job that waits, by its nodes and limit, in their order."""
+        times, free = list(self.times_s), list(self.free)
+        for nodes, limit_s in jobs:
+            start_s = _first_fit(times, free, nodes, limit_s, times[0])
+            if start_s < inf:
+                _take(times, free, nodes, start_s, start_s + limit_s)
+        return _profile(times, free)
+
+
+def _first_fit(
+    times: Sequence[float], free: Sequence[int], nodes: int, duration_s: float, from_s: float
+) -> float:
+    start = max(times[0], from_s)
+    for step in range(max(bisect_right(times, start) - 1, 0), len(free)):
+        end = times[step + 1] if step + 1 < len(times) else inf
+        if free[step] < nodes:
+            start = end
+        elif end >= start + duration_s:
+            return start
+    return inf
+
+
+def _take(times: list[float], free: list[int], nodes: int, start_s: float, end_s: float) -> None:
+    """Take nodes off between two moments, as far as there are any."""
+    first = _step_at(times, free, start_s)
+    last = _step_at(times, free, end_s) if end_s < inf else len(times)
+    for step in range(first, last):
+        free[step] = max(free[step] - nodes, 0)
+
+
+def _step_at(times: list[float], free: list[int], time_s: float) -> int:
+    """Find the step that begins at a moment; it is put in where there is none."""
+    step = bisect_left(times, time_s)
+    if step == len(times) or times[step] != time_s:
+        times.insert(step, time_s)
+        free.insert(step, free[step - 1])
+    return step
 
 
 def profile(changes: Iterable[tuple[float, int]]) -> NodeAvailability:

@@ -79,6 +79,16 @@ def partition_for(
     return None if min(job.max_nodes or inf, max(largest)) > min(largest) else _together(views, job)
 
 
+def in_each_partition(cluster: Cluster, job: Job) -> list[Job]:
+    """Give a job as it would be in each open partition that takes jobs of its account and QOS."""
+    account = cluster.limits.account_of(job.user_name, job.account)
+    return [
+        replace(job, partition=part.name)
+        for part in cluster.partitions.values()
+        if part.open and part.admits.holds(account, job.qos or "normal")
+    ]
+
+
 def unready(
     cluster: Cluster, job: Job, cache: TermsCache | None = None, check: Check = iter
 ) -> list[tuple[Partition, NodeShare]]:
@@ -125,15 +135,7 @@ def terms_of(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | No
 
 
 def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
-    limits = limits_of(
-        cluster.limits,
-        user=job.user_name,
-        uid=job.user_id,
-        account=job.account,
-        partition=part.name,
-        qos=job.qos,
-        partition_qos=part.qos,
-    )
+    limits = limits_of(cluster.limits, job, part.name, part.qos)
     limit_s = 60.0 * job.time_limit if job.time_limit else part.default_time_s
     need = ResourceNeed(
         low=job.min_nodes or 1,

@@ -7,7 +7,7 @@ which backfill gave a start take their nodes from then on, or earlier; reservati
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil, exp, inf
 from typing import NamedTuple
 
@@ -48,11 +48,8 @@ _DONE = frozenset({"COMPLETING", "CG"})
 WAITS = frozenset({"PENDING", "PD"})
 
 
-@dataclass(slots=True)
-class _NodeUse:
-    """Jobs on one node: until when, and what each has of it."""
-
-    ends: list[tuple[float, int, int, dict[str, int]]] = field(default_factory=list)
+#: A job on a node: until when it runs, and what it has of the node.
+_Use = tuple[float, int, int, dict[str, int]]
 
 
 def build(
@@ -214,16 +211,16 @@ def _either(one: RawPartition, site: SlurmConf, *names: str) -> tuple[int | None
 
 def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
-    use: dict[str, _NodeUse] = defaultdict(_NodeUse)
+    use: dict[str, list[_Use]] = defaultdict(list)
     for job in raw.jobs:
         if job.node_names and job.state not in WAITS:
             end = taken_s if job.state in _DONE else max(expected_end_s(job, taken_s), taken_s)
             share = (end, *_each(job))
             for name in job.node_names:
-                use[name].ends.append(share)
+                use[name].append(share)
     closed = _closed(raw)
     return {
-        node.name: _group(node, use.get(node.name, _NodeUse()), settings, taken_s, closed)
+        node.name: _group(node, use.get(node.name, []), settings, taken_s, closed)
         for node in raw.nodes
         if node.state.isdisjoint(UNUSABLE)
     }
@@ -239,7 +236,7 @@ def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
 
 def _group(
     node: RawNode,
-    use: _NodeUse,
+    use: Sequence[_Use],
     settings: SlurmConf,
     taken_s: float,
     closed: Mapping[str, tuple[tuple[float, float], ...]],
@@ -258,19 +255,19 @@ def _group(
     )
 
 
-def _steps(node: RawNode, use: _NodeUse, ready_s: float) -> tuple[tuple[Step, ...], float]:
+def _steps(node: RawNode, use: Sequence[_Use], ready_s: float) -> tuple[tuple[Step, ...], float]:
     """Tell what is free of a node from when on, and when all of it is."""
     whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
     busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())
-    if not busy and not use.ends:
+    if not busy and not use:
         return ((ready_s, *whole),), ready_s
     cpus, mem = node.cpus - node.cpus_used, node.mem_mib - node.mem_used_mib
     gres = {name: n - node.gres_used.get(name, 0) for name, n in node.gres.items()}
     steps: list[Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
-    if not use.ends:
+    if not use:
         # Used by jobs that we may not see (PrivateData): unknown for how long.
         return tuple(steps), inf
-    *earlier, last = sorted(use.ends, key=lambda end: end[0])
+    *earlier, last = sorted(use, key=lambda end: end[0])
     for end_s, more_cpus, more_mem, more_gres in earlier:
         cpus = min(cpus + more_cpus, node.cpus)
         mem = min(mem + more_mem, node.mem_mib)

@@ -14,7 +14,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.evaluation.comparison import predicted_for
+from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.outcomes import Pair, application_of
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import WORDS

@@ -177,8 +177,8 @@ class LoginNode:
     def start_relay(self, *, linked: bool = True) -> None:
         """Start the relay, and wait for its link."""
         code = "import sys; from slurm_plugin.cli.nimo import main; "
-        code += "from slurm_plugin.nimod.relay import uplink; "
-        code += f"uplink.ANSWER_S = {ANSWER_S}; sys.exit(main(sys.argv[1:]))"
+        code += "from slurm_plugin.nimod.relay import relay; "
+        code += f"relay.ANSWER_S = {ANSWER_S}; sys.exit(main(sys.argv[1:]))"
         argv = [sys.executable, "-c", code, "serve", "--relay", "-v"]
         argv += ["--config", str(self.folder / "login.yaml")]
         self.cluster.processes.start(

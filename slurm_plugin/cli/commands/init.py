@@ -98,23 +98,17 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
     hosts: tuple[str, ...] = ()
     if args.login_node is not None:
         hosts = _names(args.login_node) or controllers(installation)
-    said = {
-        "cluster": args.cluster,
-        "store": args.store and store_url(args.store),
-        "socket": args.socket,
-        "mode": args.mode and Mode(args.mode),
-        "partitions": args.partition and _names(args.partition),
-        "controllers": hosts,
-    }
-    answers = replace(
-        _proposed(args, installation), **{key: value for key, value in said.items() if value}
-    )
+    said = {"cluster": args.cluster, "socket": args.socket, "controllers": hosts}
+    for name, (field, read, _) in _TYPED.items():
+        said[field] = read(getattr(args, name)) if getattr(args, name) else None
+    given = {field: value for field, value in said.items() if value}
+    answers = replace(_proposed(args, installation), **given)
     check(answers, names)
     if answers.controllers or args.immediate or args.json or not sys.stdin.isatty():
         return answers
-    for name, question in _QUESTIONS.items():
+    for name in _TYPED:
         if getattr(args, name) is None:
-            answers = _dialogue(question, answers, names)
+            answers = _dialogue(name, answers, names)
     return answers
 
 
@@ -136,35 +130,22 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-_Taken = Callable[[Answers, str], Answers]
-#: Option -> what is asked where it is not given, what is proposed, and how an answer is taken.
-_QUESTIONS: dict[str, tuple[str, Callable[[Answers], str], _Taken]] = {
-    "store": (
-        "store, an SQLite file or a database URL",
-        lambda answers: answers.store,
-        lambda answers, typed: replace(answers, store=store_url(typed)),
-    ),
-    "mode": (
-        f"mode, one of {', '.join(Mode)}",
-        lambda answers: answers.mode,
-        lambda answers, typed: replace(answers, mode=Mode(typed)),
-    ),
-    "partition": (
-        "only for jobs in these partitions",
-        lambda answers: ",".join(answers.partitions) or "all",
-        lambda answers, typed: replace(answers, partitions=_names(typed)),
-    ),
+#: Option -> the answer that it gives, how that is read, and what is asked where it is not given.
+_TYPED: dict[str, tuple[str, Callable[[str], object], str]] = {
+    "store": ("store", store_url, "store, an SQLite file or a database URL"),
+    "mode": ("mode", Mode, f"mode, one of {', '.join(Mode)}"),
+    "partition": ("partitions", _names, "only for jobs in these partitions"),
 }
 
 
-def _dialogue(
-    question: tuple[str, Callable[[Answers], str], _Taken], answers: Answers, names: list[str]
-) -> Answers:
+def _dialogue(name: str, answers: Answers, names: list[str]) -> Answers:
     """Ask the user; an empty line accepts the proposal."""
-    text, proposed, take = question
-    while typed := input(f"{text} [{proposed(answers)}]: ").strip():
+    field, read, text = _TYPED[name]
+    proposed = getattr(answers, field)
+    shown = proposed if isinstance(proposed, str) else ",".join(proposed) or "all"
+    while typed := input(f"{text} [{shown}]: ").strip():
         try:
-            taken = take(answers, typed)
+            taken = replace(answers, **{field: read(typed)})
             check(taken, names)
         except (ValueError, ConfigError) as error:
             print(f"  {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ from itertools import accumulate
 from textwrap import fill
 
 from slurm_plugin.cli.command_context import add_shared, load_config, option
-from slurm_plugin.cli.through_nimod import from_nimod
+from slurm_plugin.cli.through_nimod import nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Status
 from slurm_plugin.text.formatting import clock, count, duration, percent
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask and print."""
     config = load_config(args, for_user=True)
-    status = from_nimod(
+    status = nimod_or_store(
         lambda: config,
         lambda: client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S),
     )

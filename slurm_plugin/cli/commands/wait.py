@@ -21,7 +21,7 @@ from slurm_plugin.cli.command_context import (
     print_table,
     user_settings,
 )
-from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     settings = user_settings(args)
     socket = nimod_socket(args, settings)
     asked = list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
-    waits = from_nimod(
+    waits = nimod_or_store(
         settings,
         lambda: client.waits(
             socket, asked, user=args.user, partition=args.partition, timeout_s=TIMEOUT_S

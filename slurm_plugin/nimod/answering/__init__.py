@@ -1,5 +1,5 @@
 """Answers that take long, made in a process of their own: advice, waits, questions about the store.
 
-In nimod `queues` says whose turn it is, and `process` has `worker` answer; `state` brings over what
-an answer follows from, and `questions` makes it.
+In nimod `process` says whose turn it is, and has `worker` answer; `questions` brings over what an
+answer follows from, and makes it.
 """

@@ -12,18 +12,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
 from slurm_plugin.nimod.answering.questions import (
     AdviceQuestion,
     Question,
+    StateSender,
     StoreQuestion,
     WaitsQuestion,
 )
-from slurm_plugin.nimod.answering.state import Piece, StateSender
 from slurm_plugin.nimod.answering.worker import TABLE
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES, encode
@@ -82,18 +83,20 @@ _ENDED = "the process that answers this ended; try again in a moment"
 Done = Callable[[bytes], None]
 
 
+@dataclass(slots=True, eq=False)
 class PendingQuestion:
     """A question that waits for its turn, or whose answer was not taken yet."""
 
-    def __init__(self, lane: "_Lane", account: int, question: Question) -> None:
-        self._lane, self._question = lane, question
-        self.account = account
-        self.begun = False
-        self._done: Done | None = None
+    _lane: "_Lane"
+    account: int
+    question: Question
+    begun: bool = False
+    #: called with the answer, in any thread
+    done: Done = lambda _: None
 
     def query(self, done: Done) -> None:
         """Have it answered, and ``done`` called with the answer, in any thread."""
-        self._done = done
+        self.done = done
         if not self._lane.put(self):
             done(encode(Answer(ok=False, error=_BUSY)))
 
@@ -101,11 +104,6 @@ class PendingQuestion:
         """Note that the answer was taken, or is wanted no more: the account's next one begins."""
         if self.begun:
             self._lane.release(self.account)
-
-    def answer(self, ask: Callable[[Question], bytes]) -> None:
-        """Have it answered now."""
-        if self._done is not None:
-            self._done(ask(self._question))
 
 
 class AnswerProcess:
@@ -233,13 +231,12 @@ class _Lane:
 
     def _run(self) -> None:
         while (pending := self._next()) is not None:
-            pending.answer(self._answer)
+            pending.done(self._answer(pending.question))
 
     def _next(self) -> PendingQuestion | None:
         with self._changed:
             while not self._closing:
-                pending = self._queues.take()
-                if pending is not None:
+                if (pending := self._queues.take()) is not None:
                     pending.begun = True
                     return pending
                 self._changed.wait()
@@ -261,7 +258,11 @@ class _Lane:
 
     def _exchange(self, worker: _Worker, question: Question) -> bytes:
         sent, received = worker.sent[self._number], worker.received[self._number]
-        for piece in self._news(question):
+        news = self._sender.for_all
+        if isinstance(question, AdviceQuestion | WaitsQuestion):
+            advice = isinstance(question, AdviceQuestion)
+            news = self._sender.for_advice if advice else self._sender.for_waits
+        for piece in news():
             pickle.dump(piece, sent, pickle.HIGHEST_PROTOCOL)
         pickle.dump(question, sent, pickle.HIGHEST_PROTOCOL)
         sent.flush()
@@ -272,10 +273,3 @@ class _Lane:
         if not line.endswith(b"\n"):
             raise EOFError("no whole answer")
         return line
-
-    def _news(self, question: Question) -> Iterator[Piece]:
-        if isinstance(question, AdviceQuestion):
-            return self._sender.for_advice()
-        if isinstance(question, WaitsQuestion):
-            return self._sender.for_waits()
-        return self._sender.for_all()

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_plugin.nimod.answering.questions import Answerer
-from slurm_plugin.nimod.answering.state import WorkerState
+from slurm_plugin.nimod.answering.questions import Answerer, WorkerState
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.text.log import set_up
 

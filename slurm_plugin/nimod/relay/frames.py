@@ -81,7 +81,7 @@ class FrameSeal:
 class Link:
     """An authenticated connection: frames in both directions.
 
-    ours, theirs: seals of what is sent and received.
+    ours, theirs: seals of what is sent and received; None: none, because TLS protects it.
     longest: bytes of the longest frame that is taken.
     """
 
@@ -90,12 +90,12 @@ class Link:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        ours: FrameSeal,
-        theirs: FrameSeal,
+        ours: FrameSeal | None = None,
+        theirs: FrameSeal | None = None,
         longest: int,
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._ours, self._theirs = ours, theirs
+        self._ours, self._theirs = ours or FrameSeal(b""), theirs or FrameSeal(b"")
         self._longest = longest
 
     def has_room(self, size: int) -> bool:

@@ -110,13 +110,9 @@ async def introduce(
     if munge is None:
         _write(writer, introduction)
         _welcomed(await _read(reader, Welcome))
-        return Link(
-            reader, writer, ours=FrameSeal(b""), theirs=FrameSeal(b""), longest=LONGEST_ANSWER
-        ), greeting
+        return Link(reader, writer, longest=LONGEST_ANSWER), greeting
     _check_uid(greeting.uid)
-    proof = msgspec.json.encode(
-        _Proof(side=_RELAY, about=greeting.nonce, key=secrets.token_bytes(32))
-    )
+    proof = _proof(_RELAY, greeting.nonce)
     introduction.credential = await _encoded(munge, proof, greeting.uid)
     _write(writer, introduction)
     welcome = _welcomed(await _read(reader, Welcome))
@@ -148,16 +144,11 @@ async def receive(
         _check_version(introduction)
         if munge is None:
             _write(writer, Welcome())
-            link = Link(
-                reader, writer, ours=FrameSeal(b""), theirs=FrameSeal(b""), longest=LONGEST_REQUEST
-            )
-            return link, introduction.host[:_SHOWN]
+            return Link(reader, writer, longest=LONGEST_REQUEST), introduction.host[:_SHOWN]
         proof, uid = await _decoded(munge, introduction.credential)
         _check_uid(uid)
         _opened(proof, _RELAY, greeting.nonce)
-        answer = msgspec.json.encode(
-            _Proof(side=_NIMOD, about=_digest(proof), key=secrets.token_bytes(32))
-        )
+        answer = _proof(_NIMOD, _digest(proof))
         credential = await _encoded(munge, answer, uid)
     except LinkError as error:
         _write(writer, Welcome(error=str(error)))
@@ -226,6 +217,11 @@ def _opened(payload: bytes, side: str, about: str) -> _Proof:
     if (proof.side, proof.about) != (side, about):
         raise LinkError("a credential of another connection")
     return proof
+
+
+def _proof(side: str, about: str) -> bytes:
+    """Make the payload of a credential, with its half of the keys."""
+    return msgspec.json.encode(_Proof(side=side, about=about, key=secrets.token_bytes(32)))
 
 
 def _digest(payload: bytes) -> str:

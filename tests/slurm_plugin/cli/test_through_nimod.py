@@ -3,7 +3,7 @@
 import pytest
 
 from sacct_ingest.errors import StoreError
-from slurm_plugin.cli.through_nimod import from_nimod, may_read_store, nimod_or_store
+from slurm_plugin.cli.through_nimod import may_read_store, nimod_or_store
 from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod.client import LinkDown, Unanswered, Unreachable
 from slurm_plugin.store_access import open_store
@@ -50,7 +50,7 @@ def test_what_only_nimod_knows_says_what_to_start(config, fix):
         raise Unreachable("nimod at /run/nimo/nimod.sock: No such file or directory")
 
     with pytest.raises(Unreachable, match=fix):
-        from_nimod(lambda: config, ask)
+        nimod_or_store(lambda: config, ask)
 
 
 def test_a_command_that_needs_the_store_names_the_host_that_has_one(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from slurm_plugin.cli.commands import why
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation
@@ -26,6 +27,7 @@ def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_
         asked.append((job.user_name, job.name, job.work_dir, ask.selection.since_s))
         return Explanation(decision=decision() if len(asked) > 1 else None)
 
+    monkeypatch.setattr(why, "is_meant", lambda _: False)
     monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
     monkeypatch.setattr(client, "exchange", explain)
     assert main(["why", "17"]) == 0

@@ -36,12 +36,12 @@ def test_nodes_are_counted_for_a_new_shape_after_the_answer(large):
     work, then = later.pop()
     work()
     assert submit(made)[0].action == "set"
-    (second,) = made.view("alice").partition("").promised
+    (second,) = made.bookings.view("alice").partition("").promised
     then()
     # The first job passed as it was, and has all nodes that are left for it.
     left = 8 - second[0]
     high_s = (100 + 3600 / left) * 1.1
-    (first,) = made.view("alice").partition("").promised[1:]
+    (first,) = made.bookings.view("alice").partition("").promised[1:]
     assert first[:3] == (left, NOW, pytest.approx(NOW + high_s))
 
 
@@ -79,7 +79,7 @@ def test_jobs_that_have_to_wait_make_the_queue_longer():
     submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 5)
     for _ in range(3):
         submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 6)
-    part = made.view("alice").partitions["batch"]
+    part = made.bookings.view("alice").partitions["batch"]
     assert part.queue == 3
     assert part.profile.free_at(NOW + 6) == 0
     # Nothing is planned for them, as for most jobs that squeue shows as pending.
@@ -115,9 +115,9 @@ def test_what_one_user_books_takes_nothing_from_another():
     for number in range(30):
         mallory = job(user_name="mallory", user_id=1002, min_nodes=16, max_nodes=16, min_cpus=16)
         submit(made, mallory, now_s=NOW + 0.01 * number)
-    assert made.view("mallory").partitions["batch"].profile.free_at(NOW + 1) == 0
+    assert made.bookings.view("mallory").partitions["batch"].profile.free_at(NOW + 1) == 0
     assert submit(made)[1].nodes == alone
-    assert made.view("bob").partitions["batch"].profile.free_at(NOW + 1) == 32
+    assert made.bookings.view("bob").partitions["batch"].profile.free_at(NOW + 1) == 32
 
 
 def test_jobs_that_share_nodes_leave_the_rest_of_them_to_the_next():
@@ -131,7 +131,7 @@ def test_jobs_that_share_nodes_leave_the_rest_of_them_to_the_next():
     # It waits for the end of the first of them at most, not for their time limits.
     assert rows[4].wait_s is None
     assert rows[4].wait_most_s == pytest.approx((100 + 3600 / 8) * 1.1)
-    whole = made.view("alice").partition("").fitting(NodeShare())
+    whole = made.bookings.view("alice").partition("").fitting(NodeShare())
     assert [whole.profile.free_at(NOW + t) for t in (0, 606)] == [0, 8]
 
 
@@ -145,5 +145,5 @@ def test_users_views_do_not_mix_where_nodes_are_counted_one_by_one():
         submit(made, job(**small))
         submit(made, job(user_name="bob", **small))
     for user, booked in (("alice", 4), ("bob", 4), ("eve", 0)):
-        part = made.view(user).partitions["batch"]
+        part = made.bookings.view(user).partitions["batch"]
         assert part.fitting(NodeShare()).profile.free_at(NOW) == 8 - booked

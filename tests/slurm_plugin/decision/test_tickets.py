@@ -82,20 +82,20 @@ def test_the_decision_is_that_of_job_submit():
 
 def test_nothing_is_booked_before_the_job_arrives():
     made = advisor()
-    before = made.view("alice").partitions["batch"].profile
+    before = made.bookings.view("alice").partitions["batch"].profile
     prepared = made.prepare(asked(), now_s=NOW)
-    assert made.view("alice").partitions["batch"].profile == before
+    assert made.bookings.view("alice").partitions["batch"].profile == before
     made.submit(arriving(prepared), via="job_submit", now_s=NOW)
-    assert made.view("alice").partitions["batch"].profile != before
+    assert made.bookings.view("alice").partitions["batch"].profile != before
 
 
 def test_a_command_that_only_tests_books_and_records_nothing():
     made = advisor()
-    before = made.view("alice").partitions["batch"].profile
+    before = made.bookings.view("alice").partitions["batch"].profile
     prepared = made.prepare(asked(), now_s=NOW, comes=False)
     answer, row = made.submit(arriving(prepared), via="job_submit", now_s=NOW)
     assert (answer.action, row) == ("set", None)
-    assert made.view("alice").partitions["batch"].profile == before
+    assert made.bookings.view("alice").partitions["batch"].profile == before
 
 
 def test_a_user_has_so_many_tickets():

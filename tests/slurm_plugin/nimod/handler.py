@@ -10,8 +10,13 @@ from sacct_ingest.records import DecisionRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import UserNames
-from slurm_plugin.nimod.answering.questions import Answerer, Question, WaitsQuestion
-from slurm_plugin.nimod.answering.state import StateSender, WorkerState
+from slurm_plugin.nimod.answering.questions import (
+    Answerer,
+    Question,
+    StateSender,
+    WaitsQuestion,
+    WorkerState,
+)
 from slurm_plugin.nimod.request_handler import RequestHandler
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.slurm.poller import ClusterPoller

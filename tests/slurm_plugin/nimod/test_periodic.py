@@ -2,7 +2,7 @@
 
 import threading
 
-from slurm_plugin.nimod.supervision import Periodic
+from slurm_plugin.nimod.loop import Periodic
 from tests.processes import LONGEST_WAIT_S
 
 LONG_S = 1000.0

@@ -111,7 +111,7 @@ def test_a_running_nimod():
         tally.decided(decision(mode=mode, applied=mode == "enforce"))
     for took_s in (0.0001, BOUNDS_S[0], 0.003, 7.0):
         tally.took(took_s)
-    status = Status(release="1.2", answered=5, failed=2, snapshot_age_s=3.0, counts=tally.counts())
+    status = Status(release="1.2", answered=5, failed=2, snapshot_age_s=3.0, counts=tally)
     result = {
         (one.name, *one.labels.values()): one.value
         for family in of_nimod(lambda: status)

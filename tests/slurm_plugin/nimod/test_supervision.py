@@ -8,7 +8,7 @@ import pytest
 
 IN_A_PROCESS = """
 import os, resource, threading
-from slurm_plugin.nimod import supervision
+from slurm_plugin.nimod import loop as supervision
 resource.getrlimit = lambda what: (LIMIT, LIMIT) if what == resource.RLIMIT_RTPRIO else None
 CHANGE
 entered = supervision.enter_real_time_class()

@@ -18,7 +18,7 @@ from slurm_plugin.config.settings import Config, JobNames
 from slurm_plugin.config.settings_file import ETC, HOOKS
 from slurm_plugin.doctor import installation
 from slurm_plugin.setup import Answers, answers, install
-from slurm_plugin.setup.answers import settings
+from slurm_plugin.setup.answers import settings_text
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
@@ -155,8 +155,8 @@ def test_commands_ask_ahead_where_slurmctld_would_wait(mode, ahead):
 
 
 def test_only_what_was_asked_differs_from_the_sample():
-    assert parse(settings(SAMPLE, Answers()), name="made") == parse(SAMPLE, name="sample")
-    made = settings(SAMPLE, Answers(cluster="a: # b", first_days=7))
+    assert parse(settings_text(SAMPLE, Answers()), name="made") == parse(SAMPLE, name="sample")
+    made = settings_text(SAMPLE, Answers(cluster="a: # b", first_days=7))
     assert made.count("#") == SAMPLE.count("#") + 1
     assert parse(made, name="made").cluster == "a: # b"
 

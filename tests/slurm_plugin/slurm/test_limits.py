@@ -84,9 +84,21 @@ def tables(enforced="associations,limits,qos"):
     )
 
 
-def allowed(low=1, high=8, cpus=1, *, safe=False, limit_s=None, **job):
-    who = {"user": "alice", "uid": 1000, "account": "", "partition": "batch", "qos": "", **job}
-    result = limits_of(tables(), **who)
+def allowed(
+    low=1,
+    high=8,
+    cpus=1,
+    *,
+    safe=False,
+    limit_s=None,
+    user="alice",
+    uid=1000,
+    account="",
+    qos="",
+    **where,
+):
+    job = Job(user_name=user, user_id=uid, account=account, qos=qos)
+    result = limits_of(tables(), job, **{"partition": "batch", **where})
     need = ResourceNeed(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
     return node_range(need, result, safe=safe)
 

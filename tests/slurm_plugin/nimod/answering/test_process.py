@@ -15,8 +15,7 @@ from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.answering.process import AnswerProcess
-from slurm_plugin.nimod.answering.questions import AdviceQuestion, StoreQuestion
-from slurm_plugin.nimod.answering.state import StateSender
+from slurm_plugin.nimod.answering.questions import AdviceQuestion, StateSender, StoreQuestion
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
@@ -80,7 +79,9 @@ def test_advice_of_the_process_is_that_of_nimod_with_what_was_booked(service):
     service.submit(job(), via="job_submit", now_s=NOW)
     own = service.advise(job(), now_s=NOW)
     assert own != DecisionService(service.config, new_id=str).advise(job(), now_s=NOW)
-    question = AdviceQuestion(job(), private=False, confidence=0.0, booked=service.booked("alice"))
+    question = AdviceQuestion(
+        job(), private=False, confidence=0.0, booked=service.bookings.of("alice")
+    )
     with process(service) as made:
         for _ in range(2):
             advice = msgspec.convert(asked(made, question), Advice)

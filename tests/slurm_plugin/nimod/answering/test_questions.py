@@ -8,8 +8,13 @@ from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.nimod.answering.questions import Answerer, StoreQuestion, WaitsQuestion
-from slurm_plugin.nimod.answering.state import StateSender, WorkerState
+from slurm_plugin.nimod.answering.questions import (
+    Answerer,
+    StateSender,
+    StoreQuestion,
+    WaitsQuestion,
+    WorkerState,
+)
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes

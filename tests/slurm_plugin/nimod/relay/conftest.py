@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from slurm_plugin.nimod.relay import uplink
+from slurm_plugin.nimod.relay import relay as uplink
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.relay.links import Links
 

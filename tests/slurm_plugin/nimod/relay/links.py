@@ -14,9 +14,10 @@ import pytest
 
 from slurm_plugin.config.setting_types import Address
 from slurm_plugin.config.settings import RelaySettings
-from slurm_plugin.nimod.relay import gateway, uplink
+from slurm_plugin.nimod.relay import gateway
+from slurm_plugin.nimod.relay import relay as uplink
 from slurm_plugin.nimod.relay.gateway import Gateway
-from slurm_plugin.nimod.relay.uplink import Uplink
+from slurm_plugin.nimod.relay.relay import Uplink
 from tests.processes import LONGEST_WAIT_S, free_ports, wait_until
 from tests.slurm_plugin.nimod.relay.credentials import As, Munged
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from slurm_plugin.nimod.relay import gateway, uplink
+from slurm_plugin.nimod.relay import gateway
+from slurm_plugin.nimod.relay import relay as uplink
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.lines import encode

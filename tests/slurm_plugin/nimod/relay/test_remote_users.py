@@ -9,7 +9,7 @@ import pytest
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod import client
-from slurm_plugin.nimod.relay import uplink
+from slurm_plugin.nimod.relay import relay as uplink
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Command
 from tests.cluster.host import missing_programs

@@ -12,10 +12,10 @@ import pytest
 from slurm_plugin.cli import advise
 from slurm_plugin.config.setting_types import address
 from slurm_plugin.nimod.client import LinkDown
-from slurm_plugin.nimod.relay import uplink as module
+from slurm_plugin.nimod.relay import relay as module
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting
-from slurm_plugin.nimod.relay.uplink import RequestRouter
+from slurm_plugin.nimod.relay.relay import RequestRouter
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
