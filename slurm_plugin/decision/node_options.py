@@ -147,10 +147,12 @@ class PolicyContext:
         policy, share, price = self.rules.policy, self._guard_share(asked), self.price
         most = share * asked.median_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
-        made = []
+        asked_s, made = [], list[Option]()
+        if len(each) > 1:
+            asked_s = list(zip(levels(self.table), waits_of(asked), strict=True))
         for one, wait in each:
             nodes, wait_s = one.prediction.nodes, wait.median_s
-            sure = self._guarded(one, wait, asked)
+            sure = 1.0 if one is base else self._guarded(one, wait, asked_s, share)
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
             option = Option(
                 nodes=nodes,
@@ -175,22 +177,24 @@ class PolicyContext:
         rows = zip(made, better, strict=True)
         return [self._judged(one, limit_s, deadline_s) for one, limit_s in rows]
 
-    def _guarded(self, one: Candidate, wait: WaitEstimate, asked: WaitEstimate) -> float:
-        """Chance that a count's turnaround stays near that of the request."""
-        if one.prediction.nodes == self.asked:
-            return 1.0
-        policy, share = self.rules.policy, self._guard_share(asked)
-        drawn = zip(
-            levels(self.table),
-            ratios(self.table, one.prediction.nodes),
-            waits_of(wait),
-            waits_of(asked),
-            strict=True,
-        )
+    def _guarded(
+        self,
+        one: Candidate,
+        wait: WaitEstimate,
+        asked_s: Sequence[tuple[float, float]],
+        share: float,
+    ) -> float:
+        """Chance that a count's turnaround stays near that of the request.
+
+        asked_s: run time and wait of the request, as equally likely values.
+        share: of its wait, that counts.
+        """
+        policy = self.rules.policy
+        drawn = zip(asked_s, ratios(self.table, one.prediction.nodes), waits_of(wait), strict=True)
         kept = [
             (wait_s + ratio * level_s) * _EXACT
-            <= (share and share * asked_s) + policy.guard_ratio * level_s + policy.guard_s
-            for level_s, ratio, wait_s, asked_s in drawn
+            <= (share and share * own_s) + policy.guard_ratio * level_s + policy.guard_s
+            for (level_s, own_s), ratio, wait_s in drawn
         ]
         return sum(kept) / len(kept)
 
