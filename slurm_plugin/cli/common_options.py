@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from slurm_plugin.text.formatting import wrapped
@@ -34,19 +34,6 @@ def add_manners(parser: argparse.ArgumentParser) -> None:
     """Add ``-V`` and ``--usage``, beside argparse's ``-h``."""
     parser.add_argument("-V", "--version", action=_Release, help="print the release")
     parser.add_argument("--usage", action=_Usage, help="print the usage line")
-
-
-def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Suggest a fix for a misspelt name: the nearest name, or all names.
-
-    >>> did_you_mean("sttaus", ["status", "fit"])
-    "did you mean 'status'?"
-    """
-    from difflib import get_close_matches  # noqa: PLC0415 - only for typos
-
-    names = list(choices)
-    near = get_close_matches(word, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
 class _InfoAction(argparse.Action):

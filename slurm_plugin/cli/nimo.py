@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from slurm_plugin.cli.common_options import HelpFormatter, add_manners, did_you_mean
+from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.text import log
+from slurm_plugin.text.formatting import did_you_mean
 
 #: Heading of the help -> its commands -> what each does.
 GROUPS = {

@@ -1,8 +1,6 @@
 """YAML files into typed structures; errors name file, place and fix."""
 
 import re
-from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -10,6 +8,7 @@ import msgspec
 import yaml
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.text.formatting import did_you_mean
 
 _Made = TypeVar("_Made")
 
@@ -82,21 +81,11 @@ def _explain(message: str, kind: type) -> str:
     path = place.strip("`").removeprefix("$").lstrip(".")
     if unknown := re.search(r"unknown field `(.+)`", reason):
         place = f"{path}.{unknown[1]}".lstrip(".")
-        return f"{place}: unknown key; {nearest(unknown[1], keys_at(path, kind))}"
+        return f"{place}: unknown key; {did_you_mean(unknown[1], keys_at(path, kind))}"
     if wrong := re.search(r"Invalid enum value '(.*)'", reason):
         choices = [str(choice.value) for choice in _type_at(path, kind)]
-        return f"{path}: {wrong[1]!r} is no choice; {nearest(wrong[1], choices)}"
+        return f"{path}: {wrong[1]!r} is no choice; {did_you_mean(wrong[1], choices)}"
     return f"{path}: {reason}" if path else reason
-
-
-def nearest(word: str, valid: Sequence[str]) -> str:
-    """Fix for a misspelt word: the nearest valid one, or all.
-
-    >>> nearest("bach", ["batch", "small"])
-    "did you mean 'batch'?"
-    """
-    near = get_close_matches(word, valid, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(valid)}"
 
 
 def keys_at(path: str, kind: type) -> list[str]:

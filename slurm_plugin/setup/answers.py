@@ -11,9 +11,9 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.config.settings_file import SOCKET
-from slurm_plugin.config.yaml_text import nearest
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_checks import purge_days
+from slurm_plugin.text.formatting import did_you_mean
 
 STORE = "sqlite:////var/lib/nimo/nimo.db"
 _CONTROLLER = re.compile(r"^SlurmctldHost\[\d+\]\s*= ([^(\s]+)(?:\(([^)]+)\))?", re.MULTILINE)
@@ -69,7 +69,7 @@ def check(answers: Answers, names: Sequence[str]) -> None:
     """
     for name in answers.partitions if names else ():
         if name not in names:
-            raise ConfigError(f"Slurm has no partition {name!r}; {nearest(name, names)}")
+            raise ConfigError(f"Slurm has no partition {name!r}; {did_you_mean(name, names)}")
     if "://" not in answers.store:
         raise ConfigError(f"{answers.store}: no database URL; an SQLite file is sqlite:///FILE")
     if urlsplit(answers.store).password:

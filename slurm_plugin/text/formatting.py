@@ -102,6 +102,19 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Suggest a fix for a misspelt name: the nearest name, or all names.
+
+    >>> did_you_mean("sttaus", ["status", "fit"])
+    "did you mean 'status'?"
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only for typos
+
+    names = list(choices)
+    near = get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+
+
 def plain(value: str | float | None) -> str:
     """Write a raw value: numbers to six digits, points in time to the second, nothing for None.
 
