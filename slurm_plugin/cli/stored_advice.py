@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
-from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import FitRow
 from slurm_plugin.cli.own_history import refreshed
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.context import PartitionContext, shared_by
+from slurm_plugin.decision.context import PartitionContext, identity_of, shared_by
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import Advice
@@ -22,14 +21,7 @@ def advise(job: Job, config: Config, *, now_s: float, local: bool = False) -> Ad
     local: from the user's own history instead, brought up to date.
     Raises StoreError: there is no store, or it cannot be read.
     """
-    identity = identity_of_request(
-        user=job.user_name,
-        name=job.name,
-        comment=job.comment,
-        script=job.script,
-        argv=job.argv,
-        work_dir=job.work_dir,
-    )
+    identity = identity_of(job)
     if local:
         keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
         config = refreshed(config, keys, program="nimo-advise")

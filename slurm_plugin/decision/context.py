@@ -12,7 +12,7 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.scripts.signature import words_of_request
+from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from slurm_plugin.config.setting_types import Trust
 from slurm_plugin.config.settings import JobSettings
 from slurm_plugin.decision.candidates import Request
@@ -57,6 +57,18 @@ class DecisionContext(msgspec.Struct, frozen=True):
             return replace(self, node_type=node_type) if node_type else self
         table = for_limit(for_type(table, node_type), self.request.limit_s)
         return replace(self, table=table, node_type=node_type)
+
+
+def identity_of(job: Job) -> Identity:
+    """Recognise a job by what is submitted."""
+    return identity_of_request(
+        user=job.user_name,
+        name=job.name,
+        comment=job.comment,
+        script=job.script,
+        argv=job.argv,
+        work_dir=job.work_dir,
+    )
 
 
 def shared_by(tags: Sequence[SharedTag], identity: Identity, account: str) -> dict[str, SharedTag]:

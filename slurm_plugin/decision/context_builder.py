@@ -22,7 +22,6 @@ from predictor.tables.inputs import for_inputs
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision.bookings import Bookings
@@ -31,6 +30,7 @@ from slurm_plugin.decision.context import (
     DecisionContext,
     attributes_of,
     distrust,
+    identity_of,
     shared_by,
 )
 from slurm_plugin.decision.eligibility import Asked, names_of
@@ -268,14 +268,7 @@ class ContextBuilder:
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
     ) -> _Requested:
         tag = parse_tag(job.comment)
-        identity = identity_of_request(
-            user=job.user_name,
-            name=job.name,
-            comment=job.comment,
-            script=job.script,
-            argv=job.argv,
-            work_dir=job.work_dir,
-        )
+        identity = identity_of(job)
         self._budget.check()
         names = names_of(job, identity.application or job.name)
         site = self._config.for_job(names)
