@@ -78,7 +78,7 @@ def render(
         _expected(advice, now_s),
         _long_waits(advice),
         _deadline(advice),
-        _energy(advice),
+        _energy(advice, marked=options is None or not options.form or "front" in options.form),
         _recommendation(advice),
     )
     yield _joined(wrapped(part, width) for part in parts)
@@ -395,10 +395,10 @@ def _held(advice: Advice) -> str:
     )
 
 
-def _energy(advice: Advice) -> str:
+def _energy(advice: Advice, *, marked: bool) -> str:
     """Say what energies rest on, and what is marked beside them."""
     source = f"{advice.energy_text}." if advice.energy_text else ""
-    priced = any(row.cost is not None or row.kwh is not None for row in advice.rows)
+    priced = marked and any(row.cost or row.kwh for row in advice.rows)
     front = "*: no other count ends as soon for as little." if priced else ""
     return "  ".join(filter(None, (source, front)))
 
