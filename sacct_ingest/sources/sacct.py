@@ -271,9 +271,10 @@ class LiveSacct:
         if self._columns:
             return self._columns
         argv = [*self.command, "--helpformat"]
+        timeout_s = min(_HELP_TIMEOUT_S, self.timeout_s)  # 22.05 asks slurmdbd even for this
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, check=True, timeout=_HELP_TIMEOUT_S
+                argv, capture_output=True, text=True, check=True, timeout=timeout_s
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise SacctError(f"cannot run {self.command[0]}: {_reason(error)}") from error
@@ -305,4 +306,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         lines = str(error.stderr).strip().splitlines()
         return lines[0] if lines else f"exit status {error.returncode}"
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it said nothing for {error.timeout:g} s"
     return getattr(error, "strerror", None) or str(error)
