@@ -32,9 +32,11 @@ from slurm_plugin.service.request_rates import Complaints
 
 
 class FairQueues:
-    """A queue for each account, so that a crowd of one delays others by one item each.
+    """A queue for each account; next is that whose items took least time.
 
-    An account's next item waits until its last one was released: nobody piles up answers.
+    One that comes back after a pause goes before all that have been busy since, and has no more
+    credit for it (start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996).  An account's next
+    item waits until its last one was released: nobody piles up answers.
 
     each: most items of one account.
     most: most items in all.
@@ -44,6 +46,8 @@ class FairQueues:
         self._each, self._most = each, most
         self._waiting: dict[int, deque[PendingQuestion]] = {}  # in the order of their turns
         self._busy: set[int] = set()
+        self._took_s: dict[int, float] = {}
+        self._now_s = 0.0  # what the account that was served last had taken by then
 
     def put(self, account: int, item: "PendingQuestion") -> bool:
         """Take an item; False where its account, or all together, have too many."""
@@ -51,20 +55,28 @@ class FairQueues:
         full = sum(map(len, self._waiting.values())) >= self._most
         if full or len(own) + (account in self._busy) >= self._each:
             return False
+        if not own:
+            self._took_s[account] = max(self._took_s.get(account, 0.0), self._now_s)
         self._waiting.setdefault(account, deque()).append(item)
         return True
 
     def take(self) -> "PendingQuestion | None":
         """Give the next item, whose account is busy from now on; None: there is none to begin."""
-        account = next((one for one in self._waiting if one not in self._busy), None)
-        if account is None:
+        able = [one for one in self._waiting if one not in self._busy]
+        if not able:
             return None
+        account = min(able, key=self._took_s.__getitem__)
+        self._now_s = self._took_s[account]
         own = self._waiting.pop(account)
         item = own.popleft()
         if own:
             self._waiting[account] = own  # behind the others
         self._busy.add(account)
         return item
+
+    def charge(self, account: int, seconds: float) -> None:
+        """Note how long an item of an account took."""
+        self._took_s[account] += seconds
 
     def release(self, account: int) -> None:
         """Note that the last item of an account is through."""
@@ -231,7 +243,10 @@ class _Lane:
 
     def _run(self) -> None:
         while (pending := self._next()) is not None:
+            began_s = time.monotonic()
             pending.done(self._answer(pending.question))
+            with self._changed:
+                self._queues.charge(pending.account, time.monotonic() - began_s)
 
     def _next(self) -> PendingQuestion | None:
         with self._changed:
