@@ -99,7 +99,7 @@ def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bo
         assert "has no limits to plan with: NIMO sets none" in said
         return
     # Of jobs that run the plan counts since 25.05.4.
-    end = "" if site.cluster.settings.version >= (25, 11) else ", not its --time-min"
+    end = "" if site.cluster.settings.version >= (25, 5) else ", not its --time-min"
     assert (
         f"a running job is planned to end by its {'--time' if end else '--time-min'}{end}" in said
     )
