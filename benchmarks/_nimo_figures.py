@@ -108,7 +108,7 @@ def followed(settings: LearnerSettings, seed: int) -> list[tuple[float, float]]:
     for _ in range(MOST_RUNS):
         if (proposal := learner.propose()) is None:
             break
-        sample = run(proposal.assignment)
+        sample = run(proposal.attributes)
         spent_s += sample.measured.time_s
         learner.observe(sample)
         following = learner.propose()

@@ -121,7 +121,7 @@ def learn(seed: int, settings: LearnerSettings, space: Space) -> Learned:
     learner, spent, runs, error = Learner(space, settings), 0.0, 0, float("inf")
     reached: tuple[int, float] | None = None
     while runs < MOST_RUNS and (proposal := learner.propose()):
-        sample = run(proposal.assignment)
+        sample = run(proposal.attributes)
         spent, runs = spent + sample.measured.time_s, runs + 1
         learner.observe(sample)
         if learner.samples:

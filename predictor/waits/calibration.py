@@ -199,22 +199,3 @@ def error_of(
     low_s, high_s = estimate.interval_s
     inside = low_s - _SAME_S <= actual_s <= high_s + _SAME_S
     return WaitError(at_s, of, score, estimate.median_s, actual_s, inside)
-
-
-_errors = msgspec.json.Decoder(list[WaitError])
-
-
-def encode_errors(errors: Iterable[WaitError]) -> str:
-    """Give a record as JSON."""
-    return msgspec.json.encode(list(errors)).decode()
-
-
-def decode_errors(payload: str) -> list[WaitError]:
-    """Read what :func:`encode_errors` wrote.
-
-    Raises ValueError: it is damaged.
-    """
-    try:
-        return _errors.decode(payload)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"the record of waits cannot be read: {error}") from error

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from predictor.waits.estimate import WaitGrid
 from predictor.waits.features import COMMON, FAIR_SHARE, FEATURES, QueueLoad, Submitter, columns_of
-from predictor.waits.regression import QueueWaitFit, QueueWaits, decode
+from predictor.waits.regression import QueueWaitFit, QueueWaits
 from predictor.waits.simulation import Forward, QueueState
-from predictor.waits.workload import FairShares
+from predictor.waits.workload import FairShares, decode
 
 Floats = npt.NDArray[np.float64]
 #: Sizes that are corrected: so many times larger each; those between count as the next one.
@@ -38,7 +38,7 @@ def correction_of(payload: str) -> QueueWaitFit:
 
     Raises ValueError: it is damaged, or has other features: it is of another release.
     """
-    fit = decode(payload.encode())
+    fit = decode(payload, QueueWaitFit)
     if tuple(fit.features[: len(COMMON)]) != COMMON or not set(fit.features) <= set(FEATURES):
         raise ValueError("the correction of waits has other features; run 'nimo fit'")
     return fit

@@ -12,7 +12,6 @@ each made from what was over at its time.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, log
 from statistics import fmean
@@ -27,7 +26,7 @@ from predictor.waits.calibration import WaitError, WaitRecord, error_of, log_err
 from predictor.waits.correction import as_draws
 from predictor.waits.estimate import ALLOWANCE_S, SHARES
 from predictor.waits.features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
-from predictor.waits.regression import QueueWaitFit, QueueWaitModel, encode
+from predictor.waits.regression import QueueWaitModel
 from predictor.waits.workload import (
     ArrivalDemand,
     LimitShares,
@@ -35,6 +34,7 @@ from predictor.waits.workload import (
     PastRecord,
     PastShape,
     QueuePast,
+    encode,
 )
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store.rows import RunRow
@@ -51,24 +51,14 @@ _BETTER = 0.95
 _USEFUL = 0.99
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedWaits:
-    """What was learned of one cluster's waits."""
-
-    errors: list[WaitError]
-    correction: QueueWaitFit | None = None
-    error: float | None = None  #: mean absolute one of log10, by the queue run forward alone
-    corrected_error: float | None = None  #: with the correction, on the same jobs
-
-
-def learn_waits(waits: Sequence[PastWait]) -> LearnedWaits:
+def learn_waits(waits: Sequence[PastWait]) -> PastRecord:
     """Make a record of the past, and try the regression.
 
     waits: of one cluster, in the order of asking.
     """
     places, errors = range(len(waits)), _recorded(waits)
     if len(waits) < FEWEST_ASKED or _mean_error(errors, places) < _NEAR:
-        return LearnedWaits(errors=errors, error=_mean_error(errors, places) if errors else None)
+        return PastRecord(errors=errors, error=_mean_error(errors, places) if errors else None)
     model = QueueWaitModel(estimate=ESTIMATE, allowance_s=ALLOWANCE_S)
     try:
         features = _useful(waits, model)
@@ -78,14 +68,14 @@ def learn_waits(waits: Sequence[PastWait]) -> LearnedWaits:
                 corrected[place] = waits[place]._replace(draws_s=tuple(draws))
                 judged.append(place)
     except NimoError:  # without scikit-learn there is no regression
-        return LearnedWaits(errors=errors, error=_mean_error(errors, places))
+        return PastRecord(errors=errors, error=_mean_error(errors, places))
     after = _recorded(corrected)
     error, corrected_error = _mean_error(errors, judged), _mean_error(after, judged)
     if not judged or corrected_error > _BETTER * error:
-        return LearnedWaits(errors=errors, error=error, corrected_error=corrected_error)
-    return LearnedWaits(
+        return PastRecord(errors=errors, error=error, corrected_error=corrected_error)
+    return PastRecord(
         errors=[msgspec.structs.replace(after[place], corrected=True) for place in judged],
-        correction=model.fit(*_table(waits, features)),
+        correction=encode(model.fit(*_table(waits, features))),
         error=error,
         corrected_error=corrected_error,
     )
@@ -223,7 +213,6 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
     partitions: dict[str, list[RunRow]] = defaultdict(list)
     for run in ordered:
         partitions[run.partition].append(run)
-    learned = learn_waits(past_waits(ordered, asks=_ASKS))
     return QueuePast(
         shares=_shares(ordered),
         arrivals={
@@ -231,12 +220,7 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
             for name, members in partitions.items()
             if len(members) >= _FEWEST
         },
-        waits=PastRecord(
-            errors=learned.errors,
-            correction=encode(learned.correction).decode() if learned.correction else "",
-            error=learned.error,
-            corrected_error=learned.corrected_error,
-        ),
+        waits=learn_waits(past_waits(ordered, asks=_ASKS)),
         fair_shares=fair_shares([past_job(run) for run in ordered])[1],
     )
 

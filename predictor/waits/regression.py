@@ -112,7 +112,7 @@ class QueueWaits(NamedTuple):
 
 
 class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned; round-trips through JSON (:func:`encode`, :func:`decode`)."""
+    """What was learned; it goes through JSON and back."""
 
     features: list[str]  #: their names, in the order of a row
     level: float  #: nominal coverage of the intervals
@@ -290,22 +290,6 @@ class QueueWaitModel:
         # Tables are small, and threads that wait for each other on a busy machine take minutes.
         with threadpool_limits(limits=1):
             return exported(regressor.fit(x, y))
-
-
-def encode(fit: QueueWaitFit) -> bytes:
-    """Give a fit as JSON."""
-    return msgspec.json.encode(fit)
-
-
-def decode(data: bytes) -> QueueWaitFit:
-    """Read a fit that :func:`encode` wrote.
-
-    Raises ValueError: it is damaged or of another release.
-    """
-    try:
-        return msgspec.json.decode(data, type=QueueWaitFit)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"the fit of waits cannot be read: {error}; run 'nimo fit'") from error
 
 
 def _log(seconds: Floats, allowance_s: float) -> Floats:

@@ -206,11 +206,14 @@ def _one(
     )
     started = np.append(np.minimum(schedule.start_s, horizon_s), np.full(1, horizon_s))
     mine = [min(place[id(one)], len(started) - 1) for one in queued]
-    return probe.waits(), started[mine]
+    return probe.waits_s, started[mine]
 
 
 class _Probe:
-    """Watches when a job behind the whole queue could start, for each size and limit."""
+    """Watches when a job behind the whole queue could start, for each size and limit.
+
+    waits_s: shape ``(sizes, limits)``.
+    """
 
     def __init__(
         self, engine: Engine, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
@@ -219,7 +222,7 @@ class _Probe:
         self._horizon_s = horizon_s
         self._started = [0] * len(limits_s)
         self._least = sizes[0]
-        self._waits = np.full((len(sizes), len(limits_s)), horizon_s)
+        self.waits_s = np.full((len(sizes), len(limits_s)), horizon_s)
 
     def __call__(self, now_s: float) -> bool:
         """Note what could start now; true when all has, or it is too late."""
@@ -232,15 +235,11 @@ class _Probe:
             while size < len(self._sizes) and self._sizes[size] <= most:
                 size += 1
             if size > first:
-                self._waits[first:size, place] = now_s
+                self.waits_s[first:size, place] = now_s
                 self._started[place] = size
         least = min(self._started)
         self._least = self._sizes[min(least, len(self._sizes) - 1)]
         return least == len(self._sizes)
-
-    def waits(self) -> Floats:
-        """Give the waits over sizes and limits, shape ``(sizes, limits)``."""
-        return self._waits
 
 
 def _arriving(

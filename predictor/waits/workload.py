@@ -16,12 +16,14 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from math import inf
 from statistics import median
+from typing import TypeVar
 
 import msgspec
 
 from predictor.checks import need_finite, need_positive
 from predictor.waits.calibration import WaitError
 
+_Kept = TypeVar("_Kept")
 #: As ``PriorityDecayHalfLife`` is, where slurm.conf has none.
 _HALF_LIFE_S = 7 * 86_400.0
 
@@ -176,19 +178,20 @@ class QueuePast(msgspec.Struct, frozen=True, kw_only=True):
     fair_shares: FairShares = FairShares()
 
 
-def encode(past: QueuePast) -> str:
-    """Give a past as JSON."""
-    return msgspec.json.encode(past).decode()
+def encode(kept: object) -> str:
+    """Give what is kept of waits (a past, a record, a fit) as JSON."""
+    return msgspec.json.encode(kept).decode()
 
 
-def decode(payload: str) -> QueuePast:
+def decode(payload: str, kind: type[_Kept]) -> _Kept:
     """Read what :func:`encode` wrote.
 
-    Raises ValueError: it is damaged.
+    kind: of it.
+    Raises ValueError: it is damaged or of another release.
     """
     try:
-        return msgspec.json.decode(payload, type=QueuePast)
+        return msgspec.json.decode(payload, type=kind)
     except msgspec.DecodeError as error:
         raise ValueError(
-            f"the past of the queue cannot be read: {error}; run 'nimo fit'"
+            f"what is kept of waits cannot be read: {error}; run 'nimo fit'"
         ) from error

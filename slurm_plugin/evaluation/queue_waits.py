@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from predictor.waits.calibration import WaitError, decode_errors, log_error
-from predictor.waits.workload import decode
+from predictor.waits.calibration import WaitError, log_error
+from predictor.waits.workload import QueuePast, decode
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from collections.abc import Iterable, Iterator
@@ -42,16 +42,16 @@ def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstim
         return ()
     from sacct_ingest.store.fits import QUEUE, WAITS  # noqa: PLC0415 - heavy
 
-    pairs = (
-        (SUBMISSIONS, WAITS, decode_errors),
-        (HISTORY, QUEUE, lambda p: decode(p).waits.errors),
-    )
     made: list[QueueEstimates] = []
-    for of, level, errors_of in pairs:
+    for of, level in ((SUBMISSIONS, WAITS), (HISTORY, QUEUE)):
         for cluster, payload in sorted(store.records.of_level(level).items()):
             if chosen.cluster in ("", cluster):
                 try:
-                    errors = errors_of(payload)
+                    errors = (
+                        decode(payload, list[WaitError])
+                        if of == SUBMISSIONS
+                        else decode(payload, QueuePast).waits.errors
+                    )
                 except ValueError:  # nimod or the next refit writes it anew
                     continue
                 made += _by_partition(cluster, of, _selected(errors, chosen))

@@ -1,7 +1,7 @@
 """Benchmarks as Slurm jobs: which nodes there are, and one job on one of them."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -27,19 +27,6 @@ class Node:
     def usable(self) -> bool:
         """Whether a job may start there now or soon."""
         return not self.state.startswith(_UNUSABLE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """How a benchmark's job is submitted; empty: Slurm's default."""
-
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    reservation: str = ""
-    nice: int = 10_000
-    limit_min: int = 15
-    patience_s: int = 0  #: 0: wait in the queue as long as it takes
 
 
 def nodes(*, nodelist: str = "", partition: str = "") -> list[Node]:
@@ -81,15 +68,8 @@ def parse_nodes(text: str) -> list[Node]:
     return list(nodes.values())
 
 
-def argv_for(node: Node, options: JobOptions, script: str) -> list[str]:
-    """Command line of one benchmark's job: the whole node, behind everybody else's jobs."""
-    given = {
-        "--partition": options.partition,
-        "--account": options.account,
-        "--qos": options.qos,
-        "--reservation": options.reservation,
-        "--immediate": str(options.patience_s or ""),
-    }
+def argv_for(node: Node, options: Mapping[str, object], script: str) -> list[str]:
+    """Command line of one benchmark's job: the whole node, with more of srun's options."""
     return [
         "srun",
         "--quiet",
@@ -102,16 +82,14 @@ def argv_for(node: Node, options: JobOptions, script: str) -> list[str]:
         f"--cpus-per-task={node.cpus}",
         "--exclusive",
         "--mem=0",
-        f"--nice={options.nice}",
-        f"--time={options.limit_min}",
-        *(f"{name}={value}" for name, value in given.items() if value),
+        *(f"--{name}={value}" for name, value in options.items() if value != ""),
         "/bin/sh",
         "-c",
         script,
     ]
 
 
-def run_on(node: Node, options: JobOptions, script: str) -> str:
+def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
     """Run the script on a node; give all that it printed, and what srun complained about."""
     try:
         done = subprocess.run(

@@ -12,19 +12,19 @@ from typing import TypeVar
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, SacctError, SlurmError
+from sacct_ingest.errors import FormatError, NimoError, SacctError, SlurmError
 from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from slurm_plugin.cli.own_history import ended_in_queue
-from slurm_plugin.slurm.commands import run
+from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
 _File = TypeVar("_File")
 #: Runs a command of Slurm's and gives its text.
 Run = Callable[[Sequence[str]], str]
-TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 _EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
 _LATER_S = 86_400  #: ... and up to so long after the present
@@ -34,7 +34,16 @@ _NOTICED_S = 60.0
 
 def command(argv: Sequence[str]) -> str:
     """Run one of Slurm's commands."""
-    return run(argv, timeout_s=TIMEOUT_S)
+    return commands.run(argv, timeout_s=_TIMEOUT_S)
+
+
+def submit(argv: Sequence[str], script: str = "") -> str:
+    """Submit a job; give its id.
+
+    Raises SubmissionRefused: Slurm does not take it; SlurmError: sbatch is not there, or did not
+        answer.
+    """
+    return commands.submit(argv, script, timeout_s=_TIMEOUT_S)
 
 
 class HeldJobs:
@@ -93,8 +102,14 @@ def failure(job: JobRun) -> str:
 
 
 def write(path: Path, content: msgspec.Struct) -> None:
-    """Write a file of runs; it is on the disk when this returns."""
-    atomic_file.write(path, msgspec.json.format(msgspec.json.encode(content), indent=1))
+    """Write a file of runs; it is on the disk when this returns.
+
+    Raises NimoError: it cannot be written.
+    """
+    try:
+        atomic_file.write(path, msgspec.json.format(msgspec.json.encode(content), indent=1))
+    except OSError as error:
+        raise NimoError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read(path: Path, kind: type[_File], fix: str) -> _File:

@@ -29,11 +29,12 @@ from slurm_plugin.text.table_columns import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from predictor.occupancy.active.refinement import Proposal
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
     from slurm_plugin.experiments.learn.description import AssignmentGroup
     from slurm_plugin.experiments.learn.journal import Trial
-    from slurm_plugin.experiments.learn.proposers import Next, ProposerState
+    from slurm_plugin.experiments.learn.proposers import ProposerState
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -119,7 +120,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         faster=frozenset(name for name, more in chosen.space.more_is_better.items() if more),
     )
     try:
-        proposer = ByOccupancies(chosen.space, task.learning.settings(), model)
+        proposer = ByOccupancies(chosen.space, task.learning, model)
     except ValueError as error:
         raise ConfigError(f"{task.application}: learning: {error}") from error
     return Workbench(task, chosen, proposer, Journal(state, task.application, model), site)
@@ -196,7 +197,9 @@ def assignment(attributes: "Mapping[str, float]") -> str:
     return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
 
 
-def design(proposal: "Next | None", argv: list[str], candidates: int, budget_node_h: float) -> str:
+def design(
+    proposal: "Proposal | None", argv: list[str], candidates: int, budget_node_h: float
+) -> str:
     """Show the next run without submitting it."""
     first = f"{count(candidates, 'assignment')}; {hours(budget_node_h)} node-hours are left"
     if proposal is None:

@@ -10,7 +10,8 @@ import argparse
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name, jobs
-from slurm_plugin.experiments.plan.monitor import SLIP_S, PlanMonitor, failed, summary, unfinished
+from slurm_plugin.experiments.plan.monitor import SLIP_S, PlanMonitor, failed, unfinished
 from slurm_plugin.experiments.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
@@ -210,7 +211,8 @@ def _follow(submitted: state_file.Submitted | None, state: Path, args: argparse.
     )
     for line in follower.lines(args.interval):
         print(line, flush=True)
-    print(progress_text(summary(submitted)))
+    states = Counter(submitted.state(job.name) for job in submitted.jobs)
+    print(", ".join(f"{number} {state}" for state, number in states.items()))
     return 1 if failed(submitted) else 0
 
 
@@ -332,12 +334,3 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
     table = OutputTable(columns, shown).text(width=width)
     against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
     return "\n".join([table, "", *(wrapped(line, width) for line in against)])
-
-
-def progress_text(counts: Mapping[str, int]) -> str:
-    """Put counts of states into a line.
-
-    >>> progress_text({"COMPLETED": 3, "RUNNING": 1})
-    '3 COMPLETED, 1 RUNNING'
-    """
-    return ", ".join(f"{number} {state}" for state, number in counts.items())

@@ -46,6 +46,12 @@ EXAMPLE = """\
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
 
+#: Settings of the configuration that a sensor takes as they are.
+_OF_SENSORS = (
+    "period_s", "message_bytes", "echoes", "timeout_s", "hold_s", "spin_s", "spin_every",
+    "disk_bytes",
+)  # fmt: skip
+
 _log = logging.getLogger(__name__)
 
 
@@ -104,16 +110,9 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(probes: SensorSettings) -> ProbeSettings:
     """Give the settings of the sensors as the configuration has them."""
+    given = {name: getattr(probes, name) for name in _OF_SENSORS}
     return ProbeSettings(
-        period_s=probes.period_s,
-        message_bytes=probes.message_bytes,
-        echoes=probes.echoes,
-        timeout_s=probes.timeout_s,
-        hold_s=probes.hold_s,
-        spin_s=probes.spin_s,
-        spin_every=probes.spin_every,
-        disk_folder=Path(probes.disk_folder) if probes.disk_folder else None,
-        disk_bytes=probes.disk_bytes,
+        **given, disk_folder=Path(probes.disk_folder) if probes.disk_folder else None
     )
 
 

@@ -28,8 +28,8 @@ from slurm_plugin.cli.command_context import (
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
-from slurm_plugin.config.settings import Benchmarks, Config
-from slurm_plugin.experiments.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
+from slurm_plugin.config.settings import Config
+from slurm_plugin.experiments.benchmark_jobs import Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import printable, wrapped
@@ -49,6 +49,9 @@ EXAMPLE = """\
   nimo profile --show
   nimo profile --show --json"""
 _IPERF_PORT = 5201
+#: Settings that a plan of benchmarks has as they are, and options that srun does.
+_OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
+_OF_JOB = ("partition", "account", "qos", "reservation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,16 +145,12 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         _network(args, config) as (host, port),
         progress("measuring") as report,
     ):
-        text = script(_plan(args, config.benchmarks, host, port))
-        options = JobOptions(
-            partition=args.partition,
-            account=args.account,
-            qos=args.qos,
-            reservation=args.reservation,
-            nice=config.benchmarks.nice,
-            limit_min=config.benchmarks.limit_min,
-            patience_s=args.immediate,
-        )
+        own = config.benchmarks
+        given = {name: getattr(own, name) for name in _OF_PLAN}
+        text = script(BenchmarkPlan(parts=args.only, network_host=host, network_port=port, **given))
+        options = {name: getattr(args, name) for name in _OF_JOB}
+        # Behind everybody else's jobs; without a patience it waits as long as it takes.
+        options |= {"immediate": args.immediate or "", "nice": own.nice, "time": own.limit_min}
         profiles: list[NodeProfile] = []
         outputs = run_each(
             usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
@@ -171,18 +170,6 @@ def _left_out(node: Node, cluster: str, config: Config) -> NodeProfile:
     error = f"not measured: it is {node.state}"
     return NodeProfile(
         cluster=cluster, node=node.name, node_type=kind, at_s=time.time(), error=error
-    )
-
-
-def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) -> BenchmarkPlan:
-    return BenchmarkPlan(
-        parts=args.only,
-        seconds=settings.seconds,
-        repeats=settings.repeats,
-        disk_folder=settings.disk_folder,
-        disk_bytes=settings.disk_bytes,
-        network_host=host,
-        network_port=port,
     )
 
 

@@ -177,7 +177,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     from sacct_ingest.scripts.signature import identity_of_request  # noqa: PLC0415
     from slurm_plugin.cli import own_history  # noqa: PLC0415
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.study import StudyRun  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import StudyRun, as_ended  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
     job = request(study.settings.words, user="")
@@ -202,14 +202,8 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
                 why="in the accounting",
                 planned_s=run.submit_s,
                 job_id=run.job_id,
-                state=run.state.value,
-                elapsed_s=run.elapsed_s,
-                nodes=run.nodes,
-                cpus=run.cpus,
-                cluster=run.cluster,
-                partition=run.partition,
             )
-            study.save(one, ended="from the accounting")
+            study.save(as_ended(one, run), ended="from the accounting")
     if not study.runs:
         raise NoHistory(
             f"the accounting has no run of {study.settings.script} on these counts; without "

@@ -17,12 +17,9 @@ from predictor.waits.calibration import (
     MOST_ENTRIES,
     WaitError,
     WaitRecord,
-    decode_errors,
-    encode_errors,
 )
 from predictor.waits.estimate import WaitEstimate, log_quantiles
-from predictor.waits.workload import LimitShares, PastRecord, QueuePast
-from predictor.waits.workload import decode as decode_past
+from predictor.waits.workload import LimitShares, PastRecord, QueuePast, decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.admin_comment import parse
@@ -153,7 +150,7 @@ class WaitCorrections:
     def remember(self, payload: str) -> None:
         """Take the summary of past jobs that a refit stored."""
         try:
-            self.past = decode_past(payload) if payload else QueuePast()
+            self.past = decode(payload, QueuePast) if payload else QueuePast()
         except ValueError as error:
             _log.warning("%s", error)
             self.past = QueuePast()
@@ -165,7 +162,7 @@ class WaitCorrections:
         if not payload:
             return
         try:
-            earlier = decode_errors(payload)
+            earlier = decode(payload, list[WaitError])
         except ValueError as error:
             _log.warning("%s; it begins anew", error)
             return
@@ -184,7 +181,7 @@ class WaitCorrections:
         if self._noted == self._saved or now_s - self._saved_s < _SAVE_EVERY_S:
             return None
         self._saved, self._saved_s = self._noted, now_s
-        return encode_errors(list(self._own))
+        return encode(list(self._own))
 
     def regression(self) -> "QueueWaitFit | None":
         """Give the refit's regression; None where it was no better than the queue run forward."""

@@ -79,7 +79,7 @@ class Learner:
         if self.samples and self._next.purpose is not Purpose.TEST:
             self._ahead.append(self._off(sample))
         (self.tests if self._next.purpose is Purpose.TEST else self.samples).append(sample)
-        self._done.add(self.space.key(self._next.assignment))
+        self._done.add(self.space.key(self._next.attributes))
         self.forget_fit()
         met = self.error <= self.settings.target and self._is_sure
         self._met = self._met + 1 if met else 0
@@ -92,7 +92,7 @@ class Learner:
         """
         if self._next is None:
             raise ValueError("no run was proposed")
-        self._done.add(self.space.key(self._next.assignment))
+        self._done.add(self.space.key(self._next.attributes))
         self._next = next(self._planned, None)
 
     @property

@@ -44,7 +44,7 @@ _WORDS = {part: f"{part.value} occupancy" for part in OccupancyPart} | {
 class Proposal:
     """The next run."""
 
-    assignment: dict[str, float]
+    attributes: dict[str, float]
     purpose: Purpose
     why: str
 

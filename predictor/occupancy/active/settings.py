@@ -1,9 +1,10 @@
 """The choices of NIMO's algorithm 1, as table 1 of its paper lists them, and some of our own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isfinite
+
+import msgspec
 
 
 class OccupancyPart(StrEnum):
@@ -71,8 +72,7 @@ class Purpose(StrEnum):
     TRAINING = "training"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerSettings:
+class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The choices of table 1; the defaults are what our own benchmark found best.
 
     Raises ValueError: a number is out of its range or not finite, or nothing is left to refine.
@@ -89,7 +89,7 @@ class LearnerSettings:
     #: left out learn from all attributes
     parts: tuple[OccupancyPart, ...] = tuple(OccupancyPart)
     #: for :attr:`RefinementOrder.DOMAIN`: the attributes of each function, most important first
-    attributes: Mapping[OccupancyPart, tuple[str, ...]] = field(default_factory=dict)
+    attributes: Mapping[OccupancyPart, tuple[str, ...]] = {}
     target: float = 10.0  #: MAPE in percent at which to stop
     fewest: int = 6  #: samples learned from before that
     in_a_row: int = 2  #: samples after which the error has to be that low: one may be luck

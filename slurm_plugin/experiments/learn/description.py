@@ -5,16 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from predictor.occupancy.active.settings import (
-    Error,
-    FunctionForm,
-    LearnerSettings,
-    OccupancyPart,
-    Reference,
-    RefinementOrder,
-    Selection,
-    Traversal,
-)
+from predictor.occupancy.active.settings import LearnerSettings
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
@@ -24,7 +15,6 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-_SOME = msgspec.Meta(min_length=1)
 Counts = Count | tuple[Count, ...]
 Words = str | int | float | tuple[str | int | float, ...]
 
@@ -54,33 +44,6 @@ class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     attributes: dict[Name, Positive] = {}
 
 
-class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of the learner: :class:`predictor.occupancy.active.settings.Settings`."""
-
-    selection: Selection = Selection.INFORMATIVE
-    reference: Reference = Reference.MIN
-    order: RefinementOrder = RefinementOrder.RELEVANCE
-    attribute_order: RefinementOrder = RefinementOrder.RELEVANCE
-    traversal: Traversal = Traversal.ROUND_ROBIN
-    error: Error = Error.AHEAD
-    form: FunctionForm = FunctionForm.CHOSEN
-    parts: Annotated[tuple[OccupancyPart, ...], _SOME] = tuple(OccupancyPart)
-    attributes: dict[OccupancyPart, Annotated[tuple[str, ...], _SOME]] = {}
-    target: Positive = 10.0
-    fewest: Count = 6
-    in_a_row: Count = 2
-    improvement: Positive = 2.0
-    test_runs: Count = 10
-    seed: int = 1
-
-    def settings(self) -> LearnerSettings:
-        """Give them as the learner takes them.
-
-        Raises ValueError: they cannot be followed.
-        """
-        return LearnerSettings(**{name: getattr(self, name) for name in self.__struct_fields__})
-
-
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An application, its possible assignments, and the budget for learning."""
 
@@ -102,7 +65,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000
     patience: str = ""  #: how long a run may wait in the queue
     tries: Count = 2  #: of a run that was interrupted
-    learning: Learning = Learning()
+    learning: LearnerSettings = LearnerSettings()
 
     @property
     def limit_s(self) -> int:
@@ -131,10 +94,6 @@ def parse(text: str, *, name: str) -> Description:
     made = convert(load_yaml(text, name=name), Description, name=name)
     for key in ("limit", "patience"):
         _check_duration(made, key, name)
-    try:
-        made.learning.settings()
-    except ValueError as error:
-        raise ConfigError(f"{name}: learning: {error}") from error
     if bool(made.command) == bool(made.script):
         raise ConfigError(f"{name}: give either command or script")
     if made.arguments and not made.script:

@@ -62,7 +62,9 @@ class ModelChoices(msgspec.Struct, frozen=True, kw_only=True):
     faster: frozenset[str] | None = None  #: attributes of which more makes runs faster
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JournalFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The runs of one application, and how they are learned from."""
+
     application: str
     trials: tuple[Trial, ...] = ()
     model: ModelChoices = ModelChoices()
@@ -90,13 +92,13 @@ class Journal:
             self.trials[places[0]] = trial
         else:
             self.trials.append(trial)
-        held_jobs.write(self._path, _File(self._application, tuple(self.trials), self._model))
+        held_jobs.write(self._path, JournalFile(self._application, tuple(self.trials), self._model))
         return trial
 
     def _read(self) -> tuple[Trial, ...]:
         if not self._path.exists():
             return ()
-        saved = held_jobs.read(self._path, _File, "move it away to begin anew")
+        saved = held_jobs.read(self._path, JournalFile, "move it away to begin anew")
         if saved.application != self._application:
             raise FormatError(
                 f"{self._path}: it is of {saved.application}, not of {self._application}; name "

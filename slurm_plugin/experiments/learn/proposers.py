@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from predictor.curves.reliability import ReliabilitySettings
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
+from predictor.occupancy.active.refinement import Proposal
 from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, Purpose
 from predictor.occupancy.active.space import Assignment, Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
@@ -16,15 +17,6 @@ from predictor.table import worse
 from predictor.types import Verdict
 from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
 from slurm_plugin.experiments.learn.journal import ModelChoices, Stage, Trial
-
-
-@dataclass(frozen=True, slots=True)
-class Next:
-    """The next run: its attributes, what it is for and why it."""
-
-    attributes: dict[str, float]
-    purpose: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +56,9 @@ class ByOccupancies:
         self._choices = choices
         self._first: Trial | None = None
 
-    def propose(self) -> Next | None:
+    def propose(self) -> Proposal | None:
         """Give the next run; None when the predictions are good enough or no run remains."""
-        proposal = self._learner.propose()
-        return Next(proposal.assignment, proposal.purpose.value, proposal.why) if proposal else None
+        return self._learner.propose()
 
     def observe(self, trial: Trial) -> None:
         """Learn from the proposed run; one whose data flow is missing is left out."""

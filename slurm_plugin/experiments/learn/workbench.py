@@ -1,22 +1,23 @@
 """The loop: propose a run, run it, learn from it; within a budget, and it may stop at any time."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from predictor.occupancy.active.refinement import Proposal
 from sacct_ingest.records import JobRun
 from sacct_ingest.runs.usage import usage
 from sacct_ingest.text import io_times
-from slurm_plugin.experiments.held_jobs import TIMEOUT_S, WAITING, HeldJobs, command, failure, find
+from slurm_plugin.experiments.held_jobs import WAITING, HeldJobs, command, failure, find, submit
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices
 from slurm_plugin.experiments.learn.description import Description
 from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial
-from slurm_plugin.experiments.learn.proposers import ByOccupancies, Next
-from slurm_plugin.slurm.commands import SubmissionRefused, pauses, submit
+from slurm_plugin.experiments.learn.proposers import ByOccupancies
+from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class SlurmJobs(HeldJobs):
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: Slurm does not answer
             at the moment.
         """
-        return int(submit(self.argv(assignment, trial), timeout_s=TIMEOUT_S))
+        return int(submit(self.argv(assignment, trial)))
 
     def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
         """Command line of a run."""
@@ -149,25 +150,26 @@ class Workbench:
             return Stop.BUDGET
         return Stop.GOOD_ENOUGH if self.proposer.good_enough else Stop.NOTHING_LEFT
 
-    def replay(self) -> Next | None:
+    def replay(self) -> Proposal | None:
         """Learn from the journal alone; return the next run."""
         while proposal := self.proposer.propose():
-            trials = [self.journal.find(*one) for one in self._keys(proposal)]
+            attempts = self._attempts(proposal)
+            trials = [self.journal.find(one.key, attempt) for one, attempt in attempts]
             done = next((one for one in trials if one and one.stage is Stage.DONE), None)
             if done:
                 self.proposer.observe(done)
-            elif self._is_hopeless(proposal):
+            elif all(one is not None and one.stage is Stage.FAILED for one in trials):
                 self.proposer.skip()
             else:
                 return proposal
         return None
 
-    def argv(self, proposal: Next) -> list[str]:
+    def argv(self, proposal: Proposal) -> list[str]:
         """Command line that a run would be submitted with."""
         assignment = self.choices.at(proposal.attributes)[0]
         return self.site.jobs.argv(assignment, self._trial(assignment, 0, proposal))
 
-    def reserved_node_h(self, proposal: Next) -> float:
+    def reserved_node_h(self, proposal: Proposal) -> float:
         """Most node-hours that a run may take."""
         return self._cost(self._trial(self.choices.at(proposal.attributes)[0], 0, proposal))
 
@@ -176,7 +178,7 @@ class Workbench:
         """Node-hours of all runs that ended, and the most that the others may take."""
         return sum(self._cost(one) for one in self.journal.trials)
 
-    def _result(self, proposal: Next) -> Trial | None:
+    def _result(self, proposal: Proposal) -> Trial | None:
         """Run an assignment, elsewhere or again where it fails; None where it cannot be run."""
         for assignment, attempt in self._attempts(proposal):
             recorded = self.journal.find(assignment.key, attempt)
@@ -189,7 +191,7 @@ class Workbench:
                 return trial
         return None
 
-    def _attempts(self, proposal: Next) -> Iterator[tuple[Assignment, int]]:
+    def _attempts(self, proposal: Proposal) -> Iterator[tuple[Assignment, int]]:
         """Each assignment with the proposed attributes, then the interrupted ones again."""
         for attempt in range(self.description.tries):
             for assignment in self.choices.at(proposal.attributes):
@@ -197,21 +199,14 @@ class Workbench:
                 if attempt == 0 or (before is not None and before.again):
                     yield assignment, attempt
 
-    def _keys(self, proposal: Next) -> Sequence[tuple[str, int]]:
-        return [(one.key, attempt) for one, attempt in self._attempts(proposal)]
-
-    def _is_hopeless(self, proposal: Next) -> bool:
-        trials = [self.journal.find(*one) for one in self._keys(proposal)]
-        return all(one is not None and one.stage is Stage.FAILED for one in trials)
-
-    def _plan(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
+    def _plan(self, assignment: Assignment, attempt: int, proposal: Proposal) -> Trial:
         """Write a run down before it is submitted, if the budget holds it whatever happens."""
         trial = self._trial(assignment, attempt, proposal)
         if self.spent_node_h + self._cost(trial) > self.description.budget:
             raise _NoBudget
         return self.journal.save(trial)
 
-    def _trial(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
+    def _trial(self, assignment: Assignment, attempt: int, proposal: Proposal) -> Trial:
         return Trial(
             key=assignment.key,
             attempt=attempt,

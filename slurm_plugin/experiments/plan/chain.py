@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
-from slurm_plugin.experiments.plan.bounds import TaskBounds
-from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
 from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
 
 #: The limit is what hardly any run exceeds, with a margin.
@@ -34,16 +33,6 @@ class PlannedJob:
     def needs(self) -> tuple[str, ...]:
         """Steps that have to succeed before."""
         return self.step.needs
-
-    @property
-    def start_s(self) -> float:
-        """When it starts, as planned."""
-        return self.step.start_s
-
-    @property
-    def end_s(self) -> float:
-        """When it ends, as planned."""
-        return self.step.end_s
 
 
 def jobs(

@@ -4,10 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log
 from statistics import NormalDist
-from typing import Protocol
-
-from predictor.types import Prediction
-from slurm_plugin.experiments.plan.workflow import PlanSite, Task
 
 #: Bytes that a program asks for at a time where it reads over the network.
 _REQUEST_BYTES = 2.0**20
@@ -71,11 +67,6 @@ class TaskEstimate:
         return self.time_s * exp(z * (self.up if z > 0 else self.down))
 
 
-def of_prediction(one: Prediction, group: str) -> TaskEstimate:
-    """Estimate with the median and the interval of a prediction."""
-    return of_interval(one.time_s, one.low_s, one.high_s, one.level, one.curve_sd, group)
-
-
 def of_interval(
     time_s: float, low_s: float, high_s: float, level: float, common: float = 0.0, group: str = ""
 ) -> TaskEstimate:
@@ -93,28 +84,6 @@ class TransferPath:
     bandwidth_bytes_per_s: float | None
     latency_s: float | None
     link: str = ""  #: name of the way
-
-
-class RunTimes(Protocol):
-    """Run times of tasks."""
-
-    def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
-        """Node counts with a run time, in rising order."""
-
-    def run(
-        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
-    ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: unknown, or refused."""
-
-    def refused(self, task: Task, place: PlanSite) -> str:
-        """Say why a run time at a place was refused; empty where none was."""
-
-
-class Transfers(Protocol):
-    """Times of copies."""
-
-    def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
-        """Time of a copy between two storages; None: unknown."""
 
 
 def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEstimate:

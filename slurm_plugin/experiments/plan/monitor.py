@@ -1,14 +1,14 @@
 """Follows the jobs of a plan: reports their states, and plans again where they are late."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, SlurmError
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import Run, command
-from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, dependents
 from slurm_plugin.experiments.plan.resubmit import change, settle
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
@@ -16,7 +16,6 @@ from slurm_plugin.experiments.plan.submit import (
     REFUSED,
     Sbatch,
     on,
-    sbatch,
     submit_ready,
 )
 from slurm_plugin.slurm.commands import SubmissionRefused
@@ -64,7 +63,7 @@ class PlanMonitor:
     planner: Planner | None = None
     slip_s: float = SLIP_S
     ask: Run = command
-    submit: Sbatch = sbatch
+    submit: Sbatch = held_jobs.submit
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
 
@@ -83,7 +82,7 @@ class PlanMonitor:
         if not submitted.leaving:
             for name, status in look(submitted, self.ask).items():
                 yield from self._report(name, status)
-            state_file.save(self.path, submitted)
+            held_jobs.write(self.path, submitted)
             yield from self._plan_again()
         if submitted.leaving and settle(submitted, self.path, self.ask):
             yield from self._plan_again()
@@ -99,7 +98,7 @@ class PlanMonitor:
             ]:
                 yield from self._give_up(name, REFUSED)
                 submitted.astray = f"{name} is {REFUSED}"
-            state_file.save(self.path, submitted)
+            held_jobs.write(self.path, submitted)
 
     def _report(self, name: str, status: JobStatus) -> Iterator[str]:
         """Record a job's new state, and report it."""
@@ -113,15 +112,15 @@ class PlanMonitor:
             submitted.started_s[name] = status.start_s
         if not status.ended:
             if status.state != PENDING:
-                yield f"{name}: {status.state}{self._slip(status.start_s, job.start_s)}"
+                yield f"{name}: {status.state}{self._slip(status.start_s, job.step.start_s)}"
             return
         submitted.ended_s[name] = self.clock() if status.end_s is None else status.end_s
-        yield f"{name}: {status.state}{self._slip(status.end_s, job.end_s)}"
-        off_s = submitted.ended_s[name] - job.end_s
+        yield f"{name}: {status.state}{self._slip(status.end_s, job.step.end_s)}"
+        off_s = submitted.ended_s[name] - job.step.end_s
         if status.state != COMPLETED:
             yield from self._give_up(name, status.state)
             submitted.astray = f"{name} is {status.state}"
-        elif abs(off_s) > self._allowed(job.end_s - job.start_s):
+        elif abs(off_s) > self._allowed(job.step.end_s - job.step.start_s):
             submitted.astray = f"{name} ended {_off(off_s)}"
 
     def _give_up(self, name: str, state: str) -> Iterator[str]:
@@ -149,7 +148,7 @@ class PlanMonitor:
         else:
             yield from self._changed(self.planner, why)
         submitted.jobs = [_rebased(submitted, job, self.clock()) for job in submitted.jobs]
-        state_file.save(self.path, submitted)
+        held_jobs.write(self.path, submitted)
 
     def _changed(self, planner: Planner, why: str) -> Iterator[str]:
         submitted = self.submitted
@@ -206,22 +205,16 @@ def failed(submitted: Submitted) -> list[str]:
     return [job.name for job in submitted.jobs if submitted.lost(job.name)]
 
 
-def summary(submitted: Submitted) -> Mapping[str, int]:
-    """Count the jobs in each state."""
-    states = [submitted.state(job.name) for job in submitted.jobs]
-    return {state: states.count(state) for state in dict.fromkeys(states)}
-
-
 def _late(submitted: Submitted, now_s: float, allowed: Callable[[float], float]) -> str:
     """Name a step that is off the plan, and say how; empty: none is."""
     for job in unfinished(submitted):
-        off_s, most_s = 0.0, allowed(job.end_s - job.start_s)
+        off_s, most_s = 0.0, allowed(job.step.end_s - job.step.start_s)
         if submitted.begun(job.name):
-            off_s = _expected_end_s(submitted, job, now_s) - job.end_s
+            off_s = _expected_end_s(submitted, job, now_s) - job.step.end_s
             how = f"is expected to end {_off(off_s)}"
         elif job.name in submitted.ids and all(submitted.state(n) == COMPLETED for n in job.needs):
             ready_s = max([submitted.submitted_s, *(submitted.ended_s[n] for n in job.needs)])
-            off_s = max(now_s - job.start_s, 0.0)
+            off_s = max(now_s - job.step.start_s, 0.0)
             most_s = max(most_s, _PATIENCE * (now_s - ready_s))
             how = "waits for nodes longer than planned"
         if abs(off_s) > most_s:
@@ -250,7 +243,7 @@ def _behind(submitted: Submitted) -> str:
     ends: dict[str, float] = {}
     for job in submitted.jobs:
         before_s = max((ends[name] for name in job.needs if name in ends), default=0.0)
-        likely_s = max(before_s, job.start_s) + job.end_s - job.start_s
+        likely_s = max(before_s, job.step.start_s) + job.step.end_s - job.step.start_s
         ends[job.name] = submitted.ended_s.get(job.name, likely_s)
     end_s = max(ends.values())
     return f"all ended by {clock(end_s)}{_deadline_text(end_s, submitted.deadline_s)}"

@@ -80,27 +80,14 @@ def heuristic(
     """
     work = _Work(problem, all_of, target_s, effort)
     cheapest = {task: min(own, key=lambda one: one.node_s) for task, own in all_of.items()}
+    fastest = {task: min(own, key=lambda one: one.time_s) for task, own in all_of.items()}
     work.best(_fixed(problem, all_of, cheapest))
-    work.best(fastest(problem, all_of))
+    work.best(_fixed(problem, all_of, fastest))
     work.best(heft(problem, all_of))
     for alone in at_one_place(all_of):
         work.best(_fixed(problem, all_of, alone))
     work.grow(cheapest)
     return work.improved()
-
-
-def cheapest(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
-    """Plan with the cheapest option for each task."""
-    return _fixed(
-        problem, all_of, {task: min(own, key=lambda c: c.node_s) for task, own in all_of.items()}
-    )
-
-
-def fastest(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
-    """Plan with the fastest option for each task."""
-    return _fixed(
-        problem, all_of, {task: min(own, key=lambda c: c.time_s) for task, own in all_of.items()}
-    )
 
 
 def heft(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
@@ -315,7 +302,9 @@ class _Tree:
         """Look at all that may come after these steps."""
         open_tasks = [task for task in self._all_of if task not in board.ends]
         if not open_tasks:
-            self._update_best(board.schedule())
+            made = board.schedule()
+            if self.best is None or score(made, self._target_s) < score(self.best, self._target_s):
+                self.best = made
             return
         for name in open_tasks:
             if all(one in board.ends for one in self._problem.workflow.before[name]):
@@ -338,11 +327,9 @@ class _Tree:
         if self.best is None:
             return True
         late, node_s, end_s = score(self.best, self._target_s)
-        bound = PlanSchedule((), {}, self._earliest_end(board), board.node_s + self._rest(board))
+        rest = sum(cost for task, cost in self._least_node_s.items() if task not in board.ends)
+        bound = PlanSchedule((), {}, self._earliest_end(board), board.node_s + rest)
         return score(bound, self._target_s) < (late, node_s, end_s - _GRAIN_S)
-
-    def _rest(self, board: Board) -> float:
-        return sum(cost for task, cost in self._least_node_s.items() if task not in board.ends)
 
     def _earliest_end(self, board: Board) -> float:
         flow = self._problem.workflow
@@ -352,7 +339,3 @@ class _Tree:
                 start_s = max((ends[one] for one in flow.before[name]), default=-inf)
                 ends[name] = max(start_s, self._problem.now_s) + least_s
         return max(board.end_s, *ends.values(), self._problem.now_s)
-
-    def _update_best(self, schedule: PlanSchedule) -> None:
-        if self.best is None or score(schedule, self._target_s) < score(self.best, self._target_s):
-            self.best = schedule

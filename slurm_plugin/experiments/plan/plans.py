@@ -98,15 +98,16 @@ def judged(
     proven: bool = False,
 ) -> Plan:
     """Make a plan of a schedule: add its costs and its risk."""
-    drawn: EndSpread = ends(schedule, problem.now_s)
+    drawn = ends(schedule, problem.now_s)
+    end_s, low_s, high_s = np.quantile(drawn, (0.5, 0.05, confidence)).tolist()
     return Plan(
         label=label,
         schedule=schedule,
-        end_s=drawn.quantile(0.5),
-        low_s=drawn.quantile(0.05),
-        high_s=drawn.quantile(confidence),
+        end_s=end_s,
+        low_s=low_s,
+        high_s=high_s,
         confidence=confidence,
-        chance=None if deadline_s is None else drawn.chance(deadline_s),
+        chance=None if deadline_s is None else float((drawn <= deadline_s).mean()),
         proven=proven,
         path=tuple(plan_search.critical(schedule)),
     )
@@ -148,7 +149,7 @@ def _in_time(
         effort = _LESS
         if result is None:
             return
-        high_s = ends(result.schedule, problem.now_s).quantile(confidence)
+        high_s = float(np.quantile(ends(result.schedule, problem.now_s), confidence))
         if high_s <= deadline_s:
             yield "in time at the least node-hours", result
             early_s = target_s
@@ -227,23 +228,8 @@ _GRAIN_S = 1e-6
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class EndSpread:
-    """End of a plan, drawn; seconds since the epoch."""
-
-    drawn_s: Floats
-
-    def quantile(self, share: float) -> float:
-        """Moment at which the plan has ended in ``share`` of the cases."""
-        return float(np.quantile(self.drawn_s, share))
-
-    def chance(self, deadline_s: float) -> float:
-        """Share of the cases in which it ends in time."""
-        return float((self.drawn_s <= deadline_s).mean())
-
-
-def ends(schedule: PlanSchedule, now_s: float) -> EndSpread:
-    """Draw the end of a schedule; the same draws each time.
+def ends(schedule: PlanSchedule, now_s: float) -> Floats:
+    """Draw the end of a schedule, seconds since the epoch; the same draws each time.
 
     All runs of one application share the error of its curve, what is left of a step's uncertainty
     is its own.  A wait for other people's jobs is drawn too: they rarely take all of their limits,
@@ -267,7 +253,7 @@ def ends(schedule: PlanSchedule, now_s: float) -> EndSpread:
         wait = wait_s * np.exp(_WAIT * draws.standard_normal(_DRAWS)) if wait_s else 0.0
         ended[step.name] = ready + wait + _taken(step, draws, common)
         last = np.maximum(last, ended[step.name])
-    return EndSpread(last)
+    return last
 
 
 def _taken(step: Step, draws: np.random.Generator, common: dict[str, Floats]) -> Floats:

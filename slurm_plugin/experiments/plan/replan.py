@@ -6,7 +6,6 @@ come are expected to, too.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
@@ -109,13 +108,12 @@ def factors(submitted: Submitted) -> dict[str, float]:
             by_group[estimate.group].append(
                 (error, estimate.common**2, max(whole**2 - estimate.common**2, 0))
             )
-    return {group: exp(_common(errors)) for group, errors in by_group.items()}
-
-
-def _common(errors: Sequence[tuple[float, float, float]]) -> float:
-    number = len(errors)
-    mean, common, own = (fmean(one[i] for one in errors) for i in range(3))
-    return mean * number * common / (number * common + own)
+    made = {}
+    for group, errors in by_group.items():
+        number = len(errors)
+        mean, common, own = (fmean(one[i] for one in errors) for i in range(3))
+        made[group] = exp(mean * number * common / (number * common + own))
+    return made
 
 
 def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:

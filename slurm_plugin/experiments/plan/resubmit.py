@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import Run
-from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob
-from slurm_plugin.experiments.plan.state_file import PENDING, Submitted
+from slurm_plugin.experiments.plan.state_file import COMPLETED, PENDING, Submitted
 from slurm_plugin.experiments.plan.submit import on
 
 #: sbatch's options that scontrol can change, by its own words.
@@ -50,7 +50,7 @@ def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run
             _leave(submitted, old[name])
         yield f"{name}: not needed any more"
     submitted.jobs = [*staying, *made]
-    state_file.save(path, submitted)
+    held_jobs.write(path, submitted)
 
 
 def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
@@ -80,7 +80,7 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
                 stayed.append(job.name)
     if stayed:
         submitted.astray = f"{', '.join(stayed)} began meanwhile"
-    state_file.save(path, submitted)
+    held_jobs.write(path, submitted)
     return stayed
 
 
@@ -115,8 +115,7 @@ def _updated(submitted: Submitted, before: PlannedJob, job: PlannedJob, ask: Run
 def _alike(submitted: Submitted, before: PlannedJob, job: PlannedJob) -> bool:
     """Whether two jobs differ in nothing but numbers."""
     waits = [
-        {name for name in one.needs if submitted.state(name) != state_file.COMPLETED}
-        for one in (before, job)
+        {name for name in one.needs if submitted.state(name) != COMPLETED} for one in (before, job)
     ]
     return (
         waits[0] == waits[1]

@@ -14,7 +14,7 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.experiments.learn import proposers
 from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
-from slurm_plugin.experiments.learn.journal import ModelChoices, Trial
+from slurm_plugin.experiments.learn.journal import JournalFile
 from slurm_plugin.experiments.plan import estimates
 from slurm_plugin.experiments.plan.estimates import TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
@@ -44,13 +44,6 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             self.utilisation, self.time_s, self.data_bytes, network_share=self.network_share
         )
         return Sample(self.attributes, measured)
-
-
-class JournalText(msgspec.Struct, frozen=True):
-    """The runs of 'nimo learn', as its journal has them."""
-
-    trials: list[Trial]
-    model: ModelChoices = ModelChoices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +193,8 @@ def fit_history(task: str, samples: Sequence[Sample]) -> OccupancyFit:
 
 def _fit(path: FilePath) -> OccupancyFit:
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalText)
-        if isinstance(rows, JournalText):
+        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalFile)
+        if isinstance(rows, JournalFile):
             return proposers.fit(rows.trials, rows.model)
         return OccupancyModel().fit([row.sample() for row in rows])
     except OSError as error:
@@ -213,7 +206,10 @@ def _fit(path: FilePath) -> OccupancyFit:
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
     if table is None or not tables.covers(table, nodes):
         return None
-    estimate = estimates.of_prediction(tables.at(table, nodes), group)
+    one = tables.at(table, nodes)
+    estimate = estimates.of_interval(
+        one.time_s, one.low_s, one.high_s, one.level, one.curve_sd, group
+    )
     if tables.verdict_at(table, nodes) is Verdict.RELIABLE:
         return estimate
     why = table.problems[0].text if table.problems else "its prediction is doubtful"

@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import TYPE_CHECKING
 
-from slurm_plugin.experiments.plan.bounds import TaskBounds
-from slurm_plugin.experiments.plan.estimates import RunTimes, TaskEstimate, TransferPath, Transfers
+from slurm_plugin.experiments.plan.estimates import TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,
@@ -21,6 +21,9 @@ from slurm_plugin.experiments.plan.workflow import (
     Workflow,
 )
 from slurm_plugin.slurm.node_pool import NodeAvailability
+
+if TYPE_CHECKING:
+    from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
 
 
 @dataclass(slots=True)
@@ -71,6 +74,16 @@ class Timeline:
             self.times_s.insert(at, time_s)
             self.free.insert(at, self.free[at - 1])
         return at
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBounds:
+    """Node counts and time that a task may have at a place."""
+
+    low: int = 1
+    high: float = inf  #: 0: none at all
+    longest_s: float = inf
+    why: str = ""  #: what sets the node counts, for people
 
 
 _ANY = TaskBounds()
@@ -134,8 +147,8 @@ class PlanningProblem:
     """
 
     workflow: Workflow
-    runs: RunTimes
-    transfers: Transfers
+    runs: "LearnedRunTimes"
+    transfers: "Copies"
     free: Mapping[str, NodeAvailability]
     now_s: float
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
@@ -163,7 +176,7 @@ class PlanningProblem:
         key = (file, source, target)
         if key not in self.memo:
             size = self.workflow.files[file].size_bytes
-            linked = self.workflow.link(source, target) is not None
+            linked = (source, target) in self.workflow.links
             self.memo[key] = self.transfers.copy(size, source, target) if linked else None
         return self.memo[key]
 
@@ -221,7 +234,11 @@ class Board:
         remote: list[tuple[str, str]] = []
         for name in task.reads:
             there = self._at[name].get(place.storage)
-            if there is None and self._in_place(flow.files[name], option):
+            access = flow.files[name].access
+            in_place = access is DataAccess.REMOTE or (
+                access is DataAccess.ANY and not option.stage
+            )
+            if there is None and in_place:
                 there, source = self._nearest(name, place.storage)
                 remote.append((name, source))
             elif there is None:
@@ -248,18 +265,13 @@ class Board:
         """Give the schedule as it is by now."""
         return PlanSchedule(tuple(self.steps), dict(self.choices), self.end_s, self.node_s)
 
-    def _in_place(self, file: File, option: TaskOption) -> bool:
-        return file.access is DataAccess.REMOTE or (
-            file.access is DataAccess.ANY and not option.stage
-        )
-
     def _nearest(self, file: str, target: str) -> tuple[tuple[float, str] | None, str]:
         """Copy of a file that can be opened from ``target``, with its storage."""
         flow = self.problem.workflow
         copies = [
             (at, source)
             for source, at in self._at[file].items()
-            if (link := flow.link(source, target)) is not None and link.remote
+            if (link := flow.links.get((source, target))) is not None and link.remote
         ]
         return min(copies) if copies else (None, "")
 
@@ -284,7 +296,7 @@ class Board:
         task: str,
         drafted: Sequence[Step],
     ) -> Step | None:
-        link = self.problem.workflow.link(source, target)
+        link = self.problem.workflow.links.get((source, target))
         estimate = self.problem.copy(file, source, target)
         if link is None or estimate is None or estimate.time_s == inf:
             return None

@@ -26,7 +26,6 @@ from sacct_ingest.store.fits import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
 from slurm_plugin.experiments.plan.replan import steps_begun
 from slurm_plugin.experiments.plan.run_times import (
     BANDWIDTH,
@@ -37,7 +36,7 @@ from slurm_plugin.experiments.plan.run_times import (
     fit_history,
     fit_samples,
 )
-from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 from slurm_plugin.protocol.request_messages import Job
@@ -45,6 +44,7 @@ from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import job_fields, make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
+from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
@@ -337,6 +337,27 @@ def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
         place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
     }
     return {place: node_types.pop() for place, node_types in types.items() if len(node_types) == 1}
+
+
+def room_for(cluster: Cluster, job: Job) -> TaskBounds:
+    """Bounds of a job in its partition.
+
+    cluster: as it is.
+    job: its request; the fewest nodes that it can do with are ``min_nodes``.
+    """
+    named = cluster.partition(job.partition)
+    if named is None or not named.open:
+        return TaskBounds(high=0, why=f"partition {job.partition} is not up")
+    account = cluster.limits.account_of(job.user_name, job.account)
+    association = cluster.limits.association(job.user_name, account, named.name)
+    qos = cluster.limits.qos_of(association, job.qos)
+    if not named.admits.holds(account, qos):
+        return TaskBounds(high=0, why=f"partition {named.name} does not admit {account or qos}")
+    bounds = partition_for(cluster, job)
+    if bounds is None:
+        return TaskBounds(high=0, why=f"partition {named.name} takes no such job")
+    why = bounds.bound or (f"MaxNodes of partition {named.name}" if named.max_nodes else "")
+    return TaskBounds(bounds.min_nodes, bounds.largest, bounds.max_time_s or inf, why)
 
 
 #: A wait of so little is none, seconds.

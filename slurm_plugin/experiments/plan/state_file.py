@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, NimoError
-from sacct_ingest.files import atomic_file
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.plan.chain import PlannedJob, job_name
 
 #: States in which a job is not done with.
@@ -20,10 +19,6 @@ ACTIVE = frozenset({
 })  # fmt: skip
 #: State in which a job is done with, and well; and in which it waits.
 COMPLETED, PENDING = "COMPLETED", "PENDING"
-
-
-def _mark() -> str:
-    return secrets.token_hex(3)
 
 
 class Submitted(msgspec.Struct, kw_only=True):
@@ -36,7 +31,9 @@ class Submitted(msgspec.Struct, kw_only=True):
     text: str = ""  #: of the workflow's file when it was submitted
     confidence: float = 0.95
     hard: bool = False
-    mark: str = msgspec.field(default_factory=_mark)  #: in the names of all its jobs
+    mark: str = msgspec.field(
+        default_factory=lambda: secrets.token_hex(3)
+    )  #: in the names of all its jobs
     ids: dict[str, str] = {}
     states: dict[str, str] = {}  #: last states, in Slurm's words
     started_s: dict[str, float] = {}
@@ -77,27 +74,11 @@ def path_for(workflow: Path) -> Path:
     return workflow.with_suffix(".plan.json")
 
 
-def save(path: Path, submitted: Submitted) -> None:
-    """Write the record.
-
-    Raises NimoError: it cannot be written.
-    """
-    try:
-        atomic_file.write(
-            path, msgspec.json.format(msgspec.json.encode(submitted), indent=1) + b"\n"
-        )
-    except OSError as error:
-        raise NimoError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def load(path: Path) -> Submitted | None:
     """Read the record; None where there is none.
 
     Raises FormatError: it is not such a record.
     """
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Submitted)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise FormatError(f"{path}: {error}; remove it to submit anew") from error
+    return held_jobs.read(path, Submitted, "remove it to submit anew")

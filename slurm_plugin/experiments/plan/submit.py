@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.held_jobs import TIMEOUT_S, Run, command
-from slurm_plugin.experiments.plan import state_file
+from slurm_plugin.experiments.held_jobs import Run, command
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line
-from slurm_plugin.experiments.plan.state_file import COMPLETED, Submitted
-from slurm_plugin.slurm.commands import SubmissionRefused, submit
+from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
+from slurm_plugin.slurm.commands import SubmissionRefused
 
 #: State of a job that sbatch refused; Slurm has no word for it.
 REFUSED = "REFUSED"
@@ -17,22 +16,13 @@ REFUSED = "REFUSED"
 Sbatch = Callable[[Sequence[str], str], str]
 
 
-def sbatch(argv: Sequence[str], script: str) -> str:
-    """Submit a script and give the job's id.
-
-    Raises SubmissionRefused: Slurm does not take the job; SlurmError: sbatch is not there, or did
-        not answer.
-    """
-    return submit(argv, script, timeout_s=TIMEOUT_S)
-
-
 def on(cluster: str) -> list[str]:
     """Option that sends a command to a cluster; none for the one that is near."""
     return [f"--clusters={cluster}"] if cluster else []
 
 
 def submit_ready(
-    submitted: Submitted, path: Path, submit: Sbatch = sbatch, ask: Run = command
+    submitted: Submitted, path: Path, submit: Sbatch = held_jobs.submit, ask: Run = command
 ) -> list[PlannedJob]:
     """Submit all jobs whose dependencies Slurm can hold; give those that were.
 
@@ -51,7 +41,7 @@ def submit_ready(
         job_id = find(submitted, job, ask) if job.name in submitted.trying else ""
         submitted.ids[job.name] = job_id or _submit(submitted, job, path, submit, clusters)
         submitted.trying.remove(job.name)
-        state_file.save(path, submitted)
+        held_jobs.write(path, submitted)
         done.append(job)
     return done
 
@@ -80,18 +70,18 @@ def _submit(
     if job.name not in submitted.trying:
         submitted.trying.append(job.name)
         submitted.tried[job.name] = submitted.tried.get(job.name, 0) + 1
-        state_file.save(path, submitted)
+        held_jobs.write(path, submitted)
     try:
         return submit(command_line(job, submitted.name(job.name), own), job.script)
     except SubmissionRefused:
         submitted.trying.remove(job.name)
         submitted.states[job.name] = REFUSED
-        state_file.save(path, submitted)
+        held_jobs.write(path, submitted)
         raise
 
 
 def _ready(job: PlannedJob, submitted: Submitted, clusters: dict[str, str]) -> bool:
-    return submitted.state(job.name) in state_file.ACTIVE and all(
+    return submitted.state(job.name) in ACTIVE and all(
         submitted.state(name) == COMPLETED
         or (name in submitted.ids and clusters[name] == job.cluster)
         for name in job.needs

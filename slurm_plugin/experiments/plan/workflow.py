@@ -143,10 +143,6 @@ class Workflow:
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct predecessors
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct successors
 
-    def link(self, source: str, target: str) -> NetworkLink | None:
-        """Way between two storages, None where there is none."""
-        return self.links.get((source, target))
-
 
 def ordered(flow: Workflow) -> Workflow:
     """Put the tasks of a workflow in order, and note which needs which.

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from predictor.types import Run
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.records import JobState
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.scripts.job_script import (
     Options,
     parse_command_line,
@@ -21,9 +22,12 @@ from sacct_ingest.scripts.job_script import (
 )
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.held_jobs import TIMEOUT_S, HeldJobs, failure
+from slurm_plugin.experiments.held_jobs import HeldJobs, failure
 from slurm_plugin.experiments.scale.choice import Next, fitted, next_count
-from slurm_plugin.slurm.commands import SubmissionRefused, pauses, submit
+from slurm_plugin.slurm.commands import SubmissionRefused, pauses
+
+if TYPE_CHECKING:  # the database is heavy
+    from sacct_ingest.store.rows import RunRow
 
 _FILTER_S = 60
 
@@ -95,6 +99,16 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.state == JobState.COMPLETED
 
 
+#: Fields that a run has from its job.
+_OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
+
+
+def as_ended(run: StudyRun, job: "JobRun | RunRow", reason: str = "") -> StudyRun:
+    """Give a run with what the accounting has of its job."""
+    own = {name: getattr(job, name) for name in _OF_JOB}
+    return msgspec.structs.replace(run, state=job.state.value, reason=reason, **own)
+
+
 _OPTION = {Sizes.NODES: "--nodes", Sizes.CPUS: "--cpus-per-task", Sizes.GPUS: "--gpus"}
 
 
@@ -110,7 +124,7 @@ class StudyJobs(HeldJobs):
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked.
         """
         argv, script = command(settings, run, self._tag(run))
-        return int(submit(argv, script, timeout_s=TIMEOUT_S))
+        return int(held_jobs.submit(argv, script))
 
     def find(self, run: StudyRun) -> int | None:
         """Look for the held job of a run."""
@@ -180,7 +194,6 @@ def shown(settings: Settings, run: StudyRun) -> str:
 #: Failures, without a run that ended well, after which a study gives up.
 _HOPELESS = 3
 _CONTENT = 1  #: version of the file
-_OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -356,7 +369,6 @@ def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) 
     found = slurm.ended(planned_s) if planned_s else {}
     for one in over:
         if job := found.get(one.job_id or 0):
-            own = {name: getattr(job, name) for name in _OF_JOB} | {"state": job.state.value}
-            ended = msgspec.structs.replace(one, reason=failure(job), **own)
+            ended = as_ended(one, job, failure(job))
             study.save(ended)
             report(ended)

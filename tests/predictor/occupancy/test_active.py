@@ -45,7 +45,7 @@ def learned(settings: LearnerSettings, runs: int = 60) -> Learner:
     for _ in range(runs):
         if (proposal := learner.propose()) is None:
             break
-        learner.observe(blast(proposal.assignment))
+        learner.observe(blast(proposal.attributes))
     return learner
 
 
@@ -100,11 +100,11 @@ def test_no_assignment_is_run_twice_and_the_space_ends():
     learner = Learner(small, LearnerSettings(target=0.0))
     observed = set()
     while proposal := learner.propose():
-        key = small.key(proposal.assignment)
+        key = small.key(proposal.attributes)
         assert key not in observed
         observed.add(key)
-        sample = blast({**proposal.assignment, "memory_mb": 512.0})
-        learner.observe(Sample(proposal.assignment, sample.measured))
+        sample = blast({**proposal.attributes, "memory_mb": 512.0})
+        learner.observe(Sample(proposal.attributes, sample.measured))
     assert len(observed) == 4
 
 
@@ -113,7 +113,7 @@ def test_a_learner_is_put_back_by_its_samples():
     again = Learner(SPACE, LMAX)
     for sample in stopped.samples:
         proposal = again.propose()
-        assert dict(sample.attributes) == proposal.assignment
+        assert dict(sample.attributes) == proposal.attributes
         again.observe(sample)
     assert again.propose() == stopped.propose()
 
@@ -133,7 +133,7 @@ def test_what_was_not_run_keeps_it_from_stopping():
     for error in (Error.CROSS_VALIDATION, Error.AHEAD):
         learner = Learner(SPACE, LearnerSettings(error=error, fewest=3, in_a_row=1))
         while proposal := learner.propose():
-            learner.observe(flat_but_for_one_corner(proposal.assignment))
+            learner.observe(flat_but_for_one_corner(proposal.attributes))
         stopped[error] = learner
     early, late = stopped[Error.CROSS_VALIDATION], stopped[Error.AHEAD]
     levels = [len({one.attributes[name] for one in late.samples}) for name in SPACE.attributes]
@@ -149,7 +149,7 @@ def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping():
     learner = Learner(SPACE, LearnerSettings(in_a_row=1))
     observed = []
     while proposal := learner.propose():
-        learner.observe(flat_but_for_one_corner(proposal.assignment, 1.5))
+        learner.observe(flat_but_for_one_corner(proposal.attributes, 1.5))
         every = [learner.fit.predict(one) for one in SPACE.candidates]
         widths = [(one.high_s / one.low_s) ** 0.5 - 1 for one in every]
         observed.append((learner.error, float(np.mean(widths))))

@@ -35,7 +35,7 @@ def plain(given: dict[str, float]) -> Sample:
 
 def run(learner: Learner, runs: int = 100) -> Learner:
     while runs and (proposal := learner.propose()):
-        learner.observe(plain(proposal.assignment))
+        learner.observe(plain(proposal.attributes))
         runs -= 1
     return learner
 
@@ -62,10 +62,10 @@ def test_a_run_that_cannot_be_had_says_nothing_of_the_attribute():
     """The processor was worth it: its next level comes after the one that was skipped."""
     learner = run(Learner(SPACE, ALONE), 3)
     skipped = learner.propose()
-    assert skipped.assignment == {"cpu": 2.0, "lat": 5.0}
+    assert skipped.attributes == {"cpu": 2.0, "lat": 5.0}
     learner.skip()
     following = learner.propose()
-    assert following.assignment == {"cpu": 4.0, "lat": 5.0}
+    assert following.attributes == {"cpu": 4.0, "lat": 5.0}
 
 
 def test_one_function_needs_no_screening_for_its_place():
@@ -73,7 +73,7 @@ def test_one_function_needs_no_screening_for_its_place():
     learner, purposes = Learner(SPACE, settings), set()
     while proposal := learner.propose():
         purposes.add(proposal.purpose)
-        learner.observe(plain(proposal.assignment))
+        learner.observe(plain(proposal.attributes))
     assert purposes == {Purpose.REFERENCE, Purpose.TRAINING}
 
 
@@ -91,7 +91,7 @@ def test_the_data_flow_counts_with_what_a_byte_takes_on_average():
     learner, why = Learner(SPACE, settings), ""
     while not why and (proposal := learner.propose()):
         why = proposal.why if proposal.purpose is Purpose.TRAINING else ""
-        learner.observe(measured(proposal.assignment))
+        learner.observe(measured(proposal.attributes))
     assert why.startswith("refines the network occupancy")
 
 
@@ -102,9 +102,9 @@ def test_the_data_flow_is_refined_like_the_occupancies():
     own = {"parts": (OccupancyPart.DATA,), "attributes": {OccupancyPart.DATA: ("lat", "cpu")}}
     learner, runs, why = Learner(SPACE, replace(ALONE, **own)), [], ""
     while proposal := learner.propose():
-        runs.append(tuple(proposal.assignment.values()))
+        runs.append(tuple(proposal.attributes.values()))
         why = why or (proposal.why if proposal.purpose is Purpose.TRAINING else "")
-        learner.observe(grows(proposal.assignment))
+        learner.observe(grows(proposal.attributes))
     assert runs[:4] == [(1.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, 2.0)]
     assert why == "refines the data flow over lat"
     assert learner.fit.data({"cpu": 2.0, "lat": 2.5}) == pytest.approx(22.5)
@@ -192,9 +192,9 @@ def test_attributes_come_in_their_order_once_one_has_no_levels_left():
     )
     learner, runs = Learner(space, ALONE), []
     while proposal := learner.propose():
-        runs.append(tuple(proposal.assignment.values()))
-        result = Occupancies(8 / proposal.assignment["a"], 1.0, 1.0, 1.0)
-        learner.observe(Sample(proposal.assignment, result))
+        runs.append(tuple(proposal.attributes.values()))
+        result = Occupancies(8 / proposal.attributes["a"], 1.0, 1.0, 1.0)
+        learner.observe(Sample(proposal.attributes, result))
     assert runs == [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.0, 2.0)]
 
 
@@ -240,9 +240,9 @@ def test_three_levels_of_each_attribute_are_enough_to_be_sure(values, needed):
     fewest = 0
     while proposal := learner.propose():
         fewest = min(map(len, levels.values()))
-        learner.observe(alike(proposal.assignment))
+        learner.observe(alike(proposal.attributes))
         for name, own in levels.items():
-            own.add(proposal.assignment[name])
+            own.add(proposal.attributes[name])
     assert learner.good_enough == (len(values) > 1)
     assert min(map(len, levels.values())) == needed
     assert fewest < needed
@@ -255,7 +255,7 @@ def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     off: list[float] = []
     larger: set[str] = set()
     while proposal := ahead.propose():
-        ran = plain(proposal.assignment)
+        ran = plain(proposal.attributes)
         ran = Sample(ran.attributes, replace(ran.measured, compute_s=rng.uniform(0.5, 9.0)))
         if ahead.samples:
             expected_s = ahead.fit.predict(ran.attributes).time_s

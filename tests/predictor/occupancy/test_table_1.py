@@ -56,9 +56,9 @@ def runs(settings: LearnerSettings, app: Application = straight) -> dict[Purpose
     learner = Learner(SPACE, settings)
     made: dict[Purpose, list[Run]] = {}
     while proposal := learner.propose():
-        run = int(proposal.assignment["cpu"]), int(proposal.assignment["lat"])
+        run = int(proposal.attributes["cpu"]), int(proposal.attributes["lat"])
         made.setdefault(proposal.purpose, []).append(run)
-        learner.observe(app(proposal.assignment))
+        learner.observe(app(proposal.attributes))
     return made
 
 
@@ -254,7 +254,7 @@ def test_errors_of_functions_are_those_of_section_3_6():
     taken: dict[OccupancyPart, set[str]] = {A: set(), N: set(), D: set()}
     compared = 0
     while proposal := learner.propose():
-        learner.observe(bent(proposal.assignment))
+        learner.observe(bent(proposal.attributes))
         if proposal.purpose is Purpose.TRAINING:
             word = proposal.why.split()
             taken[OccupancyPart(word[2])].add(word[-1])

@@ -9,14 +9,14 @@ from predictor.types import Prediction
 from predictor.waits.calibration import (
     MOST_ENTRIES,
     WaitClass,
+    WaitError,
     WaitRecord,
     class_of,
-    decode_errors,
-    encode_errors,
     error_of,
     spread_of,
 )
 from predictor.waits.estimate import ALLOWANCE_S, WaitEstimate, WaitGrid, certain
+from predictor.waits.workload import decode, encode
 
 OF = WaitClass(True, "batch", 1, 2, 3)
 RUN = Prediction(4, 100.0, 80.0, 125.0, level=0.9)
@@ -124,13 +124,13 @@ def test_a_record_goes_to_the_store_and_back():
     one = record.estimate([10.0], OF)
     record.add(error_of([10.0], OF, at_s=2.0, actual_s=12.0, estimate=one))
     record.add(error_of([10.0], OF, at_s=3.0, actual_s=10**6, estimate=one))
-    again = decode_errors(encode_errors(record.errors))
+    again = decode(encode(list(record.errors)), list[WaitError])
     assert again == list(record.errors)
     assert [e.inside for e in again] == [None, True, False]
     assert WaitRecord(again).inside() == 0.5
     assert WaitRecord().inside() is None
     with pytest.raises(ValueError, match="cannot be read"):
-        decode_errors("[[1]]")
+        decode("[[1]]", list[WaitError])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,7 +10,7 @@ import pytest
 
 from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
 from predictor.waits.calibration import class_of
-from predictor.waits.correction import corrected_forward
+from predictor.waits.correction import corrected_forward, correction_of
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
 from predictor.waits.history import learn_waits
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
@@ -130,7 +130,7 @@ def test_where_the_scheduler_goes_by_fair_share_that_is_learned():
     pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
     waits = asked(scheduled(by_fair_share))
     learned = learn_waits(waits)
-    assert set(FAIR_SHARE) <= set(learned.correction.features)
+    assert set(FAIR_SHARE) <= set(correction_of(learned.correction).features)
     blind = [_without(one, FAIR_SHARE) for one in waits]
     assert learned.corrected_error < 0.93 * learn_waits(blind).corrected_error
 
@@ -139,7 +139,7 @@ def test_where_the_scheduler_goes_by_fair_share_that_is_learned():
     shares = FairShares(users={"u0": 0.02, "u11": 0.98, "u5": 0.5})
     forward = run_forward(state)
     made = corrected_forward(
-        learned.correction, state, forward, at_s=1_000_000.0, fair_shares=shares
+        correction_of(learned.correction), state, forward, at_s=1_000_000.0, fair_shares=shares
     )
     # Also of those who have nothing in the queue, a light user starts before a heavy one.
     assert made.factors["u11"] < made.factors["u0"]
@@ -155,7 +155,7 @@ def _without(one: PastWait, names: tuple[str, ...]) -> PastWait:
 def test_where_it_goes_by_submission_neither_accounts_nor_fair_share_are_taken_in():
     pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
     learned = learn_waits(asked(scheduled(by_submission)))
-    fit = learned.correction
+    fit = correction_of(learned.correction)
     assert fit is None or set(fit.features).isdisjoint((*OF_ACCOUNT, *FAIR_SHARE))
 
 
@@ -174,6 +174,6 @@ def test_waits_grow_with_what_the_account_has_where_sites_limit_accounts():
         actual_s = (20_000 if much else 200) * rng.lognormvariate(0, 0.3)
         waits.append(PastWait(at_s, actual_s, draws, of, tuple(row.tolist())))
     learned = learn_waits(waits)
-    assert set(OF_ACCOUNT) <= set(learned.correction.features)
+    assert set(OF_ACCOUNT) <= set(correction_of(learned.correction).features)
     assert learned.corrected_error < 0.5 * learned.error
     assert fmean(one.inside for one in learned.errors[-200:]) > 0.8

@@ -3,7 +3,7 @@
 import pytest
 
 from predictor.waits.history import queue_past
-from predictor.waits.workload import decode, encode
+from predictor.waits.workload import QueuePast, decode, encode
 from tests.slurm_plugin.reports.rows import run as run_row
 
 
@@ -36,7 +36,7 @@ def test_jobs_come_at_the_rate_of_the_past():
     # One of them runs at a time.
     assert one.node_demand.within(3_600.0, 1.0) == 4
     assert one.cpu_demand.within(3_600.0, 1.0) == 32
-    assert decode(encode(past)) == past
+    assert decode(encode(past), QueuePast) == past
 
 
 def test_who_passes_smaller_jobs_went_ahead_of_them():
@@ -52,4 +52,4 @@ def test_few_runs_say_nothing():
     past = queue_past(runs(3))
     assert (past.arrivals, past.shares.site, past.shares.users) == ({}, (), {})
     with pytest.raises(ValueError, match="nimo fit"):
-        decode("[]")
+        decode("[]", QueuePast)

@@ -10,8 +10,8 @@ from predictor.waits.calibration import class_of
 from predictor.waits.correction import corrected_forward, correction_of
 from predictor.waits.features import QueueLoad, Submitter
 from predictor.waits.history import learn_waits
-from predictor.waits.regression import decode, encode
 from predictor.waits.simulation import LIMITS_S, QueuedJob, QueueState, run_forward
+from predictor.waits.workload import encode
 
 pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
 
@@ -45,21 +45,21 @@ def learned():
 
 @pytest.fixture
 def fit(learned):
-    return learned.correction
+    return correction_of(learned.correction)
 
 
 def test_what_the_queue_run_forward_leaves_out_is_learned(learned):
-    assert learned.correction is not None
+    assert learned.correction
     assert learned.corrected_error < 0.6 * learned.error
     late = learned.errors[len(learned.errors) // 2 :]
     assert all(one.corrected for one in late)
     assert 0.8 <= sum(one.inside for one in late) / len(late) <= 1.0
-    assert decode(encode(learned.correction)) == learned.correction
+    assert encode(correction_of(learned.correction)) == learned.correction
 
 
 def test_a_correction_that_helps_nobody_is_left_out():
     learned = learn_waits(asked(700, as_expected))
-    assert learned.correction is None
+    assert learned.correction == ""
     assert learned.corrected_error is not None
     assert len(learned.errors) == 700
     assert not any(one.corrected for one in learned.errors)
@@ -67,7 +67,7 @@ def test_a_correction_that_helps_nobody_is_left_out():
 
 def test_few_jobs_make_a_record_and_no_correction():
     learned = learn_waits(asked(100, long_where_half_is_used))
-    assert (learned.correction, learned.corrected_error, len(learned.errors)) == (None, None, 100)
+    assert (learned.correction, learned.corrected_error, len(learned.errors)) == ("", None, 100)
     assert learn_waits([]).errors == []
 
 
@@ -111,7 +111,7 @@ def test_waits_grow_with_what_their_user_has_in_the_queue():
         of = class_of(600.0, partition="batch", share=0.1, at_s=at_s, waiting=0)
         actual_s = (20_000 if used else 200) * rng.lognormvariate(0, 0.3)
         waits.append(PastWait(at_s, actual_s, draws, of, tuple(row.tolist())))
-    fit = learn_waits(waits).correction
+    fit = correction_of(learn_waits(waits).correction)
     state = QueueState(
         units=100,
         running=[QueuedJob(units=80, limit_s=7_200.0, owner="ann")],
@@ -126,7 +126,7 @@ def test_waits_grow_with_what_their_user_has_in_the_queue():
 
 
 def test_a_correction_of_another_release_is_refused(fit):
-    payload = encode(fit).decode()
+    payload = encode(fit)
     assert correction_of(payload) == fit
     with pytest.raises(ValueError, match="nimo fit"):
         correction_of(payload.replace("own_waiting", "moon"))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from predictor.waits.regression import QueueWaitModel, decode, encode
+from predictor.waits.regression import QueueWaitFit, QueueWaitModel
+from predictor.waits.workload import decode, encode
 from sacct_ingest.errors import NoHistory
 
 sklearn = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
@@ -48,9 +49,9 @@ def test_exported_trees_give_what_scikit_learn_gives():
 def test_a_fit_goes_through_json():
     rows, waits_s, asked_s = queue(400, 2)
     fit = SMALL.fit(NAMES, rows, waits_s, asked_s)
-    assert decode(encode(fit)) == fit
+    assert decode(encode(fit), QueueWaitFit) == fit
     with pytest.raises(ValueError, match="run 'nimo fit'"):
-        decode(b'{"level": 3}')
+        decode('{"level": 3}', QueueWaitFit)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.01])

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from predictor.waits.calibration import WaitClass, WaitError, encode_errors
+from predictor.waits.calibration import WaitClass, WaitError
 from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import QUEUE, WAITS
@@ -30,8 +30,8 @@ def store():
         own += [error(n, 0.0, 0.0, partition="debug") for n in range(4)]
         past = [error(n, 540.0, 5_940.0, inside=False) for n in range(6)]
         rows = (
-            (WAITS, "pine", encode_errors(own)),
-            (WAITS, "oak", encode_errors([error(n, 60.0, 60.0) for n in range(5)])),
+            (WAITS, "pine", encode(own)),
+            (WAITS, "oak", encode([error(n, 60.0, 60.0) for n in range(5)])),
             (WAITS, "elm", "damaged"),
             (QUEUE, "pine", encode(QueuePast(waits=PastRecord(errors=past)))),
         )

@@ -14,7 +14,7 @@ from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import TypeColumn
-from slurm_plugin.experiments.benchmark_jobs import JobOptions, Node, argv_for
+from slurm_plugin.experiments.benchmark_jobs import Node, argv_for
 from slurm_plugin.experiments.profile_command import node_type
 from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
@@ -156,7 +156,8 @@ NODE = Node(name="n1", state="idle", cpus=64, memory_mib=257_000, features="ib,a
 
 
 def test_a_benchmark_waits_behind_everybody_and_has_the_node_to_itself():
-    argv = argv_for(NODE, JobOptions(partition="batch", limit_min=7), "true")
+    options = {"partition": "batch", "account": "", "immediate": "", "nice": 10_000, "time": 7}
+    argv = argv_for(NODE, options, "true")
     for option in (
         "--exclusive",
         "--nice=10000",

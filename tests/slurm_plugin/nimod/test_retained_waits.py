@@ -4,9 +4,8 @@ from predictor.waits.calibration import (
     MOST_ENTRIES,
     WaitClass,
     WaitError,
-    decode_errors,
-    encode_errors,
 )
+from predictor.waits.workload import decode, encode
 from sacct_ingest.store import Store
 from sacct_ingest.store.fits import WAITS
 from sacct_ingest.store.rows import RecordRow
@@ -23,11 +22,11 @@ def recorded(count):
 
 def test_the_newest_starts_stay_and_the_oldest_go():
     made = outlooks()
-    made.corrections.restore(encode_errors(recorded(MOST_ENTRIES)))
+    made.corrections.restore(encode(recorded(MOST_ENTRIES)))
     attached(made, full())
     quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
     attached(made, visible(quick), NOW + 80)
-    saved = decode_errors(made.corrections.unsaved(now_s=NOW + 80))
+    saved = decode(made.corrections.unsaved(now_s=NOW + 80), list[WaitError])
     assert len(saved) == len(made.corrections.record) == MOST_ENTRIES
     assert [saved[0].at_s, saved[-1].at_s] == [NOW - MOST_ENTRIES + 1, NOW + 1]
 
@@ -35,10 +34,10 @@ def test_the_newest_starts_stay_and_the_oldest_go():
 def test_a_cluster_has_one_row_in_the_store_however_often_it_is_saved():
     with Store.open("sqlite://") as store:
         for count in (5, 9):
-            payload = encode_errors(recorded(count))
+            payload = encode(recorded(count))
             store.records.put(RecordRow(level=WAITS, key="pine", payload=payload))
         (payload,) = store.records.of_level(WAITS).values()
-    assert len(decode_errors(payload)) == 9
+    assert len(decode(payload, list[WaitError])) == 9
 
 
 def test_jobs_that_never_start_are_no_longer_awaited():

@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from predictor.waits import simulation
-from predictor.waits.calibration import WaitClass, WaitRecord, class_of, encode_errors, error_of
+from predictor.waits.calibration import WaitClass, WaitRecord, class_of, error_of
 from predictor.waits.features import FEATURES
 from predictor.waits.regression import Ensemble, QueueWaitFit, Tree
-from predictor.waits.regression import encode as encode_fit
 from predictor.waits.workload import (
     ArrivalDemand,
     LimitShares,
@@ -325,14 +324,14 @@ def test_the_record_begins_with_what_a_refit_made_of_the_past():
     # That is the refit's to store, not nimod's.
     assert made.corrections.unsaved(now_s=NOW) is None
     # From the first error of nimod's own on, its own count.
-    made.corrections.restore(encode_errors([past_error(30, 500.0)]))
+    made.corrections.restore(encode([past_error(30, 500.0)]))
     assert [one.at_s for one in made.corrections.record.errors] == [*range(30), 30]
 
 
 def test_errors_of_another_way_to_estimate_are_left_out():
     made = outlooks()
     made.corrections.restore(
-        encode_errors([past_error(100, 500.0), past_error(200, 500.0, corrected=True)])
+        encode([past_error(100, 500.0), past_error(200, 500.0, corrected=True)])
     )
     assert [one.at_s for one in made.corrections.record.errors] == [100]
     waits = PastRecord(errors=[past_error(5, 10.0, corrected=True)], correction="{}")
@@ -345,7 +344,7 @@ def test_a_correction_that_cannot_be_read_is_left_out(correction, caplog):
     made = outlooks()
     if correction == "another":
         other = msgspec.structs.replace(tenfold(), features=["moon"])
-        correction = encode_fit(other).decode()
+        correction = encode(other)
     waits = PastRecord(errors=[past_error(1, 5.0, corrected=True)], correction=correction)
     made.remember(encode(QueuePast(waits=waits)))
     assert wait_s(attached(made, full())) == pytest.approx(100_000, rel=0.1)
@@ -364,7 +363,7 @@ def tenfold():
 
 def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     made = outlooks()
-    made.remember(encode(QueuePast(waits=PastRecord(correction=encode_fit(tenfold()).decode()))))
+    made.remember(encode(QueuePast(waits=PastRecord(correction=encode(tenfold())))))
     waiting = pending(9, submit_s=NOW - 5)
     cluster = attached(made, replace(full(), jobs=[*full().jobs, waiting]))
     assert wait_s(cluster) == pytest.approx(1_000_000, rel=0.1)
@@ -383,7 +382,7 @@ def tenfold_of_those_with_running_jobs():
 
 def test_a_user_waits_for_what_that_user_has_in_the_queue():
     made = outlooks()
-    correction = encode_fit(tenfold_of_those_with_running_jobs()).decode()
+    correction = encode(tenfold_of_those_with_running_jobs())
     made.remember(encode(QueuePast(waits=PastRecord(correction=correction))))
     state = full(user="eve", tres={"cpu": 8.0})
     cluster = attached(made, state)

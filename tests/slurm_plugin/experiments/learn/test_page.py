@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from slurm_plugin.experiments.learn.description import Learning
+from predictor.occupancy.active.settings import LearnerSettings
 
 PAGE = Path(__file__).parents[4] / "docs" / "learning.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| ?(.*?) ?\| .+ \|$", re.MULTILINE)
@@ -20,10 +20,10 @@ def test_the_page_has_every_setting_with_its_default_and_the_other_choices():
     rows = {
         name: (default.strip("`"), set(re.findall(r"`([^`]+)`", also)))
         for name, default, also in ROW.findall(PAGE.read_text())
-        if name in Learning.__struct_fields__
+        if name in LearnerSettings.__struct_fields__
     }
-    expected = Learning()
-    for name in Learning.__struct_fields__:
+    expected = LearnerSettings()
+    for name in LearnerSettings.__struct_fields__:
         default = getattr(expected, name)
         reported, also = rows[name]
         assert reported == _text(default)

@@ -120,7 +120,7 @@ def speed(attributes: dict[str, float]) -> float:
 def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Workbench:
     given = parse(text, name="app.yaml")
     chosen = made(given)
-    proposer = ByOccupancies(chosen.space, given.learning.settings(), ModelChoices())
+    proposer = ByOccupancies(chosen.space, given.learning, ModelChoices())
     site = LearningSite(
         jobs=slurm,
         clock=lambda: slurm.now_s,
@@ -314,7 +314,7 @@ def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state: Path, cho
     workbench = bench(slurm, state, text)
     assert workbench.run() is not Stop.BUDGET
     assert len(workbench.proposer.learned().expected) == 8
-    settings = parse(text, name="app.yaml").learning.settings()
+    settings = parse(text, name="app.yaml").learning
     reported = {name: getattr(settings, name) for name in learning}
     assert json.loads(json.dumps(reported)) == learning
     purposes = [one.purpose for one in slurm.jobs.values()]

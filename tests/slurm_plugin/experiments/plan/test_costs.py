@@ -5,7 +5,6 @@ from statistics import NormalDist
 
 import pytest
 
-from predictor.types import Prediction
 from slurm_plugin.experiments.plan import estimates
 from slurm_plugin.experiments.plan.estimates import GUESSED, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.options import choices, restricted
@@ -91,7 +90,7 @@ def _between(at_2: float, at_4: float, nodes: int) -> float:
 
 
 def test_an_interval_makes_an_estimate_that_says_the_same():
-    made = estimates.of_prediction(Prediction(4, 100.0, 80.0, 150.0, 0.9, 0.05), "app")
+    made = estimates.of_interval(100.0, 80.0, 150.0, 0.9, 0.05, "app")
     assert (made.time_s, made.common, made.group) == (100.0, 0.05, "app")
     assert made.quantile(0.05) == pytest.approx(80.0)
     assert made.quantile(0.95) == pytest.approx(150.0)

@@ -10,7 +10,6 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan import replan, resubmit, state_file
-from slurm_plugin.experiments.plan.bounds import TaskBounds
 from slurm_plugin.experiments.plan.chain import (
     PlannedJob,
     command_line,
@@ -21,7 +20,7 @@ from slurm_plugin.experiments.plan.chain import (
 )
 from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.plans import Plan
-from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskOption, build
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds, TaskOption, build
 from slurm_plugin.experiments.plan.workflow import File, Storage
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.experiments.plan.test_monitor import given

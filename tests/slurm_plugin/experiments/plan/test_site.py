@@ -18,13 +18,14 @@ from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.plan import site, state_file
-from slurm_plugin.experiments.plan.bounds import TaskBounds, room_for
 from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.estimates import GUESSED, TransferPath
 from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
-from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
+from slurm_plugin.experiments.plan.site import room_for
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
@@ -418,6 +419,6 @@ def test_the_record_lies_beside_the_workflow(tmp_path):
     assert state_file.path_for(tmp_path / "w.yaml") == tmp_path / "w.plan.json"
     assert state_file.load(tmp_path / "none.plan.json") is None
     one = submitted(job("a", 0, 1))
-    state_file.save(tmp_path / "w.plan.json", one)
+    held_jobs.write(tmp_path / "w.plan.json", one)
     assert state_file.load(tmp_path / "w.plan.json") == one
     assert len(one.mark) == 6
