@@ -14,7 +14,6 @@ from typing import TypeVar
 import msgspec
 
 from predictor.checks import need_finite, need_share
-from predictor.problems import problem
 from predictor.types import (
     UNBOUNDED,
     ByType,
@@ -25,6 +24,7 @@ from predictor.types import (
     Problem,
     SizeTerm,
     Verdict,
+    problem,
 )
 from sacct_ingest.records import PART
 from sacct_ingest.runs.layout import Each, Layout, Unit

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.problems import problem
-from predictor.types import Drift, Problem, Run
+from predictor.types import Drift, Problem, Run, problem
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

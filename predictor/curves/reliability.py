@@ -6,13 +6,42 @@ refused beyond.  A named problem of the observations lowers it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 
-from predictor.checks import need_finite, need_positive
-from predictor.curves.special_counts import belongs
-from predictor.problems import problem
-from predictor.types import Curve, Point, Prediction, Problem, Verdict
+from predictor.checks import need_finite, need_nodes, need_positive
+from predictor.types import Curve, Point, Prediction, Problem, Verdict, problem
+
+
+def _power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _square(n: int) -> bool:
+    return isqrt(n) ** 2 == n
+
+
+def _multiple(of: int) -> Callable[[int], bool]:
+    return lambda n: n % of == 0
+
+
+#: The rarest first, so that powers of two are not called even numbers.
+FAMILIES: dict[str, Callable[[int], bool]] = {
+    "powers of two": _power_of_two,
+    "squares": _square,
+    **{f"multiples of {m}": _multiple(m) for m in (16, 12, 10, 8, 6, 5, 4, 3)},
+    "even numbers": _multiple(2),
+}
+
+
+def belongs(family: str, nodes: int) -> bool:
+    """Whether ``nodes`` is of ``family``; every count is of the family without a name."""
+    if not family:
+        return True
+    need_nodes((nodes,))
+    return FAMILIES[family](nodes)
+
 
 NINE_IN_TEN = 1.645  # two-sided 90 % of a normal distribution, in standard deviations
 
@@ -67,7 +96,7 @@ def verdicts(
     """Judge each prediction.
 
     special: family of node counts that the application is made for
-        (:mod:`predictor.curves.special_counts`); predictions for others are refused.
+        (:mod:`predictor.curves.reliability`); predictions for others are refused.
     """
     named = {problem.name for problem in problems}
     survived = {p.nodes: p.time_s for p in curve.censored}

@@ -8,16 +8,17 @@ autoregressive one, so there is none here.  Unlike there, errors fade: a series 
 """
 
 from bisect import bisect_left, insort
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from math import inf, isfinite, nan
-from statistics import fmean
+from statistics import fmean, median
 from typing import Protocol
 
-from predictor.checks import need_finite
+from predictor.checks import LARGEST, need_finite
+from sacct_ingest.records import Probe, Resource
 
 #: Gains of exponential smoothing.
 GAINS = tuple(percent / 100 for percent in (5, 10, 15, 20, 30, 40, 50, 75))
@@ -63,21 +64,6 @@ class Forecaster(Protocol):
         """Next value; asked only after at least one measurement."""
 
 
-class LastValue:
-    """The next value is the last one."""
-
-    def __init__(self) -> None:
-        self._value = nan
-
-    def update(self, value: float) -> None:
-        """See :class:`Forecaster`."""
-        self._value = value
-
-    def forecast(self) -> float:
-        """See :class:`Forecaster`."""
-        return self._value
-
-
 class RunningMean:
     """Mean of everything so far."""
 
@@ -110,29 +96,8 @@ class Smoothed:
         return self._value
 
 
-class Window:
-    """The last ``length`` values, also ``sorted``."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self._values: deque[float] = deque()
-        self.sorted: list[float] = []
-
-    def update(self, value: float) -> None:
-        """Take a value in, and the oldest out where there are too many."""
-        self._values.append(value)
-        insort(self.sorted, value)
-        if len(self._values) > self.length:
-            del self.sorted[bisect_left(self.sorted, self._values.popleft())]
-
-
+#: Of sorted values.
 Statistic = Callable[[Sequence[float]], float]
-
-
-def median(ordered: Sequence[float]) -> float:
-    """Median of sorted values."""
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def trimmed_mean(ordered: Sequence[float]) -> float:
@@ -145,15 +110,20 @@ class Sliding:
     """A statistic over the last ``length`` values."""
 
     def __init__(self, statistic: Statistic, length: int) -> None:
-        self._statistic, self._window = statistic, Window(length)
+        self._statistic, self._length = statistic, length
+        self._values: deque[float] = deque()
+        self._sorted: list[float] = []
 
     def update(self, value: float) -> None:
         """See :class:`Forecaster`."""
-        self._window.update(value)
+        self._values.append(value)
+        insort(self._sorted, value)
+        if len(self._values) > self._length:
+            del self._sorted[bisect_left(self._sorted, self._values.popleft())]
 
     def forecast(self) -> float:
         """See :class:`Forecaster`."""
-        return self._statistic(self._window.sorted)
+        return self._statistic(self._sorted)
 
 
 class Adaptive:
@@ -206,7 +176,7 @@ _STATISTICS: dict[str, Statistic] = {"mean": fmean, "median": median, "trimmed m
 
 def bank() -> dict[str, Forecaster]:
     """All forecasters by name, none of which has seen anything."""
-    made: dict[str, Forecaster] = {"last value": LastValue(), "running mean": RunningMean()}
+    made: dict[str, Forecaster] = {"last value": Sliding(fmean, 1), "running mean": RunningMean()}
     made |= {f"smoothing {gain:.0%}": Smoothed(gain) for gain in GAINS}
     made |= {
         f"{name} of {length}": Sliding(_STATISTICS[name], length)
@@ -297,3 +267,69 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     else:
         width = sizes[-(-9 * (len(sizes) + 1) // 10) - 1]
     return -width, width
+
+
+#: Measurements are not negative; a share of a CPU is one at most.
+_MOST = {Resource.CPU: 1.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesForecast:
+    """Next value of one series, from ``low`` to ``high`` in nine of ten cases, in its own unit."""
+
+    resource: Resource
+    source: str
+    target: str
+    measured: int  #: measurements that have a finite value
+    failed: int
+    last: float
+    last_s: float  #: when that was, seconds since the epoch
+    value: float
+    low: float
+    high: float
+    by: str  #: the forecaster that was chosen
+    nmae: float  #: mean absolute error of the latest forecasts over the mean value; inf: none yet
+
+
+def forecast_series(
+    probes: Iterable[Probe], criterion: Criterion = Criterion.MAE
+) -> list[SeriesForecast]:
+    """Forecast each series; one without any value is left out.
+
+    probes: measurements of any series in any order.
+    criterion: by which errors a forecaster is chosen.
+    """
+    groups: dict[tuple[Resource, str, str], list[Probe]] = defaultdict(list)
+    for each in sorted(probes, key=lambda probe: probe.at_s):
+        groups[each.resource, each.source, each.target].append(each)
+    ordered = (groups[key] for key in sorted(groups))
+    return [_forecast(group, criterion) for group in ordered if _values(group)]
+
+
+def _forecast(group: Sequence[Probe], criterion: Criterion) -> SeriesForecast:
+    bank, values, first = Bank(criterion), _values(group), group[0]
+    for value in values:
+        bank.update(value)
+    made, most = bank.forecast(), _MOST.get(first.resource, inf)
+    return SeriesForecast(
+        resource=first.resource,
+        source=first.source,
+        target=first.target,
+        measured=len(values),
+        failed=len(group) - len(values),
+        last=values[-1],
+        last_s=max(each.at_s for each in group if _is_measured(each)),
+        value=made.value,
+        low=max(made.low, 0.0),
+        high=min(made.high, most),
+        by=made.by,
+        nmae=bank.own_error() / fmean(values) if any(values) else inf,
+    )
+
+
+def _values(group: Sequence[Probe]) -> list[float]:
+    return [each.value for each in group if _is_measured(each) and each.value is not None]
+
+
+def _is_measured(probe: Probe) -> bool:
+    return probe.value is not None and abs(probe.value) <= LARGEST

@@ -14,8 +14,7 @@ from statistics import fmean
 from predictor.checks import LARGEST, SMALLEST, need_finite
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.forecasts.forecasters import Bank
-from predictor.problems import problem
-from predictor.types import Problem, Verdict
+from predictor.types import Problem, Verdict, problem
 from sacct_ingest.records import Probe, Resource
 
 #: Share of the measurements that the interval is to hold.

@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.curves import reliability
-from predictor.curves.other_sizes import TWO_SIZES
-from predictor.curves.reliability import ReliabilitySettings
-from predictor.curves.special_counts import belongs
+from predictor.curves.from_runs import TWO_SIZES
+from predictor.curves.reliability import ReliabilitySettings, belongs
 from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
 from predictor.models.two_sizes import translation_of
-from predictor.problems import problem
-from predictor.types import Curve, Prediction, Problem, Verdict
+from predictor.types import Curve, Prediction, Problem, Verdict, problem
 from sacct_ingest.text.slurm_text import time_span
 
 MIN_POINTS = 3
@@ -49,7 +47,7 @@ class Choice:
     second: AdeptFit
     curve: Curve
     problems: tuple[Problem, ...] = ()
-    special: str = ""  #: family of node counts, see :mod:`predictor.curves.special_counts`
+    special: str = ""  #: family of node counts, see :mod:`predictor.curves.reliability`
 
     @property
     def model(self) -> str:

@@ -13,18 +13,20 @@ from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING
 
-from predictor.curves.from_runs import CurveSettings, build
-from predictor.curves.other_sizes import OtherSizes
+from predictor.curves.from_runs import CurveSettings, OtherSizes, build
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
 from predictor.models import selection
-from predictor.problems import problem
 from predictor.table import round_time, table_of
-from predictor.tables.memory import memory_need
 from predictor.tables.of_curve import curve_table
 from predictor.tables.of_node_types import SumsByType, split, type_tables
-from predictor.tables.resource_use import had_whole_nodes, node_power, resource_uses
+from predictor.tables.resource_use import (
+    had_whole_nodes,
+    memory_need,
+    node_power,
+    resource_uses,
+)
 from predictor.tables.run_facts import (
     command_of,
     ended_runs,
@@ -51,6 +53,7 @@ from predictor.types import (
     Problem,
     Run,
     Verdict,
+    problem,
 )
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
-from predictor.problems import problem
 from predictor.table import doubtful
-from predictor.types import PredictionTable
+from predictor.types import PredictionTable, problem
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.templates import folder_template
 

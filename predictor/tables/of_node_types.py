@@ -32,7 +32,6 @@ from predictor.node_types.ratios import (
     ratio_at,
 )
 from predictor.node_types.recognition import NodeType
-from predictor.problems import problem
 from predictor.table import at, covers, doubtful, quantile, round_time, verdict_at, worse
 from predictor.tables.of_curve import curve_table, knee_of, max_useful_of
 from predictor.tables.run_facts import runs_of
@@ -47,6 +46,7 @@ from predictor.types import (
     Run,
     Tail,
     Verdict,
+    problem,
 )
 from sacct_ingest.records import JobState
 

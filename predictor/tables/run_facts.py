@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from predictor.problems import problem
 from predictor.tables.inputs import digest
-from predictor.tables.memory import node_need, ran_short
-from predictor.types import UNBOUNDED, Ending, LimitReached, Longest, Memory, Problem, Run
+from predictor.tables.resource_use import node_need, ran_short
+from predictor.types import UNBOUNDED, Ending, LimitReached, Longest, Memory, Problem, Run, problem
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.scripts.signature import command_of_line, words_of_line

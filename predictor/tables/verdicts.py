@@ -25,10 +25,9 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import Around
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models.selection import Choice
-from predictor.problems import problem
 from predictor.table import worse
 from predictor.tables.settings import TableSettings
-from predictor.types import Prediction, Problem, Run, Verdict
+from predictor.types import Prediction, Problem, Run, Verdict, problem
 from sacct_ingest.records import JobState
 from sacct_ingest.text.slurm_text import time_span
 

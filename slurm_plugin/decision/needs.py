@@ -58,7 +58,7 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
 def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
     """Memory for a job of this size, MiB: the most that a run may need times ``margin``.
 
-    That is the highest ever needed, or a quantile beyond it (`predictor.tables.memory`).
+    That is the highest ever needed, or a quantile beyond it (`predictor.tables.resource_use`).
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
     too few runs, or runs of this size or a neighbouring one ended for lack of memory.

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from predictor.table import decode, encode
-from predictor.tables.memory import ran_short
+from predictor.tables.resource_use import ran_short
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit

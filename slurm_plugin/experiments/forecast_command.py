@@ -8,8 +8,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from math import isfinite
 
-from predictor.forecasts.forecasters import Criterion
-from predictor.forecasts.series import SeriesForecast, forecast_series
+from predictor.forecasts.forecasters import Criterion, SeriesForecast, forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
 from slurm_plugin.cli.command_context import (

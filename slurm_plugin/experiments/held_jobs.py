@@ -74,7 +74,7 @@ class HeldJobs:
         try:
             runs = list(accounting.of_jobs(ids, since_s - _EARLIER_S, until_s, Tally()))
         except SacctError:
-            queued = ended_in_queue("", timeout_s=TIMEOUT_S)
+            queued = ended_in_queue("", timeout_s=_TIMEOUT_S)
             runs = [one for one in queued if one.job_id in planned_s]
         # A record without a partition is half of one: the other half is still on its way.
         return {one.job_id: one for one in runs if one.end_s is not None and one.partition}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import PurePosixPath as Path
 
-from predictor.tables.memory import node_need
+from predictor.tables.resource_use import node_need
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.signature import words_of_line

@@ -13,8 +13,7 @@ from predictor.change.posterior import ChangeRun, posterior
 from predictor.change.request import for_request
 from predictor.curves.interval import measure
 from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
-from predictor.forecasts.forecasters import Bank, Criterion, Forecast
-from predictor.forecasts.series import forecast_series
+from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_series
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.experts import PastRun, RunRequest
@@ -42,7 +41,7 @@ from predictor.occupancy.samples import Occupancies, Sample, history_samples
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
 from predictor.tables.changes import change_of
-from predictor.tables.memory import memory_need
+from predictor.tables.resource_use import memory_need
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import to_prediction
 from predictor.waits import calibration
@@ -199,7 +198,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"elapsed_s": 9.0, "nodes": 4},
     ),
     "tables.inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
-    "tables.memory.memory_need": (
+    "tables.resource_use.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
     ),
@@ -228,7 +227,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
             "noise": np.array([0.1]), "reach": 2.0,
         },
     ),
-    "forecasts.series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
+    "forecasts.forecasters.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
     "curves.from_runs.build": (None, {"runs": ROWS}),
     "curves.from_runs.censored_median": (None, {"runs": ROWS}),
     "models.selection.fit_curve": (None, {"curve": CURVE}),
@@ -260,7 +259,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "level.experts.typical": (
         None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
     ),
-    "curves.special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
+    "curves.reliability.belongs": (None, {"family": "powers of two", "nodes": 8}),
     "level.validity.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
     "table.at": (None, {"table": TABLE, "nodes": 3}),
     "table.covers": (None, {"table": TABLE, "nodes": 3}),
@@ -363,7 +362,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         ),
         {"nodes": NODES, "level": 0.9},
     ),
-    "models.adept.fit_checks.judge": (
+    "models.adept.model.judge": (
         None,
         {
             "nodes": N, "times": T, "fitted": T, "instance": BEYOND, "envelope": ENVELOPE,

@@ -24,8 +24,8 @@ from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import diagnose
 from predictor.models.adept.envelope import Bounds, envelope
-from predictor.models.adept.fit_checks import JudgementSettings
 from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.model import JudgementSettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged
 from predictor.models.downey import speedup

@@ -5,7 +5,7 @@ from pathlib import Path
 from string import Formatter
 
 import predictor
-from predictor import problems
+from predictor.types import WORDS
 
 
 def test_each_problem_has_words_made_of_the_facts_that_are_given():
@@ -17,5 +17,5 @@ def test_each_problem_has_words_made_of_the_facts_that_are_given():
                 given = {one.arg for one in node.keywords if one.arg}  # type: ignore[attr-defined]
                 reported.setdefault(name.value, set()).update(given)  # type: ignore[arg-type]
     for name, given in reported.items():
-        words = problems.WORDS[name]
+        words = WORDS[name]
         assert given <= {field for _, field, _, _ in Formatter().parse(words) if field}, name

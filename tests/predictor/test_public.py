@@ -99,12 +99,12 @@ NOT_CALLED = {
     "occupancy.active.learner": "Learner.is_unused",
     "checks": "comparable need_finite need_nodes need_positive need_rising need_share",
     "waits.easy": "Queue.append Queue.fitting Queue.request_at Queue.take",
-    "forecasts.forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update"
-    " Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
+    "forecasts.forecasters": "Adaptive.update Forecaster.update RunningMean.update"
+    " Sliding.update Smoothed.update trimmed_mean",  # their bank has looked
     "models.adept.envelope": "need_observations",
-    "models.adept.fit_checks": "as_good high_fitting_error linear_section alternative_fit",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
-    "models.adept.model": "Instance.times ObservedTimes.weights shared_targets",
+    "models.adept.model": "as_good high_fitting_error linear_section alternative_fit "
+    "Instance.times ObservedTimes.weights shared_targets",
     "models.adept.search": "Instances.times EnvelopeLimits.clipped EnvelopeLimits.nearest "
     "EnvelopeLimits.steps variation_ranges",
     "forecasts.adrm": "PastErrors.add PastErrors.around fading_line line mean_transfer "
@@ -117,7 +117,7 @@ NOT_CALLED = {
     "node_types.product_form": "add criterion distinguishable",
     "tables.parts": "tables_of",
     "waits.backtest": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
-    "problems": "problem",
+    "types": "problem",
     "waits.simulation": "normal_cdf",
     "level.record": "Record.with_new PooledErrors.units_of class_of points quantiles",
     "refit": "refit",

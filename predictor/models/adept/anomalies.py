@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.curves.interval import Prior
-from predictor.curves.special_counts import FAMILIES, belongs
+from predictor.curves.reliability import FAMILIES, belongs
 from predictor.models.adept.envelope import need_observations
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
-from predictor.problems import problem
-from predictor.types import Problem
+from predictor.types import Problem, problem
 
 Floats = NDArray[np.float64]
 

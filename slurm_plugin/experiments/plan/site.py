@@ -11,7 +11,7 @@ from statistics import median
 
 from msgspec import structs
 
-from predictor.forecasts.series import forecast_series
+from predictor.forecasts.forecasters import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples import history_samples

@@ -4,8 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from predictor.forecasts.forecasters import Bank, Criterion
-from predictor.forecasts.series import forecast_series
+from predictor.forecasts.forecasters import Bank, Criterion, forecast_series
 from sacct_ingest.records import Probe, Resource
 
 

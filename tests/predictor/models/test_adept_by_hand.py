@@ -9,15 +9,15 @@ import pytest
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
-from predictor.models.adept.fit_checks import (
+from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
+from predictor.models.adept.model import (
     JudgementSettings,
     alternative_fit,
     as_good,
     high_fitting_error,
     linear_section,
+    shared_targets,
 )
-from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
-from predictor.models.adept.model import shared_targets
 from predictor.models.adept.search import EnvelopeLimits, Instances
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms
 from predictor.types import Point

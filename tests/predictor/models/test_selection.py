@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.curves.special_counts import belongs
+from predictor.curves.reliability import belongs
 from predictor.models.base import TooFewPoints
 from predictor.models.selection import Choice, fit_curve
 from predictor.types import Curve, Point, Prediction, Verdict

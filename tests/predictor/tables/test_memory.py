@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from predictor.tables.memory import memory_need, ran_short
+from predictor.tables.resource_use import memory_need, ran_short
 from predictor.types import Memory
 from sacct_ingest.records import JobState
 from tests.predictor.rows import row

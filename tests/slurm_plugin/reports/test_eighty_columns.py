@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from predictor.forecasts.series import SeriesForecast
+from predictor.forecasts.forecasters import SeriesForecast
 from predictor.types import Verdict
 from sacct_ingest.probes.agreement import MEASURES, type_profiles
 from sacct_ingest.records import NodeProfile, Probe, Resource
