@@ -278,7 +278,7 @@ def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:
     """Choose, predict and judge as a refit does."""
     choice = selection.fit_curve(curve)
     predictions = choice.predict(nodes)
-    return predictions, choice.judge(predictions).verdicts
+    return predictions, choice.judge(predictions)[0]
 
 
 def _model(model: Model) -> Method:

@@ -27,9 +27,9 @@ from predictor.level.backtest import settings_around
 from predictor.level.experts import AROUND
 from predictor.level.record import (
     PooledErrors,
+    Record,
     RecordEntry,
     decode,
-    decode_pool,
     encode,
     moved,
     pooled,
@@ -174,7 +174,7 @@ def refit(  # noqa: PLR0913 - each by its name
         store.records.of_identity,
         _by_user(newest),
     )
-    entries = decode_pool(store.records.find(*SITE))
+    entries = decode(store.records.find(*SITE), list[RecordEntry])
     if anew:
         first = entries or _first_entries(source.by_key, chosen)
         basis = Basis(basis.number + 1, digest, pooled_errors(first))
@@ -433,7 +433,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             now_s=now_s,
             settings=replace(settings, backtest=backtest),
             sums=_sums(texts),
-            records={name: decode(text) for name, text in records.items()},
+            records={name: decode(text, Record) for name, text in records.items()},
         ):
             if one.table is not None:
                 done.fits.append(row_of(within_cluster(one.table, settings.cluster_nodes)))

@@ -24,11 +24,13 @@ from functools import cache
 from itertools import accumulate, zip_longest
 from operator import itemgetter
 from statistics import NormalDist, fmean
+from typing import TypeVar
 
 import msgspec
 
 from predictor.checks import need_positive
 
+_Kept = TypeVar("_Kept")
 #: Entries that an identity and a class of the site hold.
 OWN, POOLED = 40, 400
 #: Sizes of a record, and numbers of repeats on a node count, from which a class begins.
@@ -105,30 +107,17 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
         return Record(held, max(until_s, self.until_s), self.split)
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Record)
-_pool_decoder = msgspec.json.Decoder(list[RecordEntry])
-
-
 def encode(record: Record | Sequence[RecordEntry]) -> str:
     """Text of a record, or of pooled entries, as the store has it (JSON)."""
-    return _encoder.encode(record).decode()
+    return msgspec.json.encode(record).decode()
 
 
-def decode(payload: str | None) -> Record:
-    """Record of a text that :func:`encode` made; empty where it is of another release."""
+def decode(payload: str | None, kind: type[_Kept]) -> _Kept:
+    """Record, or pooled entries, of a text; empty where it is of another release."""
     try:
-        return _decoder.decode(payload) if payload else Record()
+        return msgspec.json.decode(payload, type=kind) if payload else kind()
     except msgspec.DecodeError:
-        return Record()
-
-
-def decode_pool(payload: str | None) -> list[RecordEntry]:
-    """Pooled entries of a text; none where it is of another release."""
-    try:
-        return _pool_decoder.decode(payload) if payload else []
-    except msgspec.DecodeError:
-        return []
+        return kind()
 
 
 @dataclass(frozen=True, slots=True)

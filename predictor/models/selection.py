@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.curves import reliability
 from predictor.curves.from_runs import TWO_SIZES
@@ -32,14 +31,6 @@ REACH, CANDIDATES = 2, 16
 
 
 @dataclass(frozen=True, slots=True)
-class FitVerdicts:
-    """A verdict for each prediction, and the reasons with the run that would improve it."""
-
-    verdicts: tuple[Verdict, ...]
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The fit that is believed, and ADEPT's as a second opinion on the same observations."""
 
@@ -49,23 +40,17 @@ class Choice:
     problems: tuple[Problem, ...] = ()
     special: str = ""  #: family of node counts, see :mod:`predictor.curves.reliability`
 
-    @property
-    def model(self) -> str:
-        """Name of the model that is believed."""
-        return self.fit.model
-
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """See :class:`predictor.models.base.FittedModel`."""
         return self.fit.predict(nodes, level)
 
-    def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
-        """Run times in seconds that these shares of new runs stay below: a row for each share."""
-        return base.quantiles(self.fit, nodes, shares)
-
     def judge(
         self, predictions: Sequence[Prediction], settings: ReliabilitySettings | None = None
-    ) -> FitVerdicts:
-        """Verdicts on ``predictions`` of this choice, and all problems, the gravest first."""
+    ) -> tuple[tuple[Verdict, ...], tuple[Problem, ...]]:
+        """Verdicts on ``predictions`` of this choice, and all problems, the gravest first.
+
+        Of the problems each names the run that would help most.
+        """
         chosen, curve = settings or ReliabilitySettings(), self.curve
         own = reliability.curve_problems(curve, chosen)
         sure = reliability.verdicts(
@@ -77,7 +62,7 @@ class Choice:
             for p, verdict in zip(predictions, sure, strict=True)
         )
         open_end = self._uncertain(predictions, chosen)
-        return FitVerdicts(verdicts, (*own, *disputed.values(), *open_end, *self.problems))
+        return verdicts, (*own, *disputed.values(), *open_end, *self.problems)
 
     def _disputed(
         self, predictions: Sequence[Prediction], verdicts: Sequence[Verdict], factor: float

@@ -162,11 +162,6 @@ def judged(doubts: Sequence[Doubt]) -> Verdict:
     return max((one.verdict for one in doubts), key=order.index, default=Verdict.RELIABLE)
 
 
-def widening(doubts: Sequence[Doubt]) -> float:
-    """Log factor by which an answer may be further off: as if time went with the distance."""
-    return sum(one.off for one in doubts)
-
-
 #: Name under which the processor's occupancy takes part in the functions of the stalls: what it
 #: has to do hides them.
 COMPUTE = "compute"
@@ -275,29 +270,9 @@ class OccupancyFit:
     weights: tuple[float, ...] = ()
 
     @property
-    def compute(self) -> Function:
-        """Function f_a of the best form, in seconds a byte."""
-        return self.forms[0].compute
-
-    @property
-    def network(self) -> Function:
-        """Function f_n."""
-        return self.forms[0].network
-
-    @property
-    def disk(self) -> Function:
-        """Function f_d."""
-        return self.forms[0].disk
-
-    @property
-    def data(self) -> Function:
-        """Function f_D, in bytes."""
-        return self.forms[0].data
-
-    @property
-    def bottleneck(self) -> Bottleneck | None:
-        """What stands in the place of f_n and f_d, if the best form has it."""
-        return self.forms[0].bottleneck
+    def best(self) -> Form:
+        """Functions f_a, f_n and f_d in seconds a byte, f_D in bytes, of the best form."""
+        return self.forms[0]
 
     def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
         """Predict the execution time on an assignment.
@@ -318,7 +293,8 @@ class OccupancyFit:
             doubts += (Doubt(Verdict.REFUSED, "the learned run time falls to zero there"),)
         time_s = max(joint.time_s, _LEAST_S)
         plausible = [*made[: self.plausible], made[main]]
-        far = widening(doubts)
+        # As if time went with the distance.
+        far = sum(one.off for one in doubts)
         width = exp(min(-log(1 - level) * self.error, log(LARGEST)))
         low_s = min(time_s / width, *(low.time_s / exp(SAME) for _, low, _ in plausible))
         high_s = max(time_s * width, *(high.time_s * exp(SAME) for _, _, high in plausible))

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import exp
 from typing import TYPE_CHECKING
 
-from predictor.curves.from_runs import CurveSettings, OtherSizes, build
+from predictor.curves.from_runs import OtherSizes, build
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
@@ -60,8 +60,8 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
-#: Curves that are shared: by the table that is shown and the one that jobs are changed by.
-_DRAWN = 32
+#: Curves are shared by the table that is shown and the one that jobs are changed by.
+_drawn = lru_cache(maxsize=32)(build)
 
 
 def tabulate(  # noqa: PLR0913 - what a refit has, by name
@@ -108,11 +108,6 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
             return None
     table = _with_record(table, earned, rows, same=curve)
     return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
-
-
-@lru_cache(maxsize=_DRAWN)
-def _drawn(runs: tuple[Run, ...], settings: CurveSettings) -> Curve:
-    return build(runs, settings)
 
 
 def _with_record(

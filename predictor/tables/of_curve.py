@@ -11,11 +11,11 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.backtest import ExpertPanel
 from predictor.level.calibration import BacktestSettings
 from predictor.level.record import Record
-from predictor.models import selection
+from predictor.models import base, selection
 from predictor.table import round_time, table_of, worse
 from predictor.tables.settings import TableSettings
 from predictor.tables.verdicts import earn, panel_of
-from predictor.types import Curve, Prediction, PredictionTable, Run, Tail, Verdict
+from predictor.types import Curve, Prediction, PredictionTable, Problem, Run, Tail, Verdict
 
 #: Fits that are shared: those of an identity's parts, and of its node types.
 _FITS = 32
@@ -31,7 +31,7 @@ def curve_table(
     """
     nodes = grid([p.nodes for p in selection.shown_of(drawn).points], settings)
     shares = tuple(sorted(set(settings.tails)))
-    choice, fitted, judged, quantiles, panel = _fit(
+    choice, fitted, (verdicts, problems), quantiles, panel = _fit(
         drawn,
         tuple(runs),
         settings.backtest,
@@ -40,7 +40,6 @@ def curve_table(
         settings.confidence,
         settings.reliability,
     )
-    verdicts = judged.verdicts
     if (drawn.drift and drawn.drift.stale) or selection.is_of_two_sizes(drawn):
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
     columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
@@ -49,8 +48,8 @@ def curve_table(
     times = [p.time_s for p in fitted]
     return replace(
         table_of(columns.predictions, columns.verdicts, settings.confidence),
-        model=choice.model,
-        problems=(*drifted, *columns.problems, *judged.problems),
+        model=choice.fit.model,
+        problems=(*drifted, *columns.problems, *problems),
         observed=drawn.points,
         tails=_tails(quantiles, choice.curve.surprises, columns.predictions, shares),
         knee=knee_of(nodes, times),
@@ -59,6 +58,7 @@ def curve_table(
 
 
 _Rows = list[list[float]]
+_Verdicts = tuple[tuple[Verdict, ...], tuple[Problem, ...]]
 
 
 @lru_cache(maxsize=_FITS)
@@ -70,11 +70,11 @@ def _fit(
     shares: tuple[float, ...],
     confidence: float,
     reliable: ReliabilitySettings,
-) -> tuple[selection.Choice, list[Prediction], selection.FitVerdicts, _Rows, ExpertPanel]:
+) -> tuple[selection.Choice, list[Prediction], _Verdicts, _Rows, ExpertPanel]:
     """Fit a curve; no record has a say here, so that two tables of one curve share it."""
     choice = selection.fit_curve(drawn, backtest.model)
     fitted = choice.predict(nodes, confidence)
-    rows: _Rows = choice.quantiles(nodes, shares).tolist()
+    rows: _Rows = base.quantiles(choice.fit, nodes, shares).tolist()
     panel = panel_of(choice, fitted, runs, backtest.around)
     return choice, fitted, choice.judge(fitted, reliable), rows, panel
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from predictor.waits.estimate import WaitGrid
 from predictor.waits.features import COMMON, FAIR_SHARE, FEATURES, QueueLoad, Submitter, columns_of
-from predictor.waits.regression import QueueWaitFit, QueueWaits
+from predictor.waits.regression import QueueWaitFit
 from predictor.waits.simulation import Forward, QueueState
 from predictor.waits.workload import FairShares, decode
 
@@ -26,11 +26,6 @@ _NO_USE = FairShares()
 #: Starts of jobs, and of each task of arrays, by their numbers.
 _Starts = dict[int, tuple[float, ...]]
 _TaskStarts = dict[int, tuple[tuple[float, ...], ...]]
-
-
-def as_draws(waits: QueueWaits) -> Floats:
-    """Take low ends, medians and high ends as draws, rising, shape ``(jobs, 3)``."""
-    return np.column_stack([waits.low_s, waits.median_s, waits.high_s])
 
 
 def correction_of(payload: str) -> QueueWaitFit:
@@ -97,7 +92,7 @@ class _Correction:
             np.tile(np.array(grid.limits_s), cells[0]),
             -1,
         )
-        made = as_draws(self.fit.predict(rows)).reshape(*cells, 3)
+        made = self.fit.predict(rows).reshape(*cells, 3)
         # More units or a longer limit never start earlier.
         rising = np.maximum.accumulate(np.maximum.accumulate(made, axis=0), axis=1)
         return WaitGrid(
@@ -155,7 +150,7 @@ class _Correction:
             [self._submitter(job.owner, job.account) for _, job in jobs],
         )
         made: defaultdict[int, list[tuple[float, ...]]] = defaultdict(list)
-        for (number, _), draws in zip(each, as_draws(self.fit.predict(rows)).tolist(), strict=True):
+        for (number, _), draws in zip(each, self.fit.predict(rows).tolist(), strict=True):
             made[number].append(tuple(draws))
         first = {number: draws[0] for number, draws in made.items()}
         return first, {number: tuple(made[number]) for number in forward.tasks_s}

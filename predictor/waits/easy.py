@@ -243,11 +243,6 @@ class Engine:
         """Numbers and start times of the jobs that run, those with the earliest limit first."""
         return [(job, self._starts[job]) for _, job in self._planned]
 
-    @property
-    def depth(self) -> int:
-        """Length of the queue."""
-        return len(self._queue)
-
     def releases(self) -> list[tuple[float, int]]:
         """When nodes become free by the limits of what runs, and how many; in order of time."""
         return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]

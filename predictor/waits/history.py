@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from predictor.waits.backtest import PastWait, fair_shares, past_job, past_waits
 from predictor.waits.calibration import WaitError, WaitRecord, error_of, log_error
-from predictor.waits.correction import as_draws
 from predictor.waits.estimate import ALLOWANCE_S, SHARES
 from predictor.waits.features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
 from predictor.waits.regression import QueueWaitModel
@@ -64,7 +63,7 @@ def learn_waits(waits: Sequence[PastWait]) -> PastRecord:
         features = _useful(waits, model)
         corrected, judged = list(waits), list[int]()
         for block, expected in model.validated(*_table(waits, features)):
-            for place, draws in zip(block.tolist(), as_draws(expected).tolist(), strict=True):
+            for place, draws in zip(block.tolist(), expected.tolist(), strict=True):
                 corrected[place] = waits[place]._replace(draws_s=tuple(draws))
                 judged.append(place)
     except NimoError:  # without scikit-learn there is no regression

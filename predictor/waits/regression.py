@@ -19,7 +19,7 @@ Fitting needs scikit-learn; a fit is evaluated without it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -103,14 +103,6 @@ _FEWEST = 200  #: jobs to fit trees on
 _WIDEST = 12.0
 
 
-class QueueWaits(NamedTuple):
-    """Predicted waits: medians and intervals, seconds, each of shape ``(rows,)``."""
-
-    median_s: Floats
-    low_s: Floats
-    high_s: Floats
-
-
 class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
     """What was learned; it goes through JSON and back."""
 
@@ -124,8 +116,8 @@ class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
     estimate: int | None = None  #: place of the feature that is corrected
     allowance_s: float = 0.0  #: is added to waits before logarithms are taken
 
-    def predict(self, rows: ArrayLike) -> QueueWaits:
-        """Predict waits.
+    def predict(self, rows: ArrayLike) -> Floats:
+        """Predict waits, seconds: low ends, medians and high ends, shape ``(rows, 3)``.
 
         rows: features in the order of :attr:`features`, shape ``(rows, features)``; NaN where one
             is missing.
@@ -141,12 +133,9 @@ class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
         median = base + self.median(x)
         low = np.minimum(base + self.low(x) - self.margin, median)
         high = np.maximum(base + self.high(x) + self.margin, median)
-        return QueueWaits(
-            *(
-                np.maximum(10.0 ** np.minimum(logs, _WIDEST) - self.allowance_s, 0.0)
-                for logs in (median, low, high)
-            )
-        )
+        logs = np.minimum(np.column_stack([low, median, high]), _WIDEST)
+        waits: Floats = np.maximum(10.0**logs - self.allowance_s, 0.0)
+        return waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +213,7 @@ class QueueWaitModel:
 
     def validated(
         self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
-    ) -> Iterator[tuple[Ints, QueueWaits]]:
+    ) -> Iterator[tuple[Ints, Floats]]:
         """Predict blocks of the past, each from the waits that were over when it began.
 
         Parameters are those of :meth:`fit`.  Intervals are as the trees have them.

@@ -129,16 +129,11 @@ _LINES: Final[Mapping[str, Callable[[BenchmarkPlan], Iterable[str]]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """Results from one node's output; `profile` holds the figures, without node and time."""
+def read(output: str, *, cluster: str, node: str, at_s: float) -> tuple[NodeProfile, str]:
+    """Read what a node printed: its figures, without a type, and its CPU model.
 
-    profile: NodeProfile
-    cpu_model: str
-
-
-def read(output: str, *, cluster: str, node: str, at_s: float) -> Findings:
-    """Read what a node printed; what failed or is missing is in the profile's ``error``."""
+    What failed or is missing is in the profile's ``error``.
+    """
     facts, texts, errors = _sections(output)
     values: dict[str, float] = {}
     for name, text in texts:
@@ -158,7 +153,7 @@ def read(output: str, *, cluster: str, node: str, at_s: float) -> Findings:
         error="; ".join(dict.fromkeys(errors)),
         **values,  # type: ignore[arg-type]
     )
-    return Findings(profile=profile, cpu_model=facts.get("model", ""))
+    return profile, facts.get("model", "")
 
 
 def _sections(output: str) -> tuple[dict[str, str], list[tuple[str, str]], list[str]]:

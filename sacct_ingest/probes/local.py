@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import cpu
@@ -21,16 +21,11 @@ _BLOCK = 1 << 20
 _SMALL = 4096
 
 
-class DiskFigures(NamedTuple):
-    """Bytes a second, and seconds for one small read at a random place."""
-
-    write_bytes_per_s: float
-    read_bytes_per_s: float
-    latency_s: float
-
-
-def measure_disk(folder: Path, *, size_bytes: int, reads: int) -> DiskFigures:
+def measure_disk(folder: Path, *, size_bytes: int, reads: int) -> tuple[float, float, float]:
     """Write a file with O_DIRECT and fsync, read it back with O_DIRECT, remove it.
+
+    Returns tuple: bytes a second written and read, and seconds for one small read at a random
+        place.
 
     Raises ProbeError: the folder cannot be written, is full, or its file system only answers from
         the cache.
@@ -52,7 +47,7 @@ def measure_disk(folder: Path, *, size_bytes: int, reads: int) -> DiskFigures:
         raise ProbeError(f"disk: {folder}: {reason}") from error
     finally:
         path.unlink(missing_ok=True)
-    return DiskFigures(size / write_s, size / read_s, latency_s)
+    return size / write_s, size / read_s, latency_s
 
 
 def _write(path: Path, block: mmap.mmap, size: int) -> float:

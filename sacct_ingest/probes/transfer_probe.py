@@ -21,7 +21,7 @@ LONGEST_S = 3600.0
 #: Probes before a file.
 PROBES = 5
 _CHUNK = 1 << 18
-_DONE = b"."
+DONE = b"."
 
 
 def measure_transfer(
@@ -64,12 +64,6 @@ def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:
         raise ProbeError(f"{file}: {error.strerror}") from error
 
 
-def serve_transfer(channel: Channel, *, size_bytes: int) -> None:
-    """Take a file and forget it; acknowledge it."""
-    channel.skip(size_bytes)
-    channel.send(_DONE)
-
-
 def _send(source: str, target: Member, content: FileIO, size: int, key: bytes) -> Probe:
     began_s, began, value, why = time.time(), time.perf_counter(), None, ""
     request = {"op": "transfer", "bytes": size}
@@ -79,7 +73,7 @@ def _send(source: str, target: Member, content: FileIO, size: int, key: bytes) -
         with talk, translated(target.name):
             began_s, began = time.time(), time.perf_counter()
             _stream(talk.channel, content, size)
-            talk.channel.receive(len(_DONE))
+            talk.channel.receive(len(DONE))
             took_s = time.perf_counter() - began
             value = size / took_s
     except ProbeError as error:

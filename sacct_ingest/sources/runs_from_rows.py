@@ -52,7 +52,9 @@ class _Memo(dict[str, Any]):
         return converted
 
     def column(self, values: Sequence[str]) -> Sequence[Any]:
-        """Convert the values of many records."""
+        """Convert the values of many records; texts are taken as they are."""
+        if self._convert is text:
+            return values
         number = _NUMBERS.get(self._convert)
         if number is None:
             return list(map(self.__getitem__, values))
@@ -65,16 +67,6 @@ class _Memo(dict[str, Any]):
             number(value) if value.isdecimal() and len(value) <= _SAFE_DIGITS else self[value]
             for value in values
         ]
-
-
-class _Texts(_Memo):
-    """Texts are taken as they are."""
-
-    __slots__ = ()
-
-    def column(self, values: Sequence[str]) -> Sequence[Any]:
-        """Give them back."""
-        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +107,7 @@ class ColumnPlan:
 
 def plans(header: Sequence[str]) -> tuple[ColumnPlan, ColumnPlan]:
     """Bind the table to a header, for the rows of jobs and for those of steps."""
-    memos: dict[Converter, _Memo] = {text: _Texts(text)}
+    memos: dict[Converter, _Memo] = {}
     return _plan(header, "job", memos), _plan(header, "step", memos)
 
 

@@ -31,7 +31,7 @@ from sacct_ingest.store.decision_outcomes import (
     join,
     rebuild,
 )
-from sacct_ingest.store.engine import LISTED, StoreTable, reading, writing
+from sacct_ingest.store.engine import LISTED, StoreTable, writing
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
 from sacct_ingest.store.schema import decisions, runs
@@ -93,9 +93,7 @@ class Decisions(StoreTable):
         """
         selected = conditions(chosen or DecisionSelection(), decisions, _FIELDS, "at_s")
         query = _OUTCOMES.where(*selected).order_by(decisions.c.at_s, decisions.c.decision_id)
-        with reading(self._engine) as connection:
-            for row in connection.execute(query):
-                yield _pair(row)
+        yield from map(_pair, self._each(query))
 
     def newest(
         self, chosen: DecisionSelection, *, most: int, before: tuple[float, str] | None = None

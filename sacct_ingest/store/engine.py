@@ -106,6 +106,11 @@ class StoreTable:
         with reading(self._engine) as connection:
             return connection.execute(query).all()
 
+    def _each(self, query: Select[Any], at_once: int = 2000) -> Iterator[Any]:
+        """Give a query's rows one after the other, a few of them in memory at a time."""
+        with reading(self._engine) as connection:
+            yield from connection.execution_options(yield_per=at_once).execute(query)
+
     def _value(self, query: Select[Any]) -> Any:
         """Give the first value of a query; None where it has no row."""
         with reading(self._engine) as connection:

@@ -58,10 +58,7 @@ class Fits(StoreTable):
     def each(self, levels: Iterable[KeyLevel] = KeyLevel) -> Iterator[FitRow]:
         """Rows of these levels one after the other, a few of them in memory at a time."""
         query = select(*_COLUMNS).where(fits.c.level.in_([level.value for level in levels]))
-        with reading(self._engine) as connection:
-            streaming = connection.execution_options(yield_per=_BATCH)
-            for row in streaming.execute(query):
-                yield _fit(row)
+        yield from map(_fit, self._each(query, _BATCH))
 
     def payloads(self, since: int | None = None) -> Iterator[tuple[str, str, str]]:
         """Level, key and payload of one row after the other, a few in memory at a time.
@@ -71,10 +68,8 @@ class Fits(StoreTable):
         query = select(fits.c.level, fits.c.key, fits.c.payload)
         if since is not None:
             query = query.where(fits.c.version > since)
-        with reading(self._engine) as connection:
-            streaming = connection.execution_options(yield_per=_BATCH)
-            for row in streaming.execute(query):
-                yield row.level, row.key, row.payload
+        for row in self._each(query, _BATCH):
+            yield row.level, row.key, row.payload
 
     def count(self) -> int:
         """Count the rows."""

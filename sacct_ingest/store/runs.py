@@ -12,7 +12,7 @@ from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.changes import key_columns
-from sacct_ingest.store.engine import LISTED, StoreTable, reading
+from sacct_ingest.store.engine import LISTED, StoreTable
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
@@ -77,11 +77,10 @@ class Runs(StoreTable):
         # Not "!=": of an index only a range can be read.
         query = _WITH_DECISION.where(*(column > "" for column in columns))
         query = query.order_by(*columns, *_CHRONOLOGICAL)
-        with reading(self._engine) as connection:
-            rows = map(run_row, connection.execute(query).mappings())
-            for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
-                members = list(group)
-                yield members[0].identity.key(level), members
+        rows = (run_row(values._mapping) for values in self._each(query))
+        for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
+            members = list(group)
+            yield members[0].identity.key(level), members
 
     def of_keys(
         self, level: KeyLevel, keys: Iterable[str], *, most: int | None = None
@@ -112,11 +111,11 @@ class Runs(StoreTable):
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = _WITH_DECISION.where(runs.c.tag > "", takes_part).order_by(*_CHRONOLOGICAL)
         groups: dict[str, list[RunRow]] = {}
-        with reading(self._engine) as connection:
-            for row in map(run_row, connection.execute(query).mappings()):
-                application = row.identity.application
-                if tags.covers(application):
-                    groups.setdefault(tags.key(application), []).append(row)
+        for values in self._each(query):
+            row = run_row(values._mapping)
+            application = row.identity.application
+            if tags.covers(application):
+                groups.setdefault(tags.key(application), []).append(row)
         yield from sorted(groups.items())
 
     def started(
@@ -140,9 +139,8 @@ class Runs(StoreTable):
             .where(runs.c.start_s.is_not(None), *conditions(chosen, runs, _SELECTED, "submit_s"))
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
-        with reading(self._engine) as connection:
-            for row in connection.execute(query).mappings():
-                yield run_row(row)
+        for row in self._each(query):
+            yield run_row(row._mapping)
 
     def newest(self, most: int) -> list[RunRow]:
         """Give the runs that started and were submitted last, the newest first."""

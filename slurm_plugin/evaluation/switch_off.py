@@ -61,7 +61,7 @@ def _judged(
     now_s: float,
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
-    record = decode(store.records.find(level.value, key))
+    record = decode(store.records.find(level.value, key), Record)
     pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
     if not pairs:
         return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError
+from sacct_ingest.files.atomic_file import alone
 from slurm_plugin.cli.command_context import add_shared, load_config
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.store_access import open_store
@@ -58,11 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Learn, or show the design."""
-    # Loaded here: scipy takes a second, and the help shall not.
-    from slurm_plugin.experiments.learn.journal import alone  # noqa: PLC0415
-
     state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
-    with alone(state):
+    with alone(state, program="'nimo learn'", fix="name another file with --state"):
         bench = _workbench(args, state)
         if args.dry_run:
             print(_design(bench, as_json=args.json))

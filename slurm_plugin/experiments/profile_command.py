@@ -156,9 +156,9 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
             usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
         )
         for node, output in outputs:
-            findings = read(output, cluster=cluster, node=node.name, at_s=time.time())
-            kind = node_type(node, findings.cpu_model, config.benchmarks.type_by)
-            profiles.append(replace(findings.profile, node_type=kind))
+            found, cpu_model = read(output, cluster=cluster, node=node.name, at_s=time.time())
+            kind = node_type(node, cpu_model, config.benchmarks.type_by)
+            profiles.append(replace(found, node_type=kind))
             store.profiles.add(profiles[-1:])
             report(1, node.name, len(profiles) / len(usable))
     return profiles + [_left_out(node, cluster, config) for node in chosen if not node.usable]

@@ -93,7 +93,7 @@ class ClusterViewer:
         now_s: the moment.
         demand: of jobs to come, as shares of the cluster.
         """
-        depth = self.engine.depth
+        depth = len(self.engine.waiting_jobs)
         share = 1 - exp(-(now_s - self._observed_s) / DAY_S)
         self.queue_mean += share * (depth - self.queue_mean)
         self._observed_s = now_s

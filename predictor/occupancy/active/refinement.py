@@ -21,20 +21,14 @@ from predictor.occupancy.active.settings import (
     Traversal,
 )
 from predictor.occupancy.application_model import Occupancies, OccupancyModel
+from predictor.occupancy.fit import PARTS
 from predictor.occupancy.linear_form import LinearOccupancyModel, part_errors
 
 if TYPE_CHECKING:
     from predictor.occupancy.active.learner import Learner
 
 #: Field of :class:`Occupancies` that each function predicts.
-FIELDS = {
-    OccupancyPart.COMPUTE: "compute_s",
-    OccupancyPart.NETWORK: "network_s",
-    OccupancyPart.DISK: "disk_s",
-    OccupancyPart.DATA: "data_bytes",
-}
-
-
+FIELDS = dict(zip(OccupancyPart, PARTS, strict=True))
 _WORDS = {part: f"{part.value} occupancy" for part in OccupancyPart} | {
     OccupancyPart.DATA: "data flow"
 }

@@ -3,7 +3,6 @@
 A process that is killed at any moment is put back by reading it again.
 """
 
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import msgspec
 
 from predictor.occupancy.active.settings import FunctionForm
 from sacct_ingest.errors import FormatError
-from sacct_ingest.files import atomic_file
 from slurm_plugin.experiments import held_jobs
 
 
@@ -105,8 +103,3 @@ class Journal:
                 "another file with --state"
             )
         return saved.trials
-
-
-def alone(path: Path) -> AbstractContextManager[None]:
-    """Keep a second process away from the same journal (:mod:`sacct_ingest.files.atomic_file`)."""
-    return atomic_file.alone(path, program="'nimo learn'", fix="name another file with --state")

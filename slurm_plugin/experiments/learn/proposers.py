@@ -89,10 +89,10 @@ class ByOccupancies:
         expected = tuple(_expected(fit, one, narrow) for one in space.candidates)
         reference = self._learner.samples[0].attributes
         effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
-        named = {"compute": fit.compute, "network": fit.network, "disk": fit.disk, "data": fit.data}
-        functions = {name: str(one) for name, one in named.items()}
-        if fit.bottleneck:
-            functions["network + disk"] = str(fit.bottleneck)
+        parts = ("compute", "network", "disk", "data")
+        functions = {name: str(getattr(fit.best, name)) for name in parts}
+        if fit.best.bottleneck:
+            functions["network + disk"] = str(fit.best.bottleneck)
         return ProposerState(functions, effects, error if error < float("inf") else None, expected)
 
 

@@ -343,8 +343,8 @@ def test_several_inputs_under_one_name_are_not_one_problem(times: Times) -> None
 
 def test_records_round_trip() -> None:
     record = of(history(steady, 1))
-    assert decode(encode(record)) == record
-    assert decode("[[[1]]]") == decode(None) == Record()
+    assert decode(encode(record), Record) == record
+    assert decode("[[[1]]]", Record) == decode(None, Record) == Record()
 
 
 def entries_with(error: float, count: int) -> Iterator[RecordEntry]:

@@ -91,11 +91,11 @@ def test_the_functions_of_the_paper_are_recovered():
     """Section V: f_a = 4.40/cpu - 0.2, f_n = 4.46 latency + 0.7, f_d = 0.32."""
     samples = grid(fmri)
     fit = OccupancyModel().fit(list(samples.values()), {"cpu": 930.0, "latency": 8.2})
-    assert [(t.attribute, t.shape) for t in fit.compute.terms] == [("cpu", Shape.INVERSE)]
-    assert [(t.attribute, t.shape) for t in fit.network.terms] == [("latency", Shape.LINEAR)]
-    assert fit.disk.terms == fit.data.terms == ()
-    assert fit.compute.scale * fit.compute.coefficients[0] == pytest.approx(4.40e-6)
-    assert fit.network.scale * fit.network.constant == pytest.approx(0.7e-6)
+    assert [(t.attribute, t.shape) for t in fit.best.compute.terms] == [("cpu", Shape.INVERSE)]
+    assert [(t.attribute, t.shape) for t in fit.best.network.terms] == [("latency", Shape.LINEAR)]
+    assert fit.best.disk.terms == fit.best.data.terms == ()
+    assert fit.best.compute.scale * fit.best.compute.coefficients[0] == pytest.approx(4.40e-6)
+    assert fit.best.network.scale * fit.best.network.constant == pytest.approx(0.7e-6)
 
 
 def test_new_assignments_are_within_five_per_cent():
@@ -168,7 +168,7 @@ def test_whatever_takes_longest_decides():
     # One attribute at a time: how both work together follows from the bottleneck alone.
     train = [run(930, n) for n in (1, 4, 6, 8, 12, 16)] + [run(n, 8) for n in (450, 600, 800, 1400)]
     fit = OccupancyModel().fit(train)
-    assert fit.bottleneck is not None
+    assert fit.best.bottleneck is not None
     for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
         actual = run(mhz, latency)
         assert fit.predict(actual.attributes).time_s == pytest.approx(

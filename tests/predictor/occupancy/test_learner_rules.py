@@ -107,16 +107,16 @@ def test_the_data_flow_is_refined_like_the_occupancies():
         learner.observe(grows(proposal.attributes))
     assert runs[:4] == [(1.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, 2.0)]
     assert why == "refines the data flow over lat"
-    assert learner.fit.data({"cpu": 2.0, "lat": 2.5}) == pytest.approx(22.5)
+    assert learner.fit.best.data({"cpu": 2.0, "lat": 2.5}) == pytest.approx(22.5)
 
 
 def test_paper_functions_are_linear_in_predetermined_transformations():
     """Algorithm 6: f_a = 8 (1/cpu) of the reference's 8, and f_n = lat, once levels were run."""
     own = {OccupancyPart.COMPUTE: ("cpu", "lat"), OccupancyPart.NETWORK: ("lat", "cpu")}
     fit = run(Learner(SPACE, replace(BY_DOMAIN, attributes=own, target=0.0, fewest=100))).fit
-    assert [str(term) for term in fit.compute.terms] == ["1/cpu", "lat"]
-    assert [str(term) for term in fit.network.terms] == ["lat", "1/cpu"]
-    assert fit.bottleneck is None
+    assert [str(term) for term in fit.best.compute.terms] == ["1/cpu", "lat"]
+    assert [str(term) for term in fit.best.network.terms] == ["lat", "1/cpu"]
+    assert fit.best.bottleneck is None
     for cpu, lat in ((4.0, 1.0), (2.0, 3.0)):
         given = {"cpu": cpu, "lat": lat}
         assert fit.predict(given).time_s == pytest.approx(plain(given).measured.time_s)
@@ -176,7 +176,7 @@ def test_an_informative_run_takes_most_variance_for_its_time(seed):
 def test_l2_i2_has_all_attributes_from_the_start():
     learner = Learner(SPACE, replace(BY_DOMAIN, selection=Selection.L2_I2, target=0.0, fewest=99))
     run(learner, 2)
-    assert {term.attribute for term in learner.fit.compute.terms} == {"cpu", "lat"}
+    assert {term.attribute for term in learner.fit.best.compute.terms} == {"cpu", "lat"}
 
 
 @pytest.mark.parametrize("error", [Error.RANDOM_TEST, Error.PBDF_TEST])

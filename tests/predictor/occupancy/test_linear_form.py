@@ -119,8 +119,8 @@ def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be():
     alone = replace(form(1.0, 0.0, 0.0), bottleneck=Bottleneck((demand,)))
     made, *_ = alone.occupancies({})
     assert made.network_s == made.disk_s == pytest.approx(1.75)
-    assert fit(limited).bottleneck is limited.bottleneck
-    assert fit(form(), limited).bottleneck is None
+    assert fit(limited).best.bottleneck is limited.bottleneck
+    assert fit(form(), limited).best.bottleneck is None
 
 
 def falling(press: float = 0.0) -> Function:
@@ -200,7 +200,7 @@ def test_attributes_with_which_run_time_falls_take_part_as_reciprocals():
     assert all(str(t) == "x" for one in rising.forms for t in one.compute.terms)
     assert rising.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 30))
     reported = LinearOccupancyModel(faster=frozenset({"x"})).fit(runs(lambda x: 0.5 + 6 / x))
-    assert [str(term) for term in reported.compute.terms] == ["1/x"]
+    assert [str(term) for term in reported.best.compute.terms] == ["1/x"]
     assert transformation("x", frozenset({"x"})) == Term("x", Shape.INVERSE)
     assert transformation("x", frozenset()) == Term("x", Shape.LINEAR)
 

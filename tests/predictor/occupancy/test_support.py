@@ -4,7 +4,7 @@ from math import inf, log, log1p, nan, sqrt
 
 import pytest
 
-from predictor.occupancy.fit import Doubt, Support, beyond, judged, supported, widening
+from predictor.occupancy.fit import Doubt, Support, beyond, judged, supported
 from predictor.types import Verdict
 
 
@@ -124,13 +124,11 @@ def test_amounts_that_are_none_are_refused(bad):
         grid().doubts({"cpu": bad, "lat": 1.0})
 
 
-def test_the_worst_doubt_decides_and_distances_add_up():
+def test_the_worst_doubt_decides():
     doubtful, refused = Doubt(Verdict.DOUBTFUL, "a", 0.2), Doubt(Verdict.REFUSED, "b", 0.1)
     assert judged(()) is Verdict.RELIABLE
     assert judged((doubtful,)) is Verdict.DOUBTFUL
     assert judged((doubtful, refused)) is judged((refused, doubtful)) is Verdict.REFUSED
-    assert widening((doubtful, refused)) == pytest.approx(0.3)
-    assert widening(()) == 0
 
 
 def test_a_sample_without_an_attribute_is_refused():

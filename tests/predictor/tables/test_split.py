@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from predictor.level.record import decode, encode
+from predictor.level.record import Record, decode, encode
 from predictor.table import part_for
 from predictor.tables.parts import Fitted, tables_of
 from predictor.tables.run_facts import attributes_of_run
@@ -158,7 +158,7 @@ def test_the_next_fit_goes_on_with_the_split_and_its_records():
     given = rows(2)
     first = fitted(given[:40])
     assert first[0].record.split == ("IN",)
-    records = {one.key: decode(encode(one.record)) for one in first}
+    records = {one.key: decode(encode(one.record), Record) for one in first}
     second = tables_of(
         KeyLevel.TAG, "ann/solve", given, now_s=9.0, settings=TableSettings(), records=records
     )

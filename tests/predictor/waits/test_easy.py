@@ -102,7 +102,7 @@ def test_what_is_asked_sees_the_cluster_at_that_moment():
     engine = Engine(4)
 
     def shape_of(job: int, now_s: float) -> JobShape:
-        observed[job] = engine.free, engine.depth, engine.releases(), engine.waiting
+        observed[job] = engine.free, len(engine.waiting), engine.releases(), engine.waiting
         return JobShape(3, 10.0, 7.0)
 
     engine.run([0.0, 1.0, 2.0], shape_of)

@@ -126,13 +126,13 @@ def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_pat
     (tmp_path / "g.json").write_bytes(msgspec.json.encode(file))
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
     assert fit.samples == 3
-    assert fit.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1000.0)
-    assert fit.network({"share": 8.0, "nodes": 1.0, "compute": 1.0}) > 0
+    assert fit.best.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1000.0)
+    assert fit.best.network({"share": 8.0, "nodes": 1.0, "compute": 1.0}) > 0
     none = [trial(one, None) for one in (1.0, 2.0, 4.0)]
     (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": none}))
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
     assert fit.samples == 3
-    assert fit.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1.0)
+    assert fit.best.data({"share": 3.0, "nodes": 1.0}) == pytest.approx(1.0)
 
 
 def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path):
@@ -186,10 +186,10 @@ def test_a_journal_says_how_its_runs_are_learned_from(tmp_path):
         journal.save(trial(share, round(1000 * share)))
     journal.save(with_fields(trial(9.0, 7), elapsed_s=1.0, purpose=Purpose.TEST))
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
-    assert (fit.samples, fit.data({"share": 3.0, "nodes": 1.0})) == (3, 1.0)
+    assert (fit.samples, fit.best.data({"share": 3.0, "nodes": 1.0})) == (3, 1.0)
     at = {"share": 3.0, "nodes": 1.0}
-    assert fit.network(at) == fit.disk(at) > 0
-    assert [str(term) for term in fit.compute.terms] == [
+    assert fit.best.network(at) == fit.best.disk(at) > 0
+    assert [str(term) for term in fit.best.compute.terms] == [
         str(one)
         for one in (
             transformation("nodes", frozenset()),
