@@ -9,6 +9,7 @@ from math import expm1
 from statistics import median
 from typing import NamedTuple
 
+from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
 from predictor.table import at, covers, decode, for_type, level_quantile
 from predictor.types import PredictionTable, Verdict
@@ -272,7 +273,7 @@ def _experts(payload: str | None) -> Table | None:
     """List the methods that predict the next run, with what each said of the last runs."""
     from predictor.level.experts import EXPERTS  # noqa: PLC0415 - numpy: no other page needs it
 
-    entries = decode_record(payload).entries
+    entries = decode_record(payload, Record).entries
     chosen = Counter(one.chosen for one in entries)
     rows = []
     for number, name in enumerate(EXPERTS):

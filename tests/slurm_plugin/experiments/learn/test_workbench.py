@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ import yaml
 
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
+from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
 from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
 from slurm_plugin.experiments.learn.description import Description, parse
-from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial, alone
+from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial
 from slurm_plugin.experiments.learn.proposers import ByOccupancies
 from slurm_plugin.experiments.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused
@@ -232,7 +234,8 @@ def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
 
 
 def test_one_process_at_a_time(state: Path) -> None:
-    with alone(state), pytest.raises(NimoError, match="another"), alone(state):
+    only = partial(alone, state, program="'nimo learn'", fix="name another file with --state")
+    with only(), pytest.raises(NimoError, match="another"), only():
         pass
 
 
