@@ -7,7 +7,6 @@ those of 30 assignments that are never learned from.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from _error_measures import mape
 from _paper_settings import EXPERIMENT
 from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from predictor.occupancy.active.learner import Learner

@@ -1,6 +1,6 @@
 """The choices of Algorithm 1 that NIMO's paper makes (VLDB 2006, table 1)."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from predictor.occupancy.active.settings import (
     Error,

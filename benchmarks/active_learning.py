@@ -18,13 +18,14 @@ product of levels.  Paper: 12 of 130 h (BLAST), 4 of 112 h, 2 of 16 h, 2 of 16 h
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import _bench
 import numpy as np
 from _error_measures import mape
 from _paper_settings import EXPERIMENT
+from msgspec.structs import replace
 
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.settings import (

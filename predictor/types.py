@@ -495,5 +495,6 @@ WORDS: Final = {
 def problem(name: str, observe: int | None = None, /, **facts: Any) -> Problem:
     """Report a problem by its name, with what its words need.
 
-    observe: count on which one more run would help most."""
+    observe: count on which one more run would help most.
+    """
     return Problem(name.partition(":")[0], WORDS[name].format(**facts), observe)

@@ -19,8 +19,7 @@ import numpy as np
 from predictor.checks import need_finite, need_positive, need_share
 from predictor.curves.from_runs import CurveSettings
 from predictor.level import experts
-from predictor.level.distribution import Floats, Mixture, believed, calibrated, mixture
-from predictor.level.experts import Around, Guesses
+from predictor.level.experts import Around, Floats, Guesses, Mixture, believed, calibrated, mixture
 from predictor.level.record import (
     ENOUGH,
     GOOD,

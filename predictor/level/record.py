@@ -10,7 +10,7 @@ Intervals are conformal (Vovk et al., *Algorithmic Learning in a Random World*, 
 quantiles of earlier errors, measured in units of what they were expected to be (normalised
 conformal prediction, Papadopoulos et al., JAIR 40, 2011), recent ones weighing more (Barber et al.,
 Annals of Statistics 51, 2023).  They are one part of a distribution, whose parts are believed by
-their scores and whose quantiles the record calibrates (:mod:`predictor.level.distribution`).
+their scores and whose quantiles the record calibrates (:mod:`predictor.level.experts`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     chosen: int
     scale: float  #: expected size of the error
     #: probability integral transform, and what each component of the mixture lost
-    #: (`predictor.level.distribution`)
+    #: (`predictor.level.experts`)
     fell: tuple[float, ...]
     width: float  #: error that nine in ten were expected to stay below
     inside: bool  #: its run ended inside the interval

@@ -19,7 +19,7 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
 from predictor.models import selection
 from predictor.table import round_time, table_of
-from predictor.tables.of_curve import curve_table
+from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import (
     had_whole_nodes,
@@ -41,7 +41,6 @@ from predictor.tables.run_facts import (
     work_dirs_of,
 )
 from predictor.tables.settings import TableSettings
-from predictor.tables.verdicts import REPEATS, mixed, to_prediction
 from predictor.types import (
     HISTORY,
     UNBOUNDED,
@@ -79,7 +78,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     """Table of one identity, or None where nothing can be said.
 
     rows: runs on the counts asked for.
-    had: the same on those that they had, where these are others: see `predictor.tables.changes`.
+    had: the same on those that they had, where these are others: see `predictor.tables.run_facts`.
     sums: aprof's sums over the identity's runs, by node type.
     record: what became of earlier predictions; None: it is made of ``rows``.
     others: runs of other second sizes; None: there are none.

@@ -24,13 +24,21 @@ from predictor.level.record import ENOUGH, Record, built_in
 from predictor.level.sizes import SizedRun, log_factor
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import split
-from predictor.tables.axis import Axis, axis_of, on_axis
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
-from predictor.tables.changes import as_asked, by_types, change_of, with_asked_cpus
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.resource_use import ran_short
-from predictor.tables.run_facts import attributes_of_run, ended_runs, owner_of, runs_of
+from predictor.tables.run_facts import (
+    as_asked,
+    attributes_of_run,
+    by_types,
+    change_of,
+    ended_runs,
+    owner_of,
+    runs_of,
+    with_asked_cpus,
+)
 from predictor.tables.settings import TableSettings
+from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe, numbers_of

@@ -29,8 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from predictor.checks import need_finite
-from predictor.waits.calibration import WaitClass, class_of
-from predictor.waits.estimate import SHARES
+from predictor.waits.estimate import SHARES, WaitClass, class_of
 from predictor.waits.features import QueueLoad, Submitter
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import FairShares, RecentUse

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.waits.backtest import PastWait, fair_shares, past_job, past_waits
-from predictor.waits.calibration import WaitError, WaitRecord, error_of, log_error
-from predictor.waits.estimate import ALLOWANCE_S, SHARES
+from predictor.waits.estimate import ALLOWANCE_S, SHARES, WaitError, WaitRecord, error_of, log_error
 from predictor.waits.features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
 from predictor.waits.regression import QueueWaitModel
 from predictor.waits.workload import (

@@ -17,8 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, ScriptError, SlurmError
-from sacct_ingest.scripts.job_script import CommandLine, parse_command_line
-from sacct_ingest.scripts.sbatch_options import Value, lookup
+from sacct_ingest.scripts.job_script import CommandLine, Value, lookup, parse_command_line
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
     add_shared,

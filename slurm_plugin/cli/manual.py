@@ -13,7 +13,7 @@ import shtab
 from argparse_manpage.manpage import Manpage
 
 from sacct_ingest.files import atomic_file
-from sacct_ingest.scripts.sbatch_options import OPTIONS, Value
+from sacct_ingest.scripts.job_script import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
 
 _PROJECT = "NIMO for Slurm"

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from predictor.change.request import DRAWS, levels, ratios
 from predictor.types import Prediction, PredictionTable
-from predictor.waits.calibration import ENOUGH
-from predictor.waits.estimate import WaitEstimate
+from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision.candidates import (
     Candidate,

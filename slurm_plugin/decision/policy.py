@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
-from predictor.waits.calibration import ENOUGH
+from predictor.waits.estimate import ENOUGH
 from slurm_plugin.config.setting_types import OnMissed
 from slurm_plugin.decision.candidates import (
     PolicySettings,

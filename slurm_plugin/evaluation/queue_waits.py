@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from predictor.waits.calibration import WaitError, log_error
+from predictor.waits.estimate import WaitError, log_error
 from predictor.waits.workload import QueuePast, decode
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from predictor.table import at
 from predictor.types import PredictionTable
-from predictor.waits.calibration import ENOUGH
+from predictor.waits.estimate import ENOUGH
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
 from predictor.waits.estimate import WaitEstimate
 from predictor.waits.history import arrival_demand

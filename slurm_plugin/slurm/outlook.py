@@ -11,8 +11,7 @@ from typing import Protocol, Self
 
 import msgspec
 
-from predictor.waits.calibration import WaitClass, WaitRecord, class_of
-from predictor.waits.estimate import WaitEstimate, WaitGrid
+from predictor.waits.estimate import WaitClass, WaitEstimate, WaitGrid, WaitRecord, class_of
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.slurm.node_pool import NodeShare
 

@@ -13,12 +13,13 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
-from predictor.waits.calibration import (
+from predictor.waits.estimate import (
     MOST_ENTRIES,
     WaitError,
+    WaitEstimate,
     WaitRecord,
+    log_quantiles,
 )
-from predictor.waits.estimate import WaitEstimate, log_quantiles
 from predictor.waits.workload import LimitShares, PastRecord, QueuePast, decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from predictor.waits.calibration import WaitClass, WaitError, WaitRecord, error_of
-from predictor.waits.estimate import WaitEstimate
+from predictor.waits.estimate import WaitClass, WaitError, WaitEstimate, WaitRecord, error_of
 from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.scripts.job_script import parse_command_line
-from sacct_ingest.scripts.sbatch_options import lookup
+from sacct_ingest.scripts.job_script import lookup, parse_command_line
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config.loader import parse

@@ -40,15 +40,13 @@ from predictor.occupancy.regression import linear
 from predictor.occupancy.samples import Occupancies, Sample, history_samples
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
-from predictor.tables.changes import change_of
+from predictor.tables.of_curve import to_prediction
 from predictor.tables.resource_use import memory_need
+from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
-from predictor.tables.verdicts import to_prediction
-from predictor.waits import calibration
 from predictor.waits.backtest import PastJob, past_waits, walk
-from predictor.waits.calibration import WaitClass, WaitRecord
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
-from predictor.waits.estimate import WaitEstimate
+from predictor.waits.estimate import WaitClass, WaitEstimate, WaitRecord, class_of
 from predictor.waits.regression import Ensemble, QueueWaitFit
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import ArrivalDemand, RecentUse
@@ -185,7 +183,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.selection.Choice": (
         partial(asked, CHOICE), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
-    "tables.verdicts.to_prediction": (
+    "tables.of_curve.to_prediction": (
         lambda log_s, low, high, nodes, level: to_prediction(
             replace_data(JUDGED, log_s=log_s, low=low, high=high), nodes, level
         ),
@@ -237,7 +235,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "tables.of_curve.surprise_factor": (
         None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
     ),
-    "curves.drift.follow": (None, {"runs": ROWS}),
+    "curves.from_runs.follow": (None, {"runs": ROWS}),
     "forecasts.forecasters.Bank": (
         lambda values: [*forecasts(values)],
         {"values": [1.0, 2.0, 3.0]},
@@ -333,16 +331,16 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
                "blocks": 3, "allowance_s": 60.0},
     ),
     "waits.workload.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
-    "waits.calibration.class_of": (
-        partial(calibration.class_of, partition="p"),
+    "waits.estimate.class_of": (
+        partial(class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
     ),
     "waits.estimate.certain": (None, {"wait_s": 9.0}),
-    "waits.calibration.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
-    "waits.calibration.error_of": (
+    "waits.estimate.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "waits.estimate.error_of": (
         None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
     ),
-    "waits.calibration.WaitRecord": (
+    "waits.estimate.WaitRecord": (
         lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
     ),
     "waits.estimate.WaitEstimate": (

@@ -130,7 +130,7 @@ NOT_CALLED = {
     "waits.features": "GroupLoad.rows QueueLoad.rows",
     "level.backtest": "curve_of",
     "level.calibration": "JudgedPrediction.fell",
-    "level.distribution": "Mixture.quantiles Mixture.scores Mixture.share_below believed "
+    "level.experts": "Mixture.quantiles Mixture.scores Mixture.share_below believed "
     "calibrated mixture samples",
     "level.sizes": "choose log_factor",
 }

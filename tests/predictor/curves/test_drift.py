@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.curves.drift import drift_problem, follow, started
-from predictor.curves.from_runs import build
+from predictor.curves.from_runs import build, drift_problem, follow, started
 from predictor.types import Drift, Run
 
 COUNTS = (1, 2, 4, 8, 16)
@@ -47,7 +46,7 @@ def noticed(runs: Sequence[Run]) -> bool:
 def test_the_rate_of_false_alarms_is_the_one_promised(noise, monkeypatch):
     # Any shift counts here, so that the test itself is judged; one history in a hundred may be
     # called drifting: of 500 at most 11 with 99 % confidence (binomial).
-    monkeypatch.setattr("predictor.curves.drift.LEAST", 0.0)
+    monkeypatch.setattr("predictor.curves.from_runs.LEAST", 0.0)
     alarms = (noticed(history(seed, 40, noise=noise, outliers=0.03)) for seed in range(500))
     assert sum(alarms) <= 11
 

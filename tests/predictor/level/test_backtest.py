@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
-from predictor.level.distribution import calibrated
-from predictor.level.experts import MIXED, CurveAt, Guesses
+from predictor.level.experts import MIXED, CurveAt, Guesses, calibrated
 from predictor.level.record import (
     POOLED,
     PooledErrors,
@@ -24,7 +23,7 @@ from predictor.level.record import (
     pooled,
     pooled_errors,
 )
-from predictor.tables.verdicts import mixed
+from predictor.tables.of_curve import mixed
 from predictor.types import Run
 from tests.predictor.rows import row
 

@@ -1,12 +1,13 @@
 """Rules of the learner that no whole trace shows: when it stops, what it skips, how it weighs."""
 
+import dataclasses
 import re
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from benchmarks._paper_settings import PAPER
 from predictor.occupancy.active.design import Informative
@@ -256,7 +257,9 @@ def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     larger: set[str] = set()
     while proposal := ahead.propose():
         ran = plain(proposal.attributes)
-        ran = Sample(ran.attributes, replace(ran.measured, compute_s=rng.uniform(0.5, 9.0)))
+        ran = Sample(
+            ran.attributes, dataclasses.replace(ran.measured, compute_s=rng.uniform(0.5, 9.0))
+        )
         if ahead.samples:
             expected_s = ahead.fit.predict(ran.attributes).time_s
             off.append(100 * abs(expected_s / ran.measured.time_s - 1))

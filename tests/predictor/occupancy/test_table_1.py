@@ -5,11 +5,11 @@ of :func:`left_out`, which knows nothing of the models: algorithm 6 and section 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from benchmarks._paper_settings import EXPERIMENT
 from predictor.occupancy.active.learner import Learner

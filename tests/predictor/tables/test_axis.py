@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from predictor.table import over_nodes
-from predictor.tables.axis import axis_of, on_axis
+from predictor.tables.split import axis_of, on_axis
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import RunRow

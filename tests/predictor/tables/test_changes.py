@@ -7,8 +7,8 @@ import pytest
 from predictor.change.request import for_request, log_ratios
 from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
-from predictor.tables.changes import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.parts import tables_of
+from predictor.tables.run_facts import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.settings import TableSettings
 from predictor.types import Memory, PredictionTable
 from sacct_ingest.records import KeyLevel

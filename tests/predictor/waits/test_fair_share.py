@@ -9,8 +9,8 @@ from statistics import fmean
 import pytest
 
 from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
-from predictor.waits.calibration import class_of
 from predictor.waits.correction import corrected_forward, correction_of
+from predictor.waits.estimate import class_of
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
 from predictor.waits.history import learn_waits
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward

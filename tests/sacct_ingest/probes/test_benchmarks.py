@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from sacct_ingest.probes.benchmarks import BenchmarkPlan, Findings, read, script
+from sacct_ingest.probes.benchmarks import BenchmarkPlan, read, script
+from sacct_ingest.records import NodeProfile
 
 CPU = "sysbench 1.0.20\n\nCPU speed:\n    events per second:   {}\n\nGeneral statistics:\n"
 MEMORY = "Total operations: 9 (8.1 per second)\n\n12288.00 MiB transferred ({} MiB/sec)\n"
@@ -39,7 +40,7 @@ def output(*sections: tuple[str, str, int]) -> str:
     return facts + "".join(parts)
 
 
-def named(text: str) -> Findings:
+def named(text: str) -> tuple[NodeProfile, str]:
     return read(text, cluster="pine", node="n1", at_s=5.0)
 
 

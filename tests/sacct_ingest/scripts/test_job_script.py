@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.scripts.job_script import parse_command_line, parse_script, split_submit_line
-from sacct_ingest.scripts.sbatch_options import OPTIONS, Value, lookup
+from sacct_ingest.scripts.job_script import (
+    OPTIONS,
+    Value,
+    lookup,
+    parse_command_line,
+    parse_script,
+    split_submit_line,
+)
 
 SCRIPT = """\
 #!/bin/bash -l

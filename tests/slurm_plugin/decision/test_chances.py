@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import at
-from predictor.waits.calibration import ENOUGH
-from predictor.waits.estimate import WaitEstimate, WaitGrid
+from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
 from sacct_ingest.records import Identity
 from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
-from predictor.tables.changes import change_of
+from predictor.tables.run_facts import change_of
 from predictor.types import AskedRange, Memory
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.candidates import Request

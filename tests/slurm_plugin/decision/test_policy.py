@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import quantile
-from predictor.tables.changes import change_of
+from predictor.tables.run_facts import change_of
 from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout, Unit

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.tables.changes import change_of
+from predictor.tables.run_facts import change_of
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn

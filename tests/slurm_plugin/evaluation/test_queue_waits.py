@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from predictor.waits.calibration import WaitClass, WaitError
+from predictor.waits.estimate import WaitClass, WaitError
 from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import QUEUE, WAITS

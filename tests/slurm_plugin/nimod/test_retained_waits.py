@@ -1,6 +1,6 @@
 """What nimod retains of estimated waits stays small: in memory and in the store."""
 
-from predictor.waits.calibration import (
+from predictor.waits.estimate import (
     MOST_ENTRIES,
     WaitClass,
     WaitError,

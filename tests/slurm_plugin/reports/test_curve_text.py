@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from predictor.tables.changes import change_of
+from predictor.tables.run_facts import change_of
 from predictor.types import (
     Memory,
     MemoryNeed,

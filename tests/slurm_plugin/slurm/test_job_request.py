@@ -3,8 +3,7 @@ import re
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.scripts.job_script import parse_command_line
-from sacct_ingest.scripts.sbatch_options import OPTIONS
+from sacct_ingest.scripts.job_script import OPTIONS, parse_command_line
 from slurm_plugin.cli.sbatch_request import options_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, make_job
