@@ -81,11 +81,11 @@ def heuristic(
     work = _Work(problem, all_of, target_s, effort)
     cheapest = {task: min(own, key=lambda one: one.node_s) for task, own in all_of.items()}
     fastest = {task: min(own, key=lambda one: one.time_s) for task, own in all_of.items()}
-    work.best(_fixed(problem, all_of, cheapest))
-    work.best(_fixed(problem, all_of, fastest))
+    work.best(fixed(problem, all_of, cheapest))
+    work.best(fixed(problem, all_of, fastest))
     work.best(heft(problem, all_of))
     for alone in at_one_place(all_of):
-        work.best(_fixed(problem, all_of, alone))
+        work.best(fixed(problem, all_of, alone))
     work.grow(cheapest)
     return work.improved()
 
@@ -153,7 +153,7 @@ def _ends(drafted: Sequence[Step], name: str) -> tuple[float, float]:
     return run.end_s, run.node_s
 
 
-def _fixed(
+def fixed(
     problem: PlanningProblem, all_of: Choices, chosen: Mapping[str, OptionChoice]
 ) -> PlanSchedule | None:
     """Schedule of these choices; what is not possible there is placed where it is first done."""
@@ -278,7 +278,7 @@ class _Work:
 
     def _tried(self, chosen: Mapping[str, OptionChoice]) -> PlanSchedule | None:
         self._left -= len(chosen)
-        return _fixed(self._problem, self._all_of, chosen)
+        return fixed(self._problem, self._all_of, chosen)
 
     def _score(self, schedule: PlanSchedule) -> Score:
         return score(schedule, self._target_s)
