@@ -1,7 +1,5 @@
 """The prediction table of a curve: run times, verdicts and high quantiles on each node count.
 
-Verdicts of a table's node counts, from the outcomes of its predictions.
-
 On node counts that were run the expert with the better record predicts; inside and beyond the
 observed range the curve, at the level of the counts beside it that were run.  Intervals are as wide
 as the record asks for, and a verdict is what the last predictions earned: a smooth curve alone
@@ -14,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, exp, inf, isfinite, isnan, log
 from statistics import median
@@ -53,15 +51,6 @@ _LAST, _APART = 60, 2.0
 _STEP = 2**0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Predictions with their verdicts, and what the record says against them."""
-
-    predictions: list[Prediction]
-    verdicts: tuple[Verdict, ...]
-    problems: tuple[Problem, ...]
-
-
 def panel_of(
     choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Run], around: Around
 ) -> ExpertPanel:
@@ -85,8 +74,10 @@ def earn(
     panel: ExpertPanel,
     record: Record,
     settings: TableSettings,
-) -> Columns:
+) -> tuple[list[Prediction], tuple[Verdict, ...], tuple[Problem, ...]]:
     """Predictions, intervals and verdicts that the record of an identity allows.
+
+    With what the record says against them.
 
     fitted, verdicts: what the fit says by itself, of rising node counts.
     runs: all that finished or were cut short.
@@ -109,7 +100,7 @@ def earn(
     predictions = [_predicted(p, one, settings.confidence) for p, one, _ in rows]
     predictions = _at_level_beside(fitted, predictions, repeats)
     predictions, earned = _no_surer_than_beside(predictions, earned, repeats)
-    return Columns(predictions, earned, recall(record) if lowered else ())
+    return predictions, earned, recall(record) if lowered else ()
 
 
 def _at_level_beside(
@@ -311,16 +302,16 @@ def curve_table(
     )
     if (drawn.drift and drawn.drift.stale) or selection.is_of_two_sizes(drawn):
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
-    columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
+    predictions, earned, against = earn(choice, fitted, verdicts, runs, panel, record, settings)
     drifted = (drift_problem(drawn.drift),) if drawn.drift else ()
     # By the fit alone: the level of the last runs on one count is no scaling.
     times = [p.time_s for p in fitted]
     return replace(
-        table_of(columns.predictions, columns.verdicts, settings.confidence),
+        table_of(predictions, earned, settings.confidence),
         model=choice.fit.model,
-        problems=(*drifted, *columns.problems, *problems),
+        problems=(*drifted, *against, *problems),
         observed=drawn.points,
-        tails=_tails(quantiles, choice.curve.surprises, columns.predictions, shares),
+        tails=_tails(quantiles, choice.curve.surprises, predictions, shares),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )

@@ -13,7 +13,6 @@ import struct
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import median
 
 from sacct_ingest.errors import ProbeError
@@ -33,13 +32,8 @@ AT_ONCE_BYTES = 128 << 10
 _SLACK_S = 1e-3
 _ROOM = 512
 
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """Time until a message was acknowledged, and the least round trip of its connection."""
-
-    took_s: float
-    round_trip_s: float
+#: Seconds until a message was acknowledged, and of the least round trip of its connection.
+Acknowledged = tuple[float, float]
 
 
 class Stopwatch:
@@ -61,7 +55,7 @@ class Stopwatch:
     def stop(self) -> Acknowledged | None:
         """Read the kernel's time stamps, once the other side has answered the message.
 
-        Returns Acknowledged or None: none where the message is large, the kernel gives no time
+        Returns tuple or None: none where the message is large, the kernel gives no time
             stamps, or the clock was set meanwhile.
         """
         passed_s = time.monotonic() - self._began
@@ -71,7 +65,7 @@ class Stopwatch:
             (trip_us,) = _MIN_RTT.unpack_from(info)
         except (OSError, ValueError, AttributeError, struct.error):
             return None
-        return Acknowledged(took_s, trip_us / 1e6) if 0 < took_s <= passed_s + _SLACK_S else None
+        return (took_s, trip_us / 1e6) if 0 < took_s <= passed_s + _SLACK_S else None
 
     def _stamps(self) -> list[int]:
         """Take the times of acknowledgements, in ns, from the connection's error queue."""
@@ -131,8 +125,8 @@ def measure_pair(
         with talk, translated(target.name):
             trips = [_round_trip(talk.channel) for _ in range(settings.echoes)]
             sent_s = time.time()
-            sent = send_message(talk.channel, settings.message_bytes, min(trips))
-            speed = bandwidth(settings.message_bytes, sent.took_s, sent.round_trip_s)
+            took_s, trip_s = send_message(talk.channel, settings.message_bytes, min(trips))
+            speed = bandwidth(settings.message_bytes, took_s, trip_s)
     except Superseded:
         raise
     except ProbeError as error:
@@ -146,7 +140,7 @@ def measure_pair(
         Probe(resource=Resource.LATENCY, source=source, target=target.name, at_s=began_s,
               value=median(trips), size_bytes=len(_PING), took_s=sum(trips)),
         Probe(resource=Resource.BANDWIDTH, source=source, target=target.name, at_s=sent_s,
-              value=speed, size_bytes=settings.message_bytes, took_s=sent.took_s),
+              value=speed, size_bytes=settings.message_bytes, took_s=took_s),
     ]  # fmt: skip
 
 
@@ -182,7 +176,7 @@ def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Ackn
     channel.send(message)
     channel.receive(len(_DONE))
     took_s = time.perf_counter() - began
-    return watch.stop() or Acknowledged(took_s, round_trip_s)
+    return watch.stop() or (took_s, round_trip_s)
 
 
 def _round_trip(channel: Channel) -> float:

@@ -66,14 +66,6 @@ def _minutes(job: Any) -> str:
     return value if value.isdecimal() else ""
 
 
-def _memory(job: Any) -> str:
-    return f"{job.memory}M" if job.memory else ""
-
-
-def _exit(record: Any) -> str:
-    return f"{record.exit_code or 0}:{record.exit_code_signal or 0}"
-
-
 JOB: Final[dict[str, _Read]] = {
     "JobIDRaw": _of("id"),
     "JobID": _id,
@@ -84,7 +76,7 @@ JOB: Final[dict[str, _Read]] = {
     "Partition": _of("partition"),
     "QOS": _of("qos"),
     "State": _state,
-    "ExitCode": _exit,
+    "ExitCode": lambda job: f"{job.exit_code or 0}:{job.exit_code_signal or 0}",
     "Submit": _of("submit_time"),
     "Eligible": _of("eligible_time"),
     "Start": _of("start_time"),
@@ -93,7 +85,7 @@ JOB: Final[dict[str, _Read]] = {
     "NNodes": _of("num_nodes"),
     "NCPUS": _of("cpus"),
     "NodeList": _of("nodelist"),
-    "ReqMem": _memory,
+    "ReqMem": lambda job: f"{job.memory}M" if job.memory else "",
     "TotalCPU": _statistic("total_cpu_time"),
     "Constraints": _of("constraints"),
     "Reservation": _of("reservation"),

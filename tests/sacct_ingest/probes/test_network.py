@@ -163,8 +163,8 @@ def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(connection):
         served = other.submit(serve_pair, Busy(far, 60), size_bytes=64 << 10, echoes=0)
         sent = send_message(Channel(near, 60), 64 << 10, 1e-4)
         served.result()
-    assert 0 < sent.took_s < 0.9
-    assert 0 < sent.round_trip_s < 0.9
+    assert 0 < sent[0] < 0.9
+    assert 0 < sent[1] < 0.9
 
 
 @pytest.mark.parametrize("size", [64 << 10, 4 * MIB])
@@ -176,5 +176,5 @@ def test_where_the_kernel_does_not_say_it_is_timed_here(connection, size, monkey
         served = other.submit(serve_pair, Busy(far, 60), size_bytes=size, echoes=0)
         sent = send_message(Channel(near, 60), size, 0.125)
         served.result()
-    assert sent.took_s > 0.9
-    assert sent.round_trip_s == 0.125
+    assert sent[0] > 0.9
+    assert sent[1] == 0.125
