@@ -19,6 +19,7 @@ from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.experts import PastRun, RunRequest
 from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
 from predictor.level.validity import AccuracyBand, PredictionOutcome
+from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.envelope import Bounds, envelope
 from predictor.models.adept.fluctuation import AnomalySettings
@@ -132,7 +133,7 @@ def used(half_life_s: float, amount: float, at_s: float) -> dict[str, float]:
 
 def asked(fit: Any, nodes: list[int], level: float, shares: list[float]) -> object:
     """Ask a fit all that it answers."""
-    return fit.predict(nodes, level), fit.quantiles(nodes, shares)
+    return fit.predict(nodes, level), base.quantiles(getattr(fit, "fit", fit), nodes, shares)
 
 
 def pairs_of(model: Any, probe: float, transfer: float) -> Throughput:

@@ -220,7 +220,7 @@ def test_a_form_that_predicts_left_out_runs_far_better_decides_alone():
     ]  # fmt: skip
     product = OccupancyModel().fit(both)
     assert len(product.forms) == product.plausible == 1
-    assert product.compute.terms[0].times is not None
+    assert product.best.compute.terms[0].times is not None
     assert product.predict({"x": 2.0, "y": 2.0}).time_s == pytest.approx(12.5, rel=0.05)
 
 

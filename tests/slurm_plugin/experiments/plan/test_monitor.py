@@ -122,7 +122,9 @@ def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_reported_once
     )  # fmt: skip
     said, moved = followed(one, 50, tmp_path)
     assert said.startswith("x is expected to end 50 s later than planned: ")
-    times = {each.name: (each.start_s - NOW, each.end_s - NOW) for each in moved.jobs[:-1]}
+    times = {
+        each.name: (each.step.start_s - NOW, each.step.end_s - NOW) for each in moved.jobs[:-1]
+    }
     assert times == {
         "x": (0, pytest.approx(150)), "waits": (50, 150), "ahead": (60, 160), "next": (50, 150),
         "done": (0, 100),
@@ -223,7 +225,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
         made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 1200, planner=planner)
         assert one_round(made)[1:] == [message]
         assert one.astray == ""
-        assert one.jobs[1].start_s == NOW + 1200
+        assert one.jobs[1].step.start_s == NOW + 1200
 
 
 def test_an_outage_while_planning_again_is_sat_out(tmp_path):

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from math import inf
+from operator import attrgetter
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +12,8 @@ from hypothesis import strategies as st
 
 from slurm_plugin.experiments.plan.options import choices
 from slurm_plugin.experiments.plan.plan_search import (
-    cheapest,
     exact,
-    fastest,
+    fixed,
     heft,
     heuristic,
     score,
@@ -80,7 +80,10 @@ def large() -> PlanningProblem:
 
 def test_large_ones_are_no_worse_than_the_usual_rules(large):
     all_of = choices(large)
-    rules = [rule(large, all_of) for rule in (heft, fastest, cheapest)]
+    rules = [heft(large, all_of)]
+    for cost in ("time_s", "node_s"):
+        least = {task: min(own, key=attrgetter(cost)) for task, own in all_of.items()}
+        rules.append(fixed(large, all_of, least))
     for target_s in (NOW, inf):
         result = search(large, all_of, target_s)
         assert not result.proven

@@ -22,7 +22,7 @@ def test_all_that_it_says_is_read():
     flow = parse(GOOD, name="my flow.yaml")
     assert flow.name == "my-flow"
     assert flow.storages["home"].free_bytes == 10 * 2**30
-    back = flow.link("scratch", "home")
+    back = flow.links.get(("scratch", "home"))
     assert (back.bandwidth_bytes_per_s, back.latency_s, back.streams) == (200 * 2**20, 0.002, 2)
     assert (flow.places["slow"].low, flow.places["slow"].high) == (1, 8)
     assert (flow.places["fast"].partition, flow.places["fast"].speed) == ("gpu", 2.0)
@@ -98,11 +98,15 @@ def test_links_go_both_ways_or_one_and_have_defaults():
     assert set(flow.links) == {("home", "scratch"), ("scratch", "home")}
     one = parse(GOOD.replace("streams: 2", "one_way: true"), name="w")
     assert set(one.links) == {("home", "scratch")}
-    link = one.link("home", "scratch")
+    link = one.links.get(("home", "scratch"))
     assert (link.streams, link.remote, link.copy) == (1, True, "cp -a -- {source} {target}")
-    plain = parse(GOOD.replace(", latency: 2ms, streams: 2", ""), name="w").link("home", "scratch")
+    plain = parse(GOOD.replace(", latency: 2ms, streams: 2", ""), name="w").links.get(
+        ("home", "scratch")
+    )
     assert plain.latency_s is None
-    unmeasured = parse(GOOD.replace("bandwidth: 200M, ", ""), name="w").link("home", "scratch")
+    unmeasured = parse(GOOD.replace("bandwidth: 200M, ", ""), name="w").links.get(
+        ("home", "scratch")
+    )
     assert unmeasured.bandwidth_bytes_per_s is None
 
 
@@ -127,7 +131,7 @@ def test_numbers_that_are_none(old, new, why):
 
 def test_one_copy_at_a_time_is_the_least_and_storages_have_room_without_end():
     flow = parse(GOOD.replace("streams: 2", "streams: 1"), name="w")
-    link = flow.link("home", "scratch")
+    link = flow.links.get(("home", "scratch"))
     assert link.streams == 1
     assert flow.storages["scratch"].free_bytes == float("inf")
     assert flow.files["out"].size_bytes == 0.0
