@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from predictor.table import at
 from predictor.types import PredictionTable
-from predictor.waits.estimate import ENOUGH
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
-from predictor.waits.estimate import WaitEstimate
+from predictor.waits.estimate import ENOUGH, WaitEstimate
 from predictor.waits.history import arrival_demand
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.decision.candidates import PolicySettings, Request

@@ -116,6 +116,7 @@ NOT_CALLED = {
     "occupancy.fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
     "node_types.product_form": "add criterion distinguishable",
     "tables.parts": "tables_of",
+    "tables.resource_use": "had_whole_nodes",
     "waits.backtest": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
     "types": "problem",
     "waits.simulation": "normal_cdf",

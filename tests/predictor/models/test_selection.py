@@ -15,7 +15,7 @@ NODES = [1, 2, 4, 8, 16]
 
 
 def names(choice: Choice, nodes: list[int]) -> list[str]:
-    return [p.name for p in choice.judge(choice.predict(nodes)).problems]
+    return [p.name for p in choice.judge(choice.predict(nodes))[1]]
 
 
 def test_fewer_than_three_node_counts_are_no_curve():
@@ -33,9 +33,9 @@ def test_nothing_jumps_where_the_observed_range_ends(formula):
 
 def test_inside_is_reliable_far_beyond_is_not():
     choice = fit_curve(drawn(NODES, amdahl))
-    assert choice.model == "averaged"
+    assert choice.fit.model == "averaged"
     judged = choice.judge(choice.predict([3, 16, 64, 1024]))
-    assert judged.verdicts == (
+    assert judged[0] == (
         Verdict.RELIABLE,
         Verdict.RELIABLE,
         Verdict.DOUBTFUL,
@@ -46,9 +46,7 @@ def test_inside_is_reliable_far_beyond_is_not():
 def test_what_is_doubtful_has_a_reason_and_a_fix():
     choice = fit_curve(drawn(NODES, amdahl))
     (problem,) = (
-        p
-        for p in choice.judge(choice.predict(list(range(1, 65)))).problems
-        if p.name == "wide_interval"
+        p for p in choice.judge(choice.predict(list(range(1, 65))))[1] if p.name == "wide_interval"
     )
     assert problem.observe is not None
     assert 16 < problem.observe <= 32
@@ -57,7 +55,7 @@ def test_what_is_doubtful_has_a_reason_and_a_fix():
 
 def test_a_wide_gap_is_asked_about_first():
     choice = fit_curve(curve_of([1, 2, 512], [100, 70, 10]))
-    problems = choice.judge(choice.predict([4, 16, 64, 256, 1024])).problems
+    problems = choice.judge(choice.predict([4, 16, 64, 256, 1024]))[1]
     (problem,) = (p for p in problems if p.name == "wide_interval")
     assert problem.text.startswith("on 4 to 256 nodes")
     assert problem.observe is not None
@@ -71,7 +69,7 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first, serial):
 
     nodes = [first, 2 * first, 4 * first]
     choice, far = fit_curve(curve_of(nodes, [time(n) for n in nodes])), 8 * first
-    reported = choice.judge(choice.predict([far])).problems
+    reported = choice.judge(choice.predict([far]))[1]
     for problem in reported:
         if problem.name == "wide_interval" and problem.observe:
             more = [*nodes, problem.observe]
@@ -86,12 +84,12 @@ def test_adept_disputes_only_where_it_trusts_itself():
     far = own.time_s * 1.5
     off = Prediction(10, far, 0.95 * far, 1.05 * far, 0.9, 0.02)
     judged = choice.judge([off])
-    assert judged.verdicts == (Verdict.DOUBTFUL,)
-    assert [(p.name, p.observe) for p in judged.problems] == [("disagreement", 10)]
-    assert choice.judge([replace(off, low_s=0.5 * far)]).verdicts == (Verdict.RELIABLE,)
+    assert judged[0] == (Verdict.DOUBTFUL,)
+    assert [(p.name, p.observe) for p in judged[1]] == [("disagreement", 10)]
+    assert choice.judge([replace(off, low_s=0.5 * far)])[0] == (Verdict.RELIABLE,)
     unfit = fit_curve(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" in {p.name for p in unfit.second.problems}
-    assert unfit.judge([replace(off, nodes=3)]).verdicts == (Verdict.RELIABLE,)
+    assert unfit.judge([replace(off, nodes=3)])[0] == (Verdict.RELIABLE,)
 
 
 def test_how_badly_downeys_model_fits_is_not_held_against_another():
@@ -115,8 +113,8 @@ def test_what_adept_leaves_out_it_does_not_dispute(out, factors):
     # It would say something else there, and is not asked.
     assert {p.nodes for p in far} >= set(nodes[out].tolist())
     judged = choice.judge(predictions)
-    assert "disagreement" not in [problem.name for problem in judged.problems]
-    assert [judged.verdicts[i] for i in out] == [Verdict.RELIABLE] * len(out)
+    assert "disagreement" not in [problem.name for problem in judged[1]]
+    assert [judged[0][i] for i in out] == [Verdict.RELIABLE] * len(out)
 
 
 def test_what_adept_proposes_is_passed_on():
@@ -162,8 +160,8 @@ def test_a_run_that_seems_to_have_hung_moves_nothing_but_casts_doubt():
     choice = fit_curve(replace(curve, censored=(Point(1, 10 * free.time_s),)))
     assert choice.predict([1])[0].time_s == pytest.approx(free.time_s, rel=0.02)
     judged = choice.judge(choice.predict([1, 4]))
-    assert judged.verdicts == (Verdict.DOUBTFUL, Verdict.RELIABLE)
-    assert "cut_short" in {p.name for p in judged.problems}
+    assert judged[0] == (Verdict.DOUBTFUL, Verdict.RELIABLE)
+    assert "cut_short" in {p.name for p in judged[1]}
 
 
 def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone():
@@ -177,6 +175,6 @@ def test_an_application_made_for_powers_of_two_is_fitted_on_them_alone():
         times[power], rel=0.02
     )
     judged = choice.judge(choice.predict([6, 8, 512]))
-    assert judged.verdicts[:2] == (Verdict.REFUSED, Verdict.RELIABLE)
-    asked = [p.observe for p in judged.problems if p.name == "wide_interval"]
+    assert judged[0][:2] == (Verdict.REFUSED, Verdict.RELIABLE)
+    asked = [p.observe for p in judged[1] if p.name == "wide_interval"]
     assert all(n is None or belongs("powers of two", n) for n in asked)

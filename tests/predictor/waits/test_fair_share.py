@@ -155,7 +155,7 @@ def _without(one: PastWait, names: tuple[str, ...]) -> PastWait:
 def test_where_it_goes_by_submission_neither_accounts_nor_fair_share_are_taken_in():
     pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
     learned = learn_waits(asked(scheduled(by_submission)))
-    fit = correction_of(learned.correction)
+    fit = correction_of(learned.correction) if learned.correction else None
     assert fit is None or set(fit.features).isdisjoint((*OF_ACCOUNT, *FAIR_SHARE))
 
 

@@ -282,7 +282,7 @@ def test_profiles_of_nodes_are_attributes() -> None:
         ("attributes: {speed: 1}", "cpus: 2", "cpus is given for some assignments only"),
         ("budget: 100", "budget: 0", "budget: "),
         ("attributes: {speed: 1}", "inputs: [x]", "assignments[0].inputs: 'x' is not among inputs"),
-        ("target: 5", "parts: []", "learning.parts: "),
+        ("target: 5", "parts: []", "learning: parts: "),
         ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
     ],
 )  # fmt: skip
