@@ -236,9 +236,9 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     def seconds(name: str, title: str, worth: int = ON_REQUEST) -> OutputColumn:
         return OutputColumn(name, title, as_text=duration, worth=worth)
 
-    energies = [row for row in advice.rows if row.kwh is not None]
-    priced = any(row.cost is not None for row in advice.rows)
-    any_costs = priced or bool(energies)
+    def amount(name: str, title: str, write: Callable[[float], str] = hours) -> OutputColumn:
+        there = any(getattr(row, name) is not None for row in advice.rows)
+        return OutputColumn(name, title, as_text=write, worth=if_any(4, there=there))
 
     def energy(row: Row) -> str:
         return between(row.kwh_low, row.kwh_high, hours)
@@ -249,6 +249,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         for name in ("wait_s", "wait_high_s", "chance")
     )
     curve, dated = not advice.guess, bool(advice.deadline_s)
+    costs = any(row.cost or row.kwh for row in advice.rows)
     return [
         _MARKED,
         OutputColumn("nodes", advice.unit.plural),
@@ -264,28 +265,13 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         ),
         OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
         OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
-        OutputColumn("kwh", "kWh", as_text=hours, worth=if_any(4, there=bool(energies))),
+        amount("kwh", "kWh"),
         OutputColumn("kwh_low", "at least", as_text=hours, worth=ON_REQUEST),
         OutputColumn("kwh_high", "at most", as_text=hours, worth=ON_REQUEST),
-        derived(
-            "kwh_interval",
-            f"{percent(advice.confidence)} take",
-            energy,
-            worth=if_any(1, there=any(row.kwh_low is not None for row in energies)),
-        ),
-        OutputColumn(
-            "cost",
-            printable(advice.currency) or "cost",
-            as_text=hours,
-            worth=if_any(4, there=priced),
-        ),
-        OutputColumn(
-            "co2_g",
-            "g CO2e",
-            as_text="{:.0f}".format,
-            worth=if_any(4, there=any(row.co2_g is not None for row in energies)),
-        ),
-        OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=any_costs)),
+        derived("kwh_interval", "kWh between", energy, worth=ON_REQUEST),
+        amount("cost", printable(advice.currency) or "cost"),
+        amount("co2_g", "g CO2e", "{:.0f}".format),
+        OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
         OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         seconds("slurm_wait_s", "Slurm's wait"),
         seconds("wait_low_s", "waits at least"),
