@@ -117,6 +117,7 @@ def test_runs_of_one_template_become_one_application_and_keep_their_other_keys(t
         for job_id, line in ((1, old), (2, "of a decision")):
             connection.execute(text(f"UPDATE runs SET line = '{line}' WHERE job_id = {job_id}"))
         connection.execute(text("UPDATE runs SET tag = ''"))
+        connection.execute(text("ALTER TABLE runs DROP COLUMN node_watts"))
         connection.execute(text("DROP TABLE changed"))
         for name in ("basis", "version"):
             connection.execute(text(f"DROP INDEX ix_fits_{name}"))
