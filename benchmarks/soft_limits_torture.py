@@ -33,8 +33,8 @@ PLAN_S, LIMIT_MIN, OWN_MIN = 60.0, 10, 2
 NIMOD = """\
 import sys
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.decision import needs
-needs._LEAST_S = 60.0
+from slurm_plugin.decision import memory_and_limits
+memory_and_limits._LEAST_S = 60.0
 sys.exit(main(sys.argv[1:]))
 """
 

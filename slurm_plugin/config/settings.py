@@ -121,9 +121,9 @@ class Deadline(Section, frozen=True, kw_only=True):
 
 
 class TimeLimit(Section, frozen=True, kw_only=True):
-    """Time limits from predictions; see :mod:`slurm_plugin.decision.needs`."""
+    """Time limits from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
 
-    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.needs`
+    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.memory_and_limits`
     soft: SoftUse = SoftUse.OFF
     outlasted_share: Part = 0.15  #: of the jobs, to outlast the limit that they are planned with
     use: TimeUse = TimeUse.ADVISE  #: set: the limit that ends the job
@@ -138,7 +138,7 @@ class TimeLimit(Section, frozen=True, kw_only=True):
 
 
 class MemorySettings(Section, frozen=True, kw_only=True):
-    """Memory from predictions; see :mod:`slurm_plugin.decision.needs`."""
+    """Memory from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
 
     use: MemoryUse = MemoryUse.TAG
     step: Share = 0.75  #: of what runs completed with last: a job gets no less

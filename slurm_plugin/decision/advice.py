@@ -23,7 +23,7 @@ from slurm_plugin.decision.candidates import (
     scales,
 )
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.needs import TimeLimits, memory_to_ask
+from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, advised, remedies

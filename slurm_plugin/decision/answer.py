@@ -26,7 +26,7 @@ from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.needs import (
+from slurm_plugin.decision.memory_and_limits import (
     MOST_AGE_S,
     LowerMemory,
     SoftLimit,

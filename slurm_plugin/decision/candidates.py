@@ -20,7 +20,12 @@ from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
-from slurm_plugin.decision.needs import TimeLimits, from_prediction, memory_floor, whole_minutes
+from slurm_plugin.decision.memory_and_limits import (
+    TimeLimits,
+    from_prediction,
+    memory_floor,
+    whole_minutes,
+)
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition, lower_of
 

@@ -11,7 +11,13 @@ from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
-from slurm_plugin.decision.needs import MINUTE_S, LowerMemory, SoftLimit, TimeLimits, whole_minutes
+from slurm_plugin.decision.memory_and_limits import (
+    MINUTE_S,
+    LowerMemory,
+    SoftLimit,
+    TimeLimits,
+    whole_minutes,
+)
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.protocol.decision_messages import Change

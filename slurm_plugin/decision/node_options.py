@@ -32,7 +32,7 @@ from slurm_plugin.decision.candidates import (
     shortens,
     trusted,
 )
-from slurm_plugin.decision.needs import TimeLimits, fitting, shortest
+from slurm_plugin.decision.memory_and_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 
 #: Slurm takes so long to start a job on idle nodes, and ends one whose limit is too long by then.

@@ -28,7 +28,7 @@ from slurm_plugin.decision.candidates import (
     why_alone,
 )
 from slurm_plugin.decision.explore import count_to_try, tries_of
-from slurm_plugin.decision.needs import LowerMemory, SoftLimit, TimeLimits
+from slurm_plugin.decision.memory_and_limits import LowerMemory, SoftLimit, TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition

@@ -28,7 +28,7 @@ from slurm_plugin.decision.context_builder import (
 )
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.needs import SoftPlans
+from slurm_plugin.decision.memory_and_limits import SoftPlans
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs
 from slurm_plugin.decision.remedies import MISSED, remedies

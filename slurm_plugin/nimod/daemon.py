@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.needs import quantiles_of
+from slurm_plugin.decision.memory_and_limits import quantiles_of
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess

@@ -19,7 +19,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
-from slurm_plugin.decision.needs import from_prediction, memory_to_ask
+from slurm_plugin.decision.memory_and_limits import from_prediction, memory_to_ask
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.outcomes import Pair

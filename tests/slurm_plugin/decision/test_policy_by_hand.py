@@ -9,7 +9,7 @@ from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.needs import TimeLimits
+from slurm_plugin.decision.memory_and_limits import TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.slurm.node_pool import profile

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
-from slurm_plugin.decision.needs import TimeLimits
+from slurm_plugin.decision.memory_and_limits import TimeLimits
 from slurm_plugin.decision.policy import Action, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile

@@ -9,7 +9,7 @@ from predictor.types import Ending, Verdict
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
 from slurm_plugin.config.settings import ModeRule, Snapshot, TimeLimit
-from slurm_plugin.decision.needs import SoftPlans, quantiles_of
+from slurm_plugin.decision.memory_and_limits import SoftPlans, quantiles_of
 from slurm_plugin.protocol.query_messages import Explanation
 from slurm_plugin.reports.why_text import explain
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.types import Memory
-from slurm_plugin.decision.needs import NEVER, memory_floor
+from slurm_plugin.decision.memory_and_limits import NEVER, memory_floor
 from tests.slurm_plugin.made import table
 
 GIB = 2**30
