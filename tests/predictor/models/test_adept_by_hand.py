@@ -18,10 +18,10 @@ from predictor.models.adept.model import (
     linear_section,
     shared_targets,
 )
-from predictor.models.adept.search import EnvelopeLimits, Instances
+from predictor.models.adept.search import EnvelopeLimits, Instances, SearchSettings
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms
-from predictor.types import Point
-from tests.predictor.example_curves import Floats, curve_of, downey
+from predictor.types import Curve, Point
+from tests.predictor.example_curves import Floats, curve_of, downey, drawn
 
 # --- Downey's model
 
@@ -223,11 +223,8 @@ def test_a_step_needs_two_observations_on_either_side(count, at):
     result = explain(stepped(count, at), range(count))
     assert result.segments == (tuple(range(at)), tuple(range(at, count)))
     assert result.anomalies == ()
-
-
-@pytest.mark.parametrize(("count", "at"), [(4, 2), (5, 4), (5, 1)])
-def test_fewer_are_no_step(count, at):
-    assert len(explain(stepped(count, at), range(count)).segments) == 1
+    for fewer in ((4, 2), (5, 4), (5, 1)):
+        assert len(explain(stepped(*fewer), range(fewer[0])).segments) == 1
 
 
 def test_the_simplest_explanation_is_taken():
@@ -336,6 +333,9 @@ def test_the_thresholds_of_table_3_and_of_rivals():
     assert (chosen.noise, chosen.reach) == (0.005, 4)
     assert (AnomalySettings().relief, AnomalySettings().sure) == (0.3, 2.0)
     assert (Bounds().parallelism, Bounds().sigma) == (64.0, 3000.0)
+    assert (SearchSettings().q, SearchSettings().v) == (2.0, 0.15)
+    anomalies = AnomalySettings()
+    assert (anomalies.epsilon, anomalies.phi, anomalies.theta) == (0.1, 10.0, 5.0)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -390,13 +390,6 @@ def test_points_of_repeats_weigh_as_one():
     assert fit.predict([8])[0].time_s == same.predict([8])[0].time_s
 
 
-def test_settings_of_the_judgement_are_used():
-    curve = curve_of([1, 2, 4, 8, 16], [100, 80, 30, 26, 9])
-    assert "high_fitting_error" in {p.name for p in Adept().fit(curve).problems}
-    lenient = Adept(judgement=JudgementSettings(error=0.9)).fit(curve)
-    assert "high_fitting_error" not in {p.name for p in lenient.problems}
-
-
 @pytest.mark.parametrize("unit", [1e-60, 1e-9, 1e9, 1e60])
 def test_the_unit_of_time_does_not_matter(unit):
     times = downey(24, 0.5)(np.array([1.0, 2, 4, 8, 40])) * np.array([1, 1.01, 0.98, 1.02, 1])
@@ -416,3 +409,47 @@ def test_node_counts_beside_a_step_keep_their_phase(last, first):
     assert len(set(fit.diagnosis.phase)) == 2
     asked = fit.predict([last, first])
     assert [p.time_s for p in asked] == pytest.approx(times[3:5], rel=0.05)
+
+
+def problems(curve: Curve) -> dict[str, int | None]:
+    return {problem.name: problem.observe for problem in Adept().fit(curve).problems}
+
+
+@pytest.mark.parametrize("A", [30, 60, 100, 300])
+def test_observations_in_the_linear_section_ask_for_one_at_least_at_a(A):
+    fit = Adept().fit(drawn([4, 8, 12, 16], downey(A, 0.5)))
+    result = {problem.name: problem.observe for problem in fit.problems}
+    assert result["linear_section"] is not None
+    assert result["linear_section"] >= A
+    assert result["linear_section"] >= fit.instance(32).parallelism
+
+
+def test_observations_over_all_sections_raise_no_doubt():
+    assert problems(drawn([4, 16, 40, 90, 200], downey(50, 0.5))) == {}
+
+
+def test_a_high_fitting_error_is_reported():
+    curve = curve_of([1, 2, 4, 8, 16], [100, 80, 30, 26, 9])
+    assert "high_fitting_error" in problems(curve)
+    lenient = Adept(judgement=JudgementSettings(error=0.9)).fit(curve)
+    assert "high_fitting_error" not in {problem.name for problem in lenient.problems}
+    assert "high_fitting_error" not in problems(
+        drawn([1, 2, 4, 8, 16], downey(10, 0.5), noise=0.02)
+    )
+
+
+def test_two_instances_that_explain_the_same_ask_for_a_run_that_tells_them_apart():
+    # As in figure 9: the runs on 16 to 81 nodes leave the parallelism open.
+    nodes = [16, 25, 36, 81]
+    times = downey(320, 1.5)(np.array(nodes)) * np.array([1.01, 0.99, 1.01, 0.995])
+    asked = problems(curve_of(nodes, times))["alternative_fit"]
+    assert asked is not None
+    assert 81 < asked <= 4 * 81
+
+
+def test_the_run_that_was_asked_for_settles_it():
+    true = downey(320, 0.6)
+    before = problems(drawn([16, 25, 36, 81], true))
+    (asked,) = (observe for observe in before.values() if observe)
+    counts = sorted({16, 25, 36, 81, asked, 2 * asked, 4 * asked})
+    assert problems(drawn(counts, true)) == {}

@@ -1,62 +1,340 @@
+"""The average over shapes against its formulas in docs/models.md, written another way.
+
+Scale and residual are kriged by the bordered system of equations, in which the flat prior of the
+scale is a row of ones.  Quantiles are NumPy's.  Only the evenly spread points are the model's own.
+"""
+
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm, truncnorm
 
-from predictor.models.averaged.model import Averaged, AveragedSettings
+from predictor.models import base
+from predictor.models.averaged import shapes
+from predictor.models.averaged.model import Averaged, AveragedFit, AveragedSettings
 from predictor.models.averaged.shapes import ShapePrior
-from predictor.models.base import TooFewPoints
-from predictor.types import Curve, Point
-from tests.predictor.example_curves import amdahl, curve_of, downey, drawn
+from predictor.types import Curve, Point, Prediction, Problem
+from tests.predictor import example_curves
+from tests.predictor.example_curves import amdahl, downey
 
-OBSERVED = [1, 2, 4, 8]
+Floats = NDArray[np.float64]
+DOCS = Path(__file__).parents[3] / "docs"
+DRAWS, HUNG = 1024, 0.002
+TARGETS = (1, 2, 3, 4, 6, 8, 11, 16, 20, 64)
 
 
-def median(curve: Curve, nodes: int) -> float:
-    return Averaged().fit(curve).predict([nodes])[0].time_s
+@dataclass(frozen=True)
+class Expected:
+    """Log time of each draw (rows) at each place."""
+
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+    unit: Floats
+
+    def quantiles(self, shares: Sequence[float], *, of_curve: bool = False) -> Floats:
+        variance = np.diagonal(self.covariance, axis1=1, axis2=2)
+        noise = 0.0 if of_curve else self.noise[:, None]
+        logs = self.mean + np.sqrt(variance + noise**2) * self.unit[:, None]
+        return np.quantile(logs, shares, axis=0, method="hazen")
+
+
+def shape_times(settings: AveragedSettings, ratios: Floats) -> Floats:
+    """Log of T(x) / T(1): shapes by ratios."""
+    every = shapes.draw(settings.prior)
+    rows = []
+    for f, p, c, q in zip(every.serial, every.exponent, every.overhead, every.growth, strict=True):
+        cost = np.where(ratios > 1, (ratios**q - 1) / q, 0.0)
+        rows.append(np.log((1 - f) * ratios**-p + f + c * cost))
+    return np.array(rows)
+
+
+def noises_of(curve: Curve, settings: AveragedSettings) -> tuple[float, ...]:
+    repeated = [p for p in curve.points if p.repeats > 1]
+    if not repeated:
+        return settings.noises
+    weights = [p.repeats - 1 for p in repeated]
+    shown = math.sqrt(np.average([p.spread**2 for p in repeated], weights=weights))
+    return (*settings.noises, shown) if shown > max(settings.noises) else settings.noises
+
+
+def walk(curve: Curve, settings: AveragedSettings, places: Floats) -> Floats:
+    """Covariance of a walk of its own on either side of the observed range."""
+    up = np.maximum(np.log(places / curve.points[-1].nodes), 0)
+    down = np.maximum(np.log(curve.points[0].nodes / places), 0)
+    return np.asarray(settings.stray**2 * (np.minimum.outer(up, up) + np.minimum.outer(down, down)))
+
+
+def drawn(curve: Curve, settings: AveragedSettings, places: Floats) -> Expected:
+    """Draws before any bound counts, but weighed by the bounds."""
+    nodes = np.array([float(p.nodes) for p in curve.points])
+    times = np.array([p.time_s for p in curve.points])
+    repeats = np.array([p.repeats for p in curve.points])
+    spread = np.array([p.spread for p in curve.points])
+    clock = curve.resolution_s**2 / (6 * times**2)
+    count, bounds = len(nodes), curve.censored
+    everywhere = np.concatenate([nodes, places, [float(b.nodes) for b in bounds]])
+    distance = np.abs(np.subtract.outer(np.log(everywhere), np.log(everywhere)))
+    shape = shape_times(settings, everywhere / nodes[0])
+    logs, means, covariances, noises = [], [], [], []
+    for tau, noise in product(settings.wiggles, noises_of(curve, settings)):
+        near = tau**2 * np.exp(-distance / settings.reach)
+        border = np.ones((count + 1, count + 1))
+        border[-1, -1] = 0.0
+        border[:count, :count] = near[:count, :count] + np.diag((noise**2 + clock) / repeats)
+        inverse = np.linalg.inv(border)
+        to = np.vstack([near[:count, count:], np.ones(len(everywhere) - count)])
+        covariance = near[count:, count:] - to.T @ inverse @ to
+        scatter = np.sqrt(noise**2 + clock)
+        spreads = -((repeats - 1) * (np.log(scatter) + 0.5 * (spread / scatter) ** 2)).sum()
+        for one in shape:
+            left = np.log(times) - one[:count]
+            mean = one[count:] + (to.T @ inverse)[:, :count] @ left
+            misfit = left @ inverse[:count, :count] @ left
+            log = spreads - 0.5 * (misfit + np.linalg.slogdet(border)[1])
+            for i, bound in enumerate(bounds, start=len(places)):
+                sd = math.sqrt(covariance[i, i] + noise**2)
+                log += math.log(HUNG + (1 - HUNG) * norm.sf(math.log(bound.time_s), mean[i], sd))
+            logs.append(log)
+            means.append(mean)
+            covariances.append(covariance)
+            noises.append(noise)
+    weights = np.exp(np.array(logs) - max(logs))
+    total = np.cumsum(weights)
+    rows = np.searchsorted(total, (np.arange(DRAWS) + 0.5) / DRAWS * total[-1])
+    unit = norm.ppf(shapes.spread_evenly(DRAWS, 2 + len(bounds))[0])
+    return Expected(
+        np.array(means)[rows], np.array(covariances)[rows], np.array(noises)[rows], unit
+    )
+
+
+def expected(curve: Curve, settings: AveragedSettings, targets: Sequence[int]) -> Expected:
+    places = np.array(targets, dtype=float)
+    every = np.append(places, [float(b.nodes) for b in curve.censored])
+    plain = drawn(curve, settings, places)
+    _, turn, *shares = shapes.spread_evenly(DRAWS, 2 + len(curve.censored))
+    turned = (turn < settings.turn)[:, None, None]
+    covariance = plain.covariance + turned * walk(curve, settings, every)
+    first, mean = covariance, plain.mean
+    for i, (bound, share) in enumerate(zip(curve.censored, shares, strict=True), start=len(places)):
+        sd = np.sqrt(covariance[:, i, i] + plain.noise**2)
+        least = (math.log(bound.time_s) - mean[:, i]) / sd
+        hung = HUNG / (HUNG + (1 - HUNG) * norm.sf(least))
+        idle = share < hung
+        inside = np.where(idle, 0.5, (share - hung) / (1 - hung))
+        off = np.where(
+            idle, norm.ppf(np.where(idle, share / hung, 0.5)), truncnorm.ppf(inside, least, np.inf)
+        )
+        step = first[:, :, i] / sd[:, None]
+        mean = mean + step * off[:, None]
+        covariance = covariance - step[:, :, None] * step[:, None, :]
+    count = len(places)
+    return Expected(mean[:, :count], covariance[:, :count, :count], plain.noise, plain.unit)
+
+
+ONE = AveragedSettings(ShapePrior(shapes=1), (0.1,), 2.0, (0.03,), 0.0, 0.3, 1.16)
+SEVERAL = AveragedSettings(ShapePrior(shapes=7), (0.03, 0.2), 1.5, (0.02, 0.05), 0.4, 0.5, 1.3)
+PLAIN = Curve(tuple(Point(n, t) for n, t in ((2, 300.0), (4, 170.0), (8, 90.0), (16, 64.0))))
+TWO = Curve(PLAIN.points[:2])
+REPEATED = Curve(
+    (Point(2, 300.0, 4, 0.02), Point(4, 170.0), Point(8, 90.0, 2, 0.09), Point(16, 64.0, 3, 0.2))
+)
+COARSE = Curve(
+    (Point(2, 40.0, 2, 0.05), Point(4, 21.0, 3, 0.03), Point(8, 12.0), Point(16, 7.0)),
+    resolution_s=1.0,
+)
+#: As much as the largest noise of the list, exactly.
+AS_LISTED = Curve((Point(2, 40.0, 5, 0.5), Point(4, 21.0), Point(8, 12.0, 5, 0.5)))
+LISTED = replace(SEVERAL, noises=(0.25, 0.5))
+#: So many runs that their likelihood is no double unless it is one relative to the best.
+MANY = Curve(tuple(replace(p, repeats=200, spread=0.02) for p in PLAIN.points))
+BOUND = replace(PLAIN, censored=(Point(32, 45.0),))
+BOUND_BELOW = replace(PLAIN, censored=(Point(1, 700.0),))
+BOUND_INSIDE = replace(PLAIN, censored=(Point(6, 128.0),))
+FAR_BOUND = replace(PLAIN, censored=(Point(32, 60.0),))
+TWO_BOUNDS = replace(PLAIN, censored=(Point(1, 650.0), Point(32, 40.0)))
+CASES = [
+    (PLAIN, ONE),
+    (PLAIN, replace(ONE, turn=1.0)),
+    (PLAIN, SEVERAL),
+    (TWO, SEVERAL),
+    (REPEATED, ONE),
+    (REPEATED, SEVERAL),
+    (COARSE, SEVERAL),
+    (AS_LISTED, LISTED),
+    (MANY, SEVERAL),
+    (BOUND, ONE),
+    (BOUND, SEVERAL),
+    (BOUND_BELOW, SEVERAL),
+    (BOUND_INSIDE, replace(SEVERAL, turn=0.0)),
+    (FAR_BOUND, SEVERAL),
+    (TWO_BOUNDS, ONE),
+    (PLAIN, AveragedSettings()),
+]
+every_case = pytest.mark.parametrize(("curve", "settings"), CASES)
+
+
+def fitted(curve: Curve, settings: AveragedSettings) -> AveragedFit:
+    return Averaged(settings=settings).fit(curve)
+
+
+def inside(curve: Curve) -> Floats:
+    """Which targets lie between two observed node counts."""
+    nodes = [p.nodes for p in curve.points]
+    return np.array([n not in nodes and min(nodes) < n < max(nodes) for n in TARGETS])
+
+
+def stretched(logs: Floats, median: Floats, curve: Curve, settings: AveragedSettings) -> Floats:
+    return np.asarray(median + np.where(inside(curve), settings.between, 1.0) * (logs - median))
+
+
+@every_case
+@pytest.mark.parametrize("level", [0.9, 0.5])
+def test_medians_intervals_and_deviations_follow_the_formulas(curve, settings, level):
+    draws = expected(curve, settings, TARGETS)
+    median, *ends = draws.quantiles([0.5, (1 - level) / 2, (1 + level) / 2])
+    low, high = (stretched(end, median, curve, settings) for end in ends)
+    below, above = draws.quantiles(norm.cdf([-1.0, 1.0]), of_curve=True)
+    made = fitted(curve, settings).predict(TARGETS, level)
+    assert np.log([p.time_s for p in made]) == pytest.approx(median, abs=1e-7)
+    assert np.log([p.low_s for p in made]) == pytest.approx(low, abs=1e-7)
+    assert np.log([p.high_s for p in made]) == pytest.approx(high, abs=1e-7)
+    assert [p.curve_sd for p in made] == pytest.approx((above - below) / 2, abs=1e-7)
+
+
+@every_case
+def test_quantiles_follow_the_formulas_up_to_the_last_draws(curve, settings):
+    shares = [0.0001, 0.0007, 0.2, 0.5, 0.77, 0.9993, 0.9999]
+    logs = expected(curve, settings, TARGETS).quantiles([0.5, *shares])
+    made = np.log(fitted(curve, settings).quantiles(TARGETS, shares))
+    assert made == pytest.approx(stretched(logs[1:], logs[0], curve, settings), abs=1e-7)
+
+
+def test_without_walk_and_mixture_the_interval_is_a_normal_one():
+    """By what a thousand evenly spread draws can resolve."""
+    draws = expected(PLAIN, ONE, [32])
+    sd = math.sqrt(draws.covariance[0, 0, 0] + 0.03**2)
+    (made,) = fitted(PLAIN, ONE).predict([32], 0.9)
+    assert math.log(made.time_s) == pytest.approx(draws.mean[0, 0], abs=0.01 * sd)
+    assert math.log(made.high_s / made.low_s) == pytest.approx(2 * 1.645 * sd, rel=0.01)
+    assert made.curve_sd == pytest.approx(math.sqrt(draws.covariance[0, 0, 0]), rel=0.01)
+
+
+CANDIDATES = (1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 14, 16, 18, 21, 24, 28, 32, 40, 64, 100)
+
+
+def ranked(fit: AveragedFit, targets: Sequence[int]) -> list[int]:
+    left, order = list(CANDIDATES), []
+    while left:
+        order.append(fit.most_informative(left, targets))
+        left.remove(order[-1])
+    return order
+
+
+@pytest.mark.parametrize(
+    ("curve", "settings"),
+    [
+        (PLAIN, ONE),
+        (PLAIN, SEVERAL),
+        (PLAIN, replace(SEVERAL, turn=0.0)),
+        (REPEATED, SEVERAL),
+        (COARSE, replace(SEVERAL, noises=(0.1, 0.4))),
+        (PLAIN, AveragedSettings()),
+    ],
+)
+@pytest.mark.parametrize("targets", [(3, 6, 11), (1, 5, 12, 20, 32), (64,), (1,)])
+def test_the_next_run_is_where_most_variance_goes(curve, settings, targets):
+    draws = drawn(curve, settings, np.array([*CANDIDATES, *targets], dtype=float))
+    every = np.array([*CANDIDATES, *targets], dtype=float)
+    covariance = np.cov(draws.mean.T, bias=True) + draws.covariance.mean(axis=0)
+    covariance += settings.turn * walk(curve, settings, every)
+    count = len(CANDIDATES)
+    variance = covariance.diagonal()[:count] + draws.noise.mean() ** 2
+    gained = (covariance[count:, :count] ** 2).sum(axis=0) / variance
+    order = [CANDIDATES[i] for i in np.argsort(-gained)]
+    assert ranked(fitted(curve, settings), targets) == order
+
+
+@dataclass(frozen=True)
+class IntervalsAlone:
+    """A fit that has its predictions only."""
+
+    fit: AveragedFit
+    model: str = "intervals"
+    problems: tuple[Problem, ...] = ()
+
+    def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
+        return self.fit.predict(nodes, level)
+
+
+def test_a_fit_without_a_choice_of_its_own_observes_where_its_interval_is_widest():
+    fit = fitted(PLAIN, SEVERAL)
+    assert fit.most_informative((3, 1000), (3,)) == 3
+    assert base.most_informative(fit, (3, 1000), (3,)) == 3
+    assert base.most_informative(IntervalsAlone(fit), (3, 1000), (3,)) == 1000
+    assert base.most_informative(IntervalsAlone(fit), (1000, 3), (3,)) == 1000
+
+
+def test_a_fit_without_quantiles_of_its_own_has_the_ends_of_its_intervals():
+    fit = fitted(PLAIN, SEVERAL)
+    made = base.quantiles(IntervalsAlone(fit), (3, 64), (0.6, 0.95))
+    highs = [[p.high_s for p in fit.predict((3, 64), level)] for level in (0.2, 0.9)]
+    assert made == pytest.approx(np.array(highs))
+    # Of its own it has those below one half, too.
+    assert base.quantiles(fit, (3,), (0.1,)) == fit.quantiles((3,), (0.1,))
+
+
+def test_a_fit_is_shown_and_compared_without_its_draws():
+    fit = fitted(PLAIN, ONE)
+    assert "posterior" not in repr(fit)
+    assert fit == fitted(PLAIN, ONE)
+    assert fit != fitted(PLAIN, SEVERAL)
+
+
+def test_two_node_counts_are_enough():
+    assert Averaged().min_points == 2
+    assert Averaged().fit(TWO).predict([4])[0].time_s == pytest.approx(170, rel=0.1)
+
+
+def test_the_defaults_are_those_of_the_page():
+    page = " ".join((DOCS / "models.md").read_text().split())
+    settings, prior = AveragedSettings(), ShapePrior()
+    low, high = prior.overhead
+    for text in (
+        rf"\tau \in \{{{', '.join(map(str, settings.wiggles))}\}}",
+        rf"\sigma \in \{{{', '.join(map(str, settings.noises))}\}}",
+        rf"e^{{-|\log n - \log n'|/{settings.reach:g}}}",
+        f"{settings.turn * 100:g} % of the draws take a random walk",
+        rf"deviation ${settings.stray}\sqrt",
+        f"{prior.shapes:,} shapes cover",
+        rf"${prior.serial[0] * 1e4:g}\cdot10^{{-4}} \dots {prior.serial[1]}$",
+        rf"$10^{{{math.log10(low):.3g}}} \dots {high}$",
+        f"${prior.exponent_sd}$ (for {prior.uneven * 100:g} % of the shapes ${prior.uneven_sd}$)",
+        f"$q = 0$ for {prior.collective * 100:g} %",
+    ):
+        assert text in page
+    trust = " ".join((DOCS / "trust.md").read_text().split())
+    assert f"They are {settings.between} times as wide" in trust
 
 
 @pytest.mark.parametrize("formula", [amdahl, downey(64, 0.5), lambda n: 500 / n + 3 * np.log2(n)])
 def test_clean_curves_are_recovered_inside_and_near_the_range(formula):
-    curve = drawn(OBSERVED, formula)
+    fit = Averaged().fit(example_curves.drawn([1, 2, 4, 8], formula))
     for nodes, tolerance in ((3, 0.02), (6, 0.03), (16, 0.12)):
-        assert median(curve, nodes) == pytest.approx(
-            float(formula(np.array([nodes]))[0]), rel=tolerance
-        )
-
-
-def test_only_ratios_of_nodes_and_of_times_matter():
-    small = curve_of([1, 2, 4], [100, 52, 28])
-    large = curve_of([1000, 2000, 4000], [1e5, 5.2e4, 2.8e4])
-    for near, far in ((3, 3000), (16, 16000)):
-        assert median(large, far) == pytest.approx(1000 * median(small, near), rel=1e-6)
-
-
-def test_one_node_count_is_too_few():
-    with pytest.raises(TooFewPoints):
-        Averaged().fit(curve_of([4], [10]))
-
-
-def test_intervals_between_observed_counts_are_wider_and_no_others():
-    """As the intervals of applications that the prior was not made for had to be."""
-    curve = Curve(tuple(Point(n, 600 / n + 40) for n in (1, 4, 16, 64)))
-    plain, wide = (
-        Averaged(settings=AveragedSettings(between=factor)).fit(curve).predict((4, 8, 128))
-        for factor in (1.0, 1.16)
-    )
-    reaches = [
-        math.log(one.high_s / one.time_s) / math.log(other.high_s / other.time_s)
-        for one, other in zip(wide, plain, strict=True)
-    ]
-    assert reaches == pytest.approx([1.0, 1.16, 1.0])
-    assert [one.time_s for one in wide] == [other.time_s for other in plain]
-    assert AveragedSettings().between > 1.0
+        expected = float(formula(np.array([nodes]))[0])
+        assert fit.predict([nodes])[0].time_s == pytest.approx(expected, rel=tolerance)
 
 
 def test_fits_of_other_curves_in_between_change_no_prediction():
     """What fits have in common is worked out once; nothing of one curve is left in another."""
-    first = drawn([1, 2, 4, 8], amdahl)
-    other = drawn([2, 4, 8, 16], downey(6.0, 1.0))
+    first = example_curves.drawn([1, 2, 4, 8], amdahl)
+    other = example_curves.drawn([2, 4, 8, 16], downey(6.0, 1.0))
     fit = Averaged().fit(first)
     before = fit.predict([3, 8, 32]), fit.quantiles([3, 8, 32], [0.95]).tolist()
     steeper = Averaged().fit(other)
