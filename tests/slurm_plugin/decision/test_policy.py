@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from predictor.tables.changes import change_of
 
 from predictor.table import quantile
-from predictor.tables.run_facts import change_of
 from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout, Unit
@@ -28,7 +28,6 @@ from tests.slurm_plugin.decision.choosing import (
     policy,
     tailed,
     timed,
-    turnaround_s,
 )
 from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
@@ -75,18 +74,6 @@ def test_a_longer_queue_means_fewer_nodes():
     chosen = [choose(part=partition(queue=q), by=guard).chosen.nodes for q in (0, 10, 100, 1000)]
     assert chosen == sorted(chosen, reverse=True)
     assert chosen[0] > chosen[-1]
-
-
-def test_the_average_queue_counts_half():
-    waiting, average = partition(queue=10), partition(queue_mean=20.0)
-    assert choose(part=waiting).chosen.cost_s == choose(part=average).chosen.cost_s
-
-
-def test_the_guard_keeps_a_job_from_paying_too_much_for_others():
-    decided = choose(part=partition(queue=10_000))
-    allowed = 1.25 * turnaround_s(decided.request) + 60
-    assert turnaround_s(decided.chosen) <= allowed
-    assert (100 + 3600 / (decided.chosen.nodes - 1)) > allowed
 
 
 def test_only_the_request_in_the_guard_is_said_so():
@@ -206,11 +193,6 @@ def test_fewer_nodes_get_a_longer_time_limit_only_where_the_run_needs_it():
     ample = choose(replace(REQUEST, limit_s=7200.0)).chosen
     assert ample.nodes < 16
     assert ample.limit_s == 7200.0
-
-
-def test_a_time_limit_is_never_lowered():
-    soon = partition(profile([(NOW, 1), (NOW + 30, 31)]))
-    assert choose(part=soon).chosen.limit_s == REQUEST.limit_s
 
 
 def test_no_count_is_chosen_whose_time_limit_the_partition_forbids():
