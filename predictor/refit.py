@@ -91,16 +91,6 @@ class RefitSummary:
     seconds: float
 
 
-class _Place(msgspec.Struct):
-    nodes: int
-
-
-class _Outlook(msgspec.Struct):
-    """What is read of nimod's outlook: the counts that a partition has waits for, up to all."""
-
-    partitions: list[_Place] = []
-
-
 class Basis(msgspec.Struct, frozen=True):
     """What the tables of a store rest on besides their own runs."""
 
@@ -241,11 +231,9 @@ def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:
 
     newest: the newest first.  0: their newer half names nodes that the older one does not, or none.
     """
-    left = [
-        msgspec.json.decode(one, type=_Outlook) for one in store.records.of_level(OUTLOOK).values()
-    ]
-    if partitions := [one for outlook in left for one in outlook.partitions]:
-        return max(one.nodes for one in partitions)
+    outlooks = map(msgspec.json.decode, store.records.of_level(OUTLOOK).values())
+    if sizes := [place["nodes"] for one in outlooks for place in one["partitions"]]:
+        return int(max(sizes))
     latest = newest[:_LISTS]
     newer, older = (
         node_names(row.node_list for row in half)

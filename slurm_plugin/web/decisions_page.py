@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from predictor.table import decode
+from predictor.table import decode, within_cluster
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
@@ -151,11 +151,7 @@ def within(prediction: PredictionTable, largest: int | None) -> PredictionTable:
     end = sum(n <= most for n in prediction.nodes)
     names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
     cut = {name: getattr(prediction, name)[:end] for name in names}
-    problems = tuple(
-        replace(one, observe=None) if (one.observe or 0) > most else one
-        for one in prediction.problems
-    )
-    return replace(prediction, problems=problems, **cut)
+    return replace(within_cluster(prediction, most), **cut)
 
 
 def _size_change(one: DecisionRow) -> str:
