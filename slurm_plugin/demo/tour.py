@@ -139,7 +139,7 @@ def _ended(
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.low
     done = start_run(
-        replace(submission.application, trouble=0.0),
+        replace(submission.application, trouble=0.0, limit_min=submission.application.script_min),
         nodes=nodes,
         job_id=job_id,
         submit_s=submit_s,

@@ -25,7 +25,7 @@ from slurm_plugin.reports.picture import (
     tick_text,
     time_ticks,
 )
-from slurm_plugin.text.formatting import duration, percent, printable
+from slurm_plugin.text.formatting import count, duration, percent, printable
 
 _WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 _LINE = 40  #: height of one bar with its label
@@ -244,7 +244,13 @@ def curve(picture: Picture) -> Chart:
 
 
 def histogram(
-    title: str, times: Sequence[float], *, low_s: float, high_s: float, limit_s: float | None
+    title: str,
+    times: Sequence[float],
+    *,
+    low_s: float,
+    high_s: float,
+    limit_s: float | None,
+    caption: str = "",
 ) -> Chart:
     """Draw how often runs on one count took how long, with their interval and the time limit.
 
@@ -283,8 +289,11 @@ def histogram(
         f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
         f"the interval is {interval}{limit}."
     )
-    legend = f"columns: runs; band: {interval}, the interval of a new run{limit}; the axis is "
-    return Chart(title, said, marks, int(base) + 26, f"{legend}logarithmic")
+    legend = (
+        f"columns: the last {count(len(times), 'run')}; band: {interval}, the interval of a new "
+        f"run{limit}; the axis is logarithmic. {caption}"
+    )
+    return Chart(title, said, marks, int(base) + 26, legend.strip())
 
 
 def ratios(title: str, data: Sequence[float]) -> Chart:
@@ -312,7 +321,8 @@ def ratios(title: str, data: Sequence[float]) -> Chart:
         "times as long.",
         marks,
         int(base) + 6,
-        "The newest run is on the right; above the dashed line runs took longer than predicted.",
+        f"{count(len(data), 'completed run')}, the newest on the right; above the dashed line they "
+        "took longer than predicted.",
     )
 
 

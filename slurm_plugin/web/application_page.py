@@ -332,6 +332,7 @@ def _drawing(
             low_s=prediction.low_s[i],
             high_s=prediction.high_s[i],
             limit_s=float(runs[-1].limit_s) if runs[-1].limit_s else None,
+            caption=of_table(prediction, cluster=cluster).caption,
         )
     with suppress(PlotError):
         title = f"Run time over {prediction.unit.plural}{on}"

@@ -8,12 +8,14 @@ import json
 import re
 import subprocess
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
@@ -24,9 +26,12 @@ from tests.slurm_plugin.web.test_browser import CHROMIUM, with_style
 
 ask, config, filled, store_path = site.ask, site.config, site.filled, site.store_path
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-NAMES = ("overview", "mine", "application", "decision", "report")
+NAMES = ["overview", "mine", "application", "decisions", "decision", "queue", "report", "replay"]
 #: Pages of the test site with the same templates.
-ADDRESSES = ("/", "/mine", "/application?level=line&key=a1", f"/decision?id={'a' * 12}", "/report")
+ADDRESSES = (
+    *("/", "/mine", "/application?level=line&key=a1", "/decisions", f"/decision?id={'a' * 12}"),
+    *("/queue", "/report", "/replay"),
+)
 WIDTH, HEIGHT, COLOURS = 1100, 1150, 128
 
 
@@ -57,13 +62,20 @@ def test_the_pictures_show_the_pages_of_today(ask, request, tmp_path, monkeypatc
 def _record(ask: site.Ask, folder: Path) -> None:
     assert CHROMIUM is not None
     assert main(["demo", "--directory", str(folder / "demo")]) == 0
+    argv = ["replay", "--store", f"{folder}/demo/nimo.db", "--suggest", "--workers", "1", "--json"]
+    with (folder / "demo" / "replay.json").open("w") as file, redirect_stdout(file):
+        assert main(argv) == 0
+    _shoot_all(ask, folder)
+
+
+def _shoot_all(ask: site.Ask, folder: Path) -> None:
     url = f"sqlite:///{folder}/demo/nimo.db"
     with Store.open(url) as store:
         pairs = store.decisions.newest(DecisionSelection(changed=True), most=50)
     one, _ = next(pair for pair in pairs if pair[0].reason == "cheapest" and pair[1])
     addresses = (
-        *("/", "/mine", f"/application?level={one.key_level}&key={one.key}"),
-        *(f"/decision?id={one.decision_id}", "/report"),
+        *("/", "/mine", f"/application?level={one.key_level}&key={one.key}", "/decisions"),
+        *(f"/decision?id={one.decision_id}", "/queue", "/report", "/replay"),
     )
     fine = ["nimod read the cluster's state 3 s ago", "the last nimo fit was 41 min ago"]
     now_s = time.time()
@@ -73,10 +85,10 @@ def _record(ask: site.Ask, folder: Path) -> None:
         lambda: [Finding(state=FindingState.OK, message=text) for text in fine],
         lambda _: Waits(made_s=now_s - 40, rows=[job]),
     )
-    chosen = Config(cluster="pine", store=url)
+    chosen = Config(cluster="pine", store=url, mode=Mode.ENFORCE)
+    root = {"peer": site.Peer(uid=0), "user": "root", "replay": f"{folder}/demo/replay.json"}
     for name, address in zip(NAMES, addresses, strict=True):
         page = folder / f"{name}.html"
-        root = {"peer": site.Peer(uid=0), "user": "root"}
         got = ask(address, **root, visibility=PrivateDataRules(), service=service, of=chosen)
         assert got.status_code == 200
         page.write_text(with_style(ask, got.text))
