@@ -61,16 +61,6 @@ def run(
     )
 
 
-def test_second_run_begins_fresh_and_first_output_stays(tmp_path):
-    done = run(tmp_path, USED_UP.format(fails_twice="no"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "AssertionError: the first failure" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout
-    assert "PASSED test_it.py::test_uses_it_up" in done.stdout
-    assert "passed in the second run only" in done.stderr
-    assert (tmp_path / "passes").read_text() == "x"
-
-
 def test_two_may_pass_in_a_second_run_and_are_named(tmp_path):
     def again(option: str) -> tuple[int, str]:
         done = subprocess.run(
@@ -82,7 +72,11 @@ def test_two_may_pass_in_a_second_run_and_are_named(tmp_path):
     assert again("--verdict") == (0, "pytest-once-more: no test needed a second run\n")
     for times in (1, 2, 3):
         (tmp_path / "runs").unlink(missing_ok=True)
-        assert run(tmp_path, text).returncode == 0
+        done = run(tmp_path, text)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "AssertionError: the first failure" in done.stdout
+        assert "1 failed, 1 passed" in done.stdout
+        assert (tmp_path / "passes").read_text() == times * "x"
         status, said = again("--verdict")
         assert status == (times > 2)
         assert said.count("test_it.py::test_uses_it_up") == times

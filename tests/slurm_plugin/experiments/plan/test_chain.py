@@ -1,16 +1,30 @@
 """Plans as jobs, submitted over clusters and followed; Slurm is played by a dictionary."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, exp
+from statistics import NormalDist
 
 import pytest
 
 from slurm_plugin.experiments.plan import state_file
-from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
-from slurm_plugin.experiments.plan.monitor import PlanMonitor, failed
+from slurm_plugin.experiments.plan.chain import (
+    PlannedJob,
+    command_line,
+    dependents,
+    job_name,
+    jobs,
+    path_of,
+)
+from slurm_plugin.experiments.plan.estimates import TaskEstimate
+from slurm_plugin.experiments.plan.monitor import failed
 from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds, TaskOption, build
 from slurm_plugin.experiments.plan.submit import submit_ready, waits_elsewhere
+from slurm_plugin.experiments.plan.workflow import File, Storage
 from slurm_plugin.slurm.commands import SubmissionRefused
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
+from tests.slurm_plugin.experiments.plan.test_monitor import follower
 
 TWO_CLUSTERS = """
 name: flow
@@ -54,31 +68,18 @@ def test_scripts_have_the_paths_of_where_they_run(chain):
     assert "--time=4" in first.options
 
 
-def option(job: PlannedJob, name: str) -> str:
-    return next(word.partition("=")[2] for word in job.options if word.startswith(f"--{name}="))
-
-
 def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, tmp_path):
-    slurm, given, remaining = Slurm(), submitted(chain), tmp_path / "flow.plan.json"
+    slurm, given, remaining = Slurm(), submitted(chain), tmp_path / "w.plan.json"
     assert waits_elsewhere(chain) == ["mid to far", "second", "out to near"]
     assert [job.name for job in submit_ready(given, remaining, slurm.sbatch)] == ["first"]
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 400:.0f}"}
-    rounds = iter(
-        [
-            {"2": "RUNNING|1|N/A"},
-            {"2": "COMPLETED|1|2", "3": "COMPLETED|3|4"},
-            {"4": "COMPLETED|5|6"},
-        ]
-    )
-    follower = PlanMonitor(
-        submitted=given,
-        path=remaining,
-        ask=slurm.ask,
-        submit=slurm.sbatch,
-        clock=lambda: NOW + 400,
+    ends = {"2": "COMPLETED|1|2", "3": "COMPLETED|3|4"}
+    rounds = iter([{"2": "RUNNING|1|N/A"}, ends, {"4": "COMPLETED|5|6"}])
+    made = follower(
+        given, tmp_path, ask=slurm.ask, submit=slurm.sbatch, clock=lambda: NOW + 400,
         sleep=lambda _: slurm.shown.update(next(rounds)),
-    )
-    lines = list(follower.lines(1.0))
+    )  # fmt: skip
+    lines = list(made.lines(1.0))
     assert "first: COMPLETED, 300 s later than planned" in lines[0]
     assert lines[1].startswith("first ended 300 s later than planned: all ended by ")
     assert lines[1].endswith("meets the deadline " + lines[1].rpartition(" ")[2])
@@ -90,21 +91,14 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, 
 
 
 def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(chain, tmp_path):
-    given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
+    given, slurm = submitted(chain), Slurm()
     given.ids = {"first": "6", "mid to far": "7", "second": "8"}
     given.states = {"first": "COMPLETED"}
     slurm.broken = 1
     slurm.shown = {"8": "PENDING|N/A|N/A"}
     slurm.accounted = {"7": "CANCELLED by 0|1|2"}
-    follower = PlanMonitor(
-        submitted=given,
-        path=remaining,
-        ask=slurm.ask,
-        submit=slurm.sbatch,
-        clock=lambda: NOW,
-        sleep=lambda _: None,
-    )
-    lines = list(follower.lines(1.0))
+    made = follower(given, tmp_path, ask=slurm.ask, clock=lambda: NOW, sleep=lambda _: None)
+    lines = list(made.lines(1.0))
     assert lines[0].startswith("Slurm does not answer, trying again")
     assert lines[1].startswith("mid to far: CANCELLED")
     assert lines[2] == "second, out to near: cancelled, for mid to far is CANCELLED (job 7)"
@@ -150,3 +144,127 @@ def test_what_may_have_been_submitted_is_looked_for_by_its_name(chain, tmp_path)
     submit_ready(given, remaining, slurm.sbatch, slurm.ask)
     assert given.ids == {"first": "2"}
     assert slurm.lines[0][2] == slurm.lines[1][2] == f"--job-name=flow.first.{given.mark}"
+
+
+SITE = """
+name: w
+storages: {s: {path: /s}, t: {path: /t/}, u: {path: /u}}
+links: [{from: s, to: t, bandwidth: 10M}, {from: s, to: u, bandwidth: 10M}]
+places:
+  a: {storage: s, partition: batch}
+  b: {storage: t, cluster: big}
+files: {f: {at: s, size: 100M, path: in/raw}, r: {size: 40M, deliver: s}}
+tasks:
+  x: {command: "run {f} {r} {other}", reads: [f], writes: [r], run_time: {1: 500, 2: 500},
+      application: app/p 1}
+"""
+ABC = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}}
+tasks: {a: {command: a}, b: {command: b}, c: {command: c}}
+"""
+Z99 = NormalDist().inv_cdf(0.99)
+
+
+def made(text: str = SITE, option: TaskOption | None = None, **also: object) -> list[PlannedJob]:
+    flow = problem(text)
+    schedule = build(flow, ["x"], {"x": option or TaskOption("b", 2)})
+    assert schedule is not None
+    return jobs(flow.workflow, schedule, **{"rooms": {}, **also})  # type: ignore[arg-type]
+
+
+def option(one: PlannedJob, name: str) -> str | None:
+    words = [word.partition("=")[2] for word in one.options if word.startswith(f"--{name}=")]
+    return words[0] if words else None
+
+
+def test_limits_hold_what_hardly_any_run_exceeds_and_a_margin():
+    """1.2 times the 99 % quantile and a minute, in minutes rounded up."""
+    copy, run, back = made(SITE)
+    run_s = 500 * exp(0.1 * Z99) * 1.2 + 60
+    copy_s = 10 * exp(0.35 * Z99) * 1.2 + 60
+    assert [option(one, "time") for one in (copy, run)] == [
+        str(ceil(copy_s / 60)), str(ceil(run_s / 60)),
+    ]  # fmt: skip
+    assert (option(copy, "nodes"), option(run, "nodes"), option(back, "nodes")) == ("1", "2", "1")
+    assert (copy.cluster, run.cluster, back.cluster) == ("big", "big", "")
+    assert option(run, "partition") == "b"
+    assert option(back, "partition") == "batch"
+    assert option(run, "comment") == "nimo:app=app,problem=p-1"
+    assert option(copy, "comment") == "nimo:off"
+    assert option(run, "deadline") is None
+
+
+@pytest.mark.parametrize(("longest_s", "limit"), [(599.0, "9"), (600.0, "10"), (59.0, "1")])
+def test_limits_are_no_longer_than_a_place_gives(longest_s, limit):
+    rooms = {("x", "b"): TaskBounds(longest_s=longest_s)}
+    assert option(made(SITE, rooms=rooms)[1], "time") == limit
+
+
+def test_hard_deadlines_leave_what_follows_its_fast_time():
+    """The copy home may take 4 s at 0.05 of 0.35; the run 500 s at 0.05 of 0.1."""
+    z = NormalDist().inv_cdf(0.05)
+    back_s, run_s = 4 * exp(0.35 * z), 500 * exp(0.1 * z)
+    copy, run, back = made(SITE, deadline_s=NOW + 1000, hard=True)
+    assert option(back, "deadline") == f"uts{ceil(NOW + 1000)}"
+    assert option(run, "deadline") == f"uts{ceil(NOW + 1000 - back_s)}"
+    assert option(copy, "deadline") == f"uts{ceil(NOW + 1000 - back_s - run_s)}"
+    assert option(run, "time") == str(ceil((500 * exp(0.1 * Z99) * 1.2 + 60) / 60))
+    tight = made(SITE, deadline_s=NOW + 600, hard=True)[1]
+    assert option(tight, "time") == str(int((600 - back_s - 10) // 60))
+    assert all(option(one, "deadline") is None for one in made(SITE, deadline_s=NOW + 1000))
+
+
+def test_latest_ends_are_the_earliest_that_any_follower_asks_for():
+    def step(name: str, takes_s: float, *needs: str) -> Step:
+        estimate = TaskEstimate(takes_s)
+        return Step(name, NOW, NOW + takes_s, NOW, estimate, needs, "a", nodes=1, task=name)
+
+    steps = (step("a", 5), step("b", 10, "a"), step("c", 20, "a", "gone"))
+    flow = problem(ABC).workflow
+    schedule = PlanSchedule(steps, {}, NOW, 0.0)
+    timed = jobs(flow, schedule, rooms={}, deadline_s=NOW + 100, hard=True)
+    latest = {one.name: option(one, "deadline") for one in timed}
+    assert latest == {"a": f"uts{NOW + 80:.0f}"} | dict.fromkeys("bc", f"uts{NOW + 100:.0f}")
+    untimed = jobs(flow, schedule, rooms={}, hard=True)
+    assert all(option(one, "deadline") is None for one in untimed)
+
+
+def test_scripts_make_folders_and_copy_beside_the_target_first():
+    copy, run, back = made(SITE)
+    assert run.script.splitlines() == [
+        "#!/bin/sh", "set -e", "mkdir -p -- /t", "run /t/in/raw /t/r {other}",
+    ]  # fmt: skip
+    assert copy.script.splitlines() == [
+        "#!/bin/sh", "set -e", "mkdir -p -- /t/in", "rm -rf -- /t/in/raw.part",
+        "cp -a -- /s/in/raw /t/in/raw.part", "mv -T -- /t/in/raw.part /t/in/raw",
+    ]  # fmt: skip
+    assert back.script.splitlines()[-1] == "mv -T -- /s/r.part /s/r"
+    remote = made(SITE, TaskOption("b", 1, stage=False))[0]
+    assert remote.script.splitlines()[-1] == "run /s/in/raw /t/r {other}"
+    assert path_of(File(name="f"), Storage(name="s", path="/s/")) == "/s/f"
+
+
+def test_a_copy_runs_near_its_target_or_else_its_source():
+    text = SITE.replace("u: {path: /u}", "u: {path: /u}, v: {path: /v}")
+    text = text.replace("links: [", "links: [{from: u, to: v, bandwidth: 10M}, ")
+    flow = problem(text).workflow
+    step = next(one.step for one in made(SITE) if not one.step.nodes)
+    # The last has no place near either end: the first one.
+    for source, target, partition in (("s", "t", "b"), ("s", "u", "batch"), ("u", "v", "batch")):
+        copy = replace(step, source=source, target=target)
+        (one,) = jobs(flow, PlanSchedule((copy,), {}, NOW, 0.0), rooms={})
+        assert option(one, "partition") == partition
+
+
+def test_what_waits_for_a_job_of_its_own_cluster_says_so():
+    copy, run, _ = made(SITE)
+    assert command_line(run, "n", {copy.name: "7"})[-2:] == [
+        "--dependency=afterok:7", "--kill-on-invalid-dep=yes",
+    ]  # fmt: skip
+    assert command_line(run, "n", {"other": "7"})[:3] == ["sbatch", "--parsable", "--job-name=n"]
+    assert not any("dependency" in word for word in command_line(run, "n", {}))
+    assert job_name("w", "f to t") == "w.f-to-t"
+    assert dependents(made(SITE), "f to t") == ["x", "r to s"]
+    assert dependents(made(SITE), "x") == ["r to s"]
+    assert dependents(made(SITE), "r to s") == []

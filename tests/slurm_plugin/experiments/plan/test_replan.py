@@ -2,20 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.experiments.plan import state_file
-from slurm_plugin.experiments.plan.chain import jobs
-from slurm_plugin.experiments.plan.monitor import PlanMonitor
-from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.experiments.plan import replan, state_file
+from slurm_plugin.experiments.plan.chain import (
+    PlannedJob,
+    jobs,
+)
+from slurm_plugin.experiments.plan.estimates import TaskEstimate
+from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.replan import Replan, plan_again, steps_begun
 from slurm_plugin.experiments.plan.resubmit import change, settle
-from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step, TaskOption
 from slurm_plugin.experiments.plan.submit import submit_ready
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
+from tests.slurm_plugin.experiments.plan.test_chain import SITE
+from tests.slurm_plugin.experiments.plan.test_monitor import follower
+from tests.slurm_plugin.experiments.plan.test_monitor import given as recorded
+from tests.slurm_plugin.experiments.plan.test_monitor import job as planned
 
 HOUR = 3600.0
 #: One after the other; two nodes take more node-hours than one.
@@ -131,18 +139,6 @@ def changed(
     return list(change(given, result.jobs, path, ask))
 
 
-def test_what_slurm_lets_be_changed_is_changed_in_place(flow, given, tmp_path):
-    slurm = Slurm()
-    assert changed(given, flow, tmp_path / "r", slurm.ask) == [
-        "b: 2 nodes at p instead of 1 node at p",
-        "c: 2 nodes at p instead of 1 node at p",
-    ]
-    update = ["scontrol", "update", "JobId=2", "NumNodes=2-2"]
-    assert slurm.lines[0][:4] == update
-    assert given.ids == {"a": "1", "b": "2", "c": "3"}
-    assert not given.leaving
-
-
 def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
     """Slurm where it lets nobody change jobs."""
 
@@ -181,16 +177,12 @@ def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
         now[0] = next(clock)
         slurm.shown |= ends
 
-    follower = PlanMonitor(
-        submitted=given,
-        path=tmp_path / "r",
-        planner=lambda submitted: plan_again(later(flow, now[0]), submitted),
-        ask=slurm.ask,
-        submit=slurm.sbatch,
-        sleep=sleep,
+    made = follower(
+        given, tmp_path, ask=slurm.ask, submit=slurm.sbatch, sleep=sleep,
         clock=lambda: NOW + now[0],
-    )
-    lines = list(follower.lines(1.0))
+        planner=lambda submitted: plan_again(later(flow, now[0]), submitted),
+    )  # fmt: skip
+    lines = list(made.lines(1.0))
     assert lines[0] == "a: COMPLETED, 1000 s later than planned"
     assert lines[1].startswith("a ended 1000 s later than planned: planned again; all ended by ")
     assert "that meets the deadline" in lines[1]
@@ -199,3 +191,196 @@ def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
         "c: 2 nodes at p instead of 1 node at p",
     ]
     assert lines[-1].startswith("c: COMPLETED")
+
+
+def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
+    had = with_options("--nodes=1", "--time=10")
+
+    def limited(*options: str) -> tuple[str, ...]:
+        return exchanged(had, replace(had, options=options), tmp_path)[2].jobs[-1].options
+
+    assert limited("--nodes=1", "--time=8") == ("--nodes=1", "--time=10")
+    assert limited("--nodes=1", "--time=12") == ("--nodes=1", "--time=12")
+    # On other nodes it is another run; within a deadline it has to end.
+    assert limited("--nodes=2", "--time=8") == ("--nodes=2", "--time=8")
+    assert limited("--nodes=1", "--time=8", "--deadline=uts5")[1] == "--time=8"
+    new = replace(planned("y", 0, 9), options=("--nodes=1", "--time=3"))
+    assert exchanged(had, new, tmp_path)[2].jobs[-1] is new
+
+
+def exchanged(
+    before: PlannedJob, after: PlannedJob, path: Path, **also: object
+) -> tuple[list[str], list[list[str]], state_file.Submitted]:
+    lines: list[list[str]] = []
+
+    def ask(argv: Sequence[str]) -> str:
+        lines.append(list(argv))
+        return ""
+
+    one = recorded(planned("a", 0, 9), before, **also)
+    said = list(change(one, [planned("a", 0, 9), after], path / "w.json", ask))
+    return said, lines, one
+
+
+def with_options(*options: str, **also: object) -> PlannedJob:
+    return replace(planned("x", 0, 9, "a"), options=options, **also)  # type: ignore[arg-type]
+
+
+def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_path):
+    before = with_options("--nodes=1", "--time=10", "--comment=c")
+    same = exchanged(before, before, tmp_path)
+    assert same[:2] == ([], [])
+    _, lines, one = exchanged(
+        before, with_options("--nodes=2", "--time=12", "--comment=c"), tmp_path
+    )
+    assert lines == [["scontrol", "update", "JobId=2", "NumNodes=2-2", "TimeLimit=12"]]
+    assert (one.ids, one.leaving) == ({"a": "1", "x": "2"}, [])
+    for after in (
+        with_options("--nodes=1", "--time=10", "--comment=d"),
+        with_options("--nodes=1", "--time=10", "--comment=c", "--deadline=uts5"),
+        with_options("--nodes=1", "--time=10", "--comment=c", script="other"),
+        with_options("--nodes=1", "--time=10", "--comment=c", cluster="big"),
+    ):
+        _, lines, one = exchanged(before, after, tmp_path)
+        assert (one.ids, [number for number, _ in one.leaving]) == ({"a": "1"}, ["2"])
+        assert lines == []
+
+
+def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path):
+    before = with_options("--nodes=1", "--time=10")
+    free = replace(before, step=replace(before.step, needs=()))
+    _, _, one = exchanged(before, free, tmp_path)
+    assert [number for number, _ in one.leaving] == ["2"]
+    _, _, one = exchanged(before, free, tmp_path, states={"a": "COMPLETED"})
+    assert one.leaving == []
+    # A job that was not submitted yet is none to cancel.
+    _, _, one = exchanged(before, free, tmp_path, ids={"a": "1"})
+    assert one.leaving == []
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "stays"), [("PENDING", 1, False), ("CANCELLED", 0, False), ("", 0, False),
+                                 ("RUNNING", 0, True), ("COMPLETED", 0, True)],
+)  # fmt: skip
+def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(tmp_path, state, left, *, stays):
+    """Still waiting: the next round cancels it again.  It stays before what needs it."""
+    before = planned("x", 0, 9)
+    one = recorded(planned("a", 0, 9), planned("y", 0, 9, "x"), leaving=[("5", before)])
+    asked: list[Sequence[str]] = []
+
+    def ask(argv: Sequence[str]) -> str:
+        asked.append(argv)
+        return f"5|{state}\nnoise\n" if argv[0] == "squeue" and state else ""
+
+    assert settle(one, tmp_path / "w", ask) == (["x"] if stays else [])
+    assert list(asked[0]) == ["scancel", "--state=PENDING", "5"]
+    assert len(one.leaving) == left
+    names = [each.name for each in one.jobs]
+    assert names == (["a", "x", "y"] if stays else ["a", "y"])
+    assert one.astray == ("x began meanwhile" if stays else "")
+    assert one.ids.get("x") == ("5" if stays else None)
+
+
+def test_steps_that_have_begun_stay_with_what_is_left_of_them():
+    """Done: nothing is left.  Running for 60 s of 100: the median of those that take longer."""
+    copy = replace(planned("r", 100, 10, "x"), step=replace(
+        planned("r", 100, 10, "x").step, nodes=0, task="x"))  # fmt: skip
+    one = recorded(
+        planned("d", 0, 50), planned("x", 0, 100), copy, planned("y", 110, 5, "r"),
+        states={"d": "COMPLETED", "x": "RUNNING"}, started_s={"x": NOW},
+    )  # fmt: skip
+    one.jobs[1] = replace(one.jobs[1], step=replace(one.jobs[1].step, task="x"))
+    done, running, home = steps_begun(one, NOW + 60)
+    assert (done.start_s, done.end_s, done.needs) == (NOW + 60, NOW + 60, ())
+    left_s = TaskEstimate(100.0, 0.1, 0.1).left(60.0).time_s
+    assert running.end_s == pytest.approx(NOW + 60 + left_s)
+    assert (home.start_s, home.end_s) == (running.end_s, pytest.approx(running.end_s + 10))
+    assert home.ready_s == home.start_s
+    one.states["r"] = "FAILED"
+    assert [each.name for each in steps_begun(one, NOW + 60)] == ["d", "x"]
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "runs", "factor"),
+    [
+        # up 0.2 and c 0.1: c² = 0.01, o² = 0.03; one run counts a quarter, three runs a half.
+        (150.0, 1, 1.5**0.25),
+        (150.0, 3, 1.5**0.5),
+        # down 0.1: nothing is its own.
+        (80.0, 1, 0.8),
+    ],
+)
+def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(ran_s, runs, factor):
+    estimate = TaskEstimate(100.0, 0.1, 0.2, 0.1, "app")
+    every = [planned(f"x{n}", 0, 100) for n in range(runs)]
+    one = recorded(*(replace(each, step=replace(each.step, estimate=estimate)) for each in every))
+    for each in every:
+        one.states[each.name] = "COMPLETED"
+        one.started_s[each.name], one.ended_s[each.name] = NOW, NOW + ran_s
+    assert replan.factors(one) == {"app": pytest.approx(factor)}
+    one.jobs = [replace(each, step=replace(each.step, nodes=0)) for each in one.jobs]
+    assert replan.factors(one) == {}
+
+
+def test_runs_that_say_nothing_of_their_curve_have_no_factor():
+    own = TaskEstimate(100.0, 0.1, 0.2, 0.0, "app")
+    one = recorded(
+        replace(planned("x", 0, 100), step=replace(planned("x", 0, 100).step, estimate=own))
+    )
+    one.states["x"] = "COMPLETED"
+    one.started_s["x"], one.ended_s["x"] = NOW, NOW + 150
+    assert replan.factors(one) == {}
+    shared = replace(own, common=0.1)
+    one.jobs = [replace(one.jobs[0], step=replace(one.jobs[0].step, estimate=shared))]
+    assert replan.factors(one) == {"app": pytest.approx(1.5**0.25)}
+    one.ended_s["x"] = NOW
+    assert replan.factors(one) == {}
+    one.ended_s["x"], one.states["x"] = NOW + 150, "FAILED"
+    assert replan.factors(one) == {}
+
+
+def judged(high_s: float, node_s: float) -> Plan:
+    schedule = PlanSchedule((), {}, NOW + high_s, node_s)
+    return Plan(
+        label="", schedule=schedule, end_s=NOW + high_s, low_s=NOW, high_s=NOW + high_s,
+        confidence=0.95, chance=None, proven=False, path=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("new", "before", "deadline_s", "worth"),
+    [
+        # Without a deadline: 30 s and a twentieth sooner.
+        ((569.0, 1.0), (600.0, 1.0), inf, True),
+        ((570.0, 1.0), (600.0, 1.0), inf, False),
+        ((1899.0, 1.0), (2000.0, 1.0), inf, True),
+        ((1901.0, 1.0), (2000.0, 1.0), inf, False),
+        # Both in time: a twentieth fewer node-hours.
+        ((500.0, 94.0), (100.0, 100.0), 600.0, True),
+        ((600.0, 96.0), (600.0, 100.0), 600.0, False),
+        ((100.0, 100.0), (600.0, 100.0), 600.0, False),
+        # One in time is worth it; of two late ones the one that is sooner.
+        ((600.0, 900.0), (601.0, 1.0), 600.0, True),
+        ((650.0, 1.0), (700.0, 1.0), 600.0, True),
+        ((680.0, 1.0), (700.0, 1.0), 600.0, False),
+        ((601.0, 1.0), (600.0, 900.0), 600.0, False),
+    ],
+)
+def test_a_plan_is_exchanged_where_that_is_worth_it(new, before, deadline_s, *, worth):
+    given_s = None if deadline_s == inf else NOW + deadline_s
+    assert replan.worth_changing(judged(*new), judged(*before), given_s, NOW) == worth
+
+
+def test_a_step_that_reads_in_place_goes_on_so_where_it_may_choose():
+    step = replace(planned("x", 0, 9).step, pool="b", nodes=2, remote=(("f", "s"),))
+
+    def goes_on(text: str, present: Step) -> TaskOption:
+        """What the plan is for the step, as it was planned."""
+        one = recorded(replace(planned("x", 0, 9), step=present))
+        before = plan_again(problem(text), one)
+        return before.before.schedule.choices["x"]
+
+    assert goes_on(SITE, step) == TaskOption("b", 2, stage=False)
+    assert goes_on(SITE, replace(step, remote=())) == TaskOption("b", 2, stage=True)
+    forced = SITE.replace("path: in/raw", "path: in/raw, access: remote")
+    assert goes_on(forced, step) == TaskOption("b", 2, stage=True)
