@@ -1,7 +1,8 @@
 """How long a report takes, how much CPU and memory, beside reading the same rows alone.
 
-A store is filled with made-up decisions and their runs, of a thousand applications; each
-figure is of a process of its own.
+A store is filled with made-up decisions and their runs, one a minute until now, of a thousand
+applications; each figure is of a process of its own.  At last `nimo fit`'s sums of what was decided
+more than a week ago are stored, and the report is made again.
 """
 
 import subprocess
@@ -17,7 +18,6 @@ import _bench
 from sacct_ingest.records import DecisionRow, JobRun, JobState
 from sacct_ingest.store import Store
 
-BEGIN_S = 1_790_000_000
 MODES = ("observe", "advise", "enforce")
 REASONS = ("cheapest", "best_already", "array", "fixed_count", "unreliable_curve")
 #: CPU time and highest resident size; that of `resource` begins with the parent's.
@@ -39,12 +39,22 @@ sys.stdout = sys.__stdout__
 """
 
 
+KEEP = """\
+import time
+from sacct_ingest.store import Store
+from slurm_plugin.config.settings import Config
+from slurm_plugin.evaluation.report_data import keep_sums
+with Store.open({store!r}) as store:
+    keep_sums(store, Config(), now_s=time.time())
+"""
+
+
 def main() -> None:
     """Fill, measure, print."""
     args = _bench.options(__doc__).parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for size in (2_000, 10_000) if args.quick else (10_000, 100_000, 300_000):
+        for size in (2_000, 10_000) if args.quick else (10_000, 100_000, 1_000_000):
             path = str(Path(folder) / f"{size}.db")
             fill(path, size)
             rows += measure(path, size)
@@ -54,18 +64,20 @@ def main() -> None:
 
 def fill(path: str, size: int) -> None:
     """Make a store with this many decisions and runs."""
-    rng = Random(size)
+    rng, begin_s = Random(size), int(time.time()) - 60 * size
     with Store.open(path) as store:
         for start in range(0, size, 10_000):
-            pairs = [made(i, rng) for i in range(start, min(size, start + 10_000))]
+            pairs = [
+                made(begin_s + 60 * i, i, rng) for i in range(start, min(size, start + 10_000))
+            ]
             store.runs.add(run for _, run in pairs)
             store.decisions.add([decision for decision, _ in pairs])
         store.decisions.join_outcomes()
 
 
-def made(number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
+def made(at_s: int, number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
     """One decision and its run: four nodes where two were asked for, or left alone."""
-    at_s, mode = BEGIN_S + 60 * number, rng.choice(MODES)
+    mode = rng.choice(MODES)
     user, name = f"user{number % 100}", f"app{number % 1000}"
     chosen, applied = rng.random() < 0.5, mode == "enforce"
     nodes = 4 if chosen and applied else 2
@@ -98,6 +110,8 @@ def measure(path: str, size: int) -> list[dict[str, Any]]:
         "terminal": REPORT.format(store=path, options=[]),
         "JSON": REPORT.format(store=path, options=["--json"]),
         "HTML": REPORT.format(store=path, options=["--html", page]),
+        "sums stored": KEEP.format(store=path),
+        "terminal, with sums": REPORT.format(store=path, options=[]),
     }
     rows: list[dict[str, Any]] = []
     for name, code in ways.items():

@@ -26,8 +26,10 @@ from sqlalchemy import (
 from sacct_ingest.records import PART, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.engine import LISTED, StoreTable, put, writing
-from sacct_ingest.store.schema import changed, decisions, fits, runs
+from sacct_ingest.store.schema import changed, decisions, fits, records, runs
 
+#: Level, in `records`, of sums over all decisions before a time, which is the key.
+SUMS = "sums"
 #: A level and a key.
 Named = tuple[KeyLevel, str]
 #: Marks go where they were read and no later one came; see `Changes.done`.
@@ -60,15 +62,29 @@ def mark_runs(connection: Connection, run_ids: Collection[int]) -> None:
     """Have the identities of the runs with these ids fitted anew, as they are now."""
     ids = sorted(run_ids)
     for first in range(0, len(ids), LISTED):
-        mark(connection, runs.c.id.in_(ids[first : first + LISTED]))
+        mark(connection, runs.c.id.in_(among := ids[first : first + LISTED]))
+        decided = select(func.min(decisions.c.at_s)).where(decisions.c.run_id.in_(among))
+        revoke_sums(connection, connection.execute(decided).scalar())
+
+
+def sums_key(before_s: float) -> str:
+    """Key of the sums over what was decided before then, whole seconds since the epoch."""
+    return f"{int(before_s):012d}"
+
+
+def revoke_sums(connection: Connection, at_s: float | None) -> None:
+    """Delete sums that contain decisions made then; None: there is no such decision."""
+    if at_s is not None:
+        since = records.c.key > sums_key(at_s)
+        connection.execute(delete(records).where(records.c.level == SUMS, since))
 
 
 def mark_decided(connection: Connection, decision_ids: Sequence[str]) -> None:
     """Have the identities of the runs of these decisions fitted anew."""
-    about = decisions.c.decision_id.in_(decision_ids), decisions.c.run_id.is_not(None)
-    mark_runs(
-        connection, connection.execute(select(decisions.c.run_id).where(*about)).scalars().all()
-    )
+    query = select(decisions.c.run_id, decisions.c.at_s)
+    about = connection.execute(query.where(decisions.c.decision_id.in_(decision_ids))).all()
+    mark_runs(connection, [row.run_id for row in about if row.run_id is not None])
+    revoke_sums(connection, min((row.at_s for row in about), default=None))
 
 
 def mark_identities(connection: Connection, identities: Iterable[Named]) -> None:

@@ -22,6 +22,7 @@ from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
+from sacct_ingest.store.changes import revoke_sums
 from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import (
     AFTER_S,
@@ -220,6 +221,7 @@ class Decisions(StoreTable):
 def _add(connection: Connection, rows: Sequence[DecisionRow]) -> None:
     """Insert new decisions; what nimod recorded replaces what was read from a note."""
     latest = {row.decision_id: row for row in rows}
+    revoke_sums(connection, min((row.at_s for row in rows), default=None))
     ids = list(latest)
     for first in range(0, len(ids), LISTED):
         among = decisions.c.decision_id.in_(ids[first : first + LISTED])

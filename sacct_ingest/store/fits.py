@@ -3,11 +3,11 @@
 Refits also write what became of predictions, of each identity and pooled for the site.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, true
+from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, true, update
 
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.store import counters
@@ -191,6 +191,19 @@ class Records(StoreTable):
     def put(self, row: RecordRow) -> None:
         """Write one row, in place of that with its level and key."""
         self.replace([row])
+
+    def keys(self, level: str) -> list[str]:
+        """Give the keys of a level, in order."""
+        query = select(records.c.key).where(records.c.level == level).order_by(records.c.key)
+        return [str(row.key) for row in self._rows(query)]
+
+    def fill(self, row: RecordRow, *, instead_of: Collection[str] = ()) -> None:
+        """Write the payload of a row that is still there, and delete others of its level."""
+        level, key = records.c.level == row.level, records.c.key
+        with writing(self._engine) as connection:
+            filled = update(records).where(level, key == row.key).values(payload=row.payload)
+            if connection.execute(filled).rowcount:
+                connection.execute(delete(records).where(level, key.in_(instead_of)))
 
     def of_level(self, level: str) -> dict[str, str]:
         """Give the payloads of a level by key."""

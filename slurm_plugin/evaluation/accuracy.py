@@ -9,7 +9,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cache
 from math import exp, log
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING
@@ -57,6 +59,7 @@ class Comparison:
         return log(self.ratio) / reach * deviations(level)
 
 
+@cache
 def deviations(level: float) -> float:
     """Half the width of the interval that holds ``level`` of a normal distribution.
 
@@ -192,6 +195,20 @@ def _at(counts: Counter[int], rank: int) -> float:
     raise IndexError(rank)
 
 
+def levels_within(one: Comparison, level: float) -> list[float]:
+    """Give those of `LEVELS` within whose interval a run is, by its interval of another level."""
+    inside, score = one.inside, one.score(level)
+    return [
+        nominal
+        for nominal in LEVELS
+        if (
+            inside
+            if nominal == level or score is None
+            else abs(score) <= deviations(nominal) + _ROUNDING
+        )
+    ]
+
+
 @dataclass(slots=True)
 class AccuracyTally:
     """Adds comparisons up."""
@@ -206,25 +223,24 @@ class AccuracyTally:
     _ratios: Ratios = field(default_factory=Ratios)
     _stored: set[float] = field(default_factory=set)
 
-    def add(self, one: Comparison, level: float) -> None:
-        """Take a run that completed; ``level`` is the nominal one of its interval."""
+    def add(self, one: Comparison, level: float, within: Collection[float]) -> None:
+        """Take a run that completed.
+
+        level: the nominal one of its interval.
+        within: of `levels_within`.
+        """
         self.runs += 1
         self._error += abs(1 - 1 / one.ratio)
         self._longer += one.ratio > 1
         self._ratios.add(one.ratio)
-        inside = one.inside
-        if inside is None or one.high_s is None:
+        if one.inside is None or one.high_s is None:
             return
         self.intervals += 1
         self._stored.add(level)
-        self._inside += inside
+        self._inside += one.inside
         self._beyond += one.actual_s > one.high_s
-        score = one.score(level)
-        for nominal in LEVELS:
-            if nominal == level or score is None:
-                self._within[nominal] += inside
-            else:
-                self._within[nominal] += abs(score) <= deviations(nominal) + _ROUNDING
+        for nominal in within:
+            self._within[nominal] += 1
 
     def result(self) -> Accuracy | None:
         """Sum up; None where nothing was compared."""

@@ -207,9 +207,7 @@ class EffectTally:
     _waits: defaultdict[tuple[bool, bool], _Waits] = field(
         default_factory=lambda: defaultdict(_Waits)
     )
-    _others: defaultdict[str, list[float]] = field(
-        default_factory=lambda: defaultdict(lambda: [0.0] * 6)
-    )
+    _others: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision for another count than was asked for, and its run."""
@@ -220,7 +218,7 @@ class EffectTally:
         self.more_nodes += (decision.nodes or 0) > (decision.requested_nodes or 0)
         self._node_s += run.nodes * run.elapsed_s
         self._run_s += run.elapsed_s
-        sums = self._others[application]
+        sums = self._others.setdefault(application, [0.0] * 6)
         for i, time_s in enumerate(other[1:4]):
             sums[i] += time_s or 0.0
             sums[i + 3] += other.nodes * (time_s or 0.0)

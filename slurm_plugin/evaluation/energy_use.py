@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,7 +35,8 @@ class EnergyTally:
 
     def __init__(self, energy: Energy, node_cpus: Mapping[str, int]) -> None:
         self._energy, self._node_cpus = energy, node_cpus
-        self._made: defaultdict[tuple[str, str], list[tuple[Amounts, bool]]] = defaultdict(list)
+        #: by account and application: runs, and sums of what is known of them
+        self._made: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision and its run."""
@@ -48,28 +49,30 @@ class EnergyTally:
         sizes = run.nodes, run.cpus, run.gpus or 0
         made = amounts(energy, run.elapsed_s, *sizes, grams=grams, watts=watts)
         made = made if whole else Amounts(cost=made.cost)
-        self._made[decision.account, application].append((made, watts is not None))
+        sums = self._made[decision.account, application]
+        named = {name: getattr(made, name) for name in ("kwh", "cost", "co2_g")} | {"runs": 1}
+        if made.kwh is not None:
+            named["by_nameplate" if watts is None else "measured"] = 1
+        for name, one in named.items():
+            if one is not None:
+                sums[name] = sums.get(name, 0) + one
 
     def result(self) -> tuple[EnergyUse, ...]:
         """Sum up what is known, most energy first."""
         rows = []
-        for (account, application), runs in self._made.items():
-            sums: dict[str, float | None] = {}
-            for name in ("kwh", "cost", "co2_g"):
-                known = [one for made, _ in runs if (one := getattr(made, name)) is not None]
-                sums[name] = sum(known) if known else None
-            if sums["kwh"] is None and sums["cost"] is None:
+        for (account, application), sums in self._made.items():
+            kwh, cost, co2_g = sums.get("kwh"), sums.get("cost"), sums.get("co2_g")
+            if kwh is None and cost is None:
                 continue
-            counted = Counter(sensor for made, sensor in runs if made.kwh is not None)
             row = EnergyUse(
                 account=account,
                 application=application,
-                runs=len(runs),
-                measured=counted[True],
-                by_nameplate=counted[False],
-                kwh=sums["kwh"],
-                cost=sums["cost"],
-                co2_kg=None if sums["co2_g"] is None else sums["co2_g"] / 1000,
+                runs=int(sums["runs"]),
+                measured=int(sums.get("measured", 0)),
+                by_nameplate=int(sums.get("by_nameplate", 0)),
+                kwh=kwh,
+                cost=cost,
+                co2_kg=None if co2_g is None else co2_g / 1000,
             )
             rows.append(row)
         return tuple(sorted(rows, key=lambda row: (-(row.kwh or 0), -(row.cost or 0))))

@@ -15,7 +15,13 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.config.settings import Energy
-from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally, compare, predicted_for
+from slurm_plugin.evaluation.accuracy import (
+    Accuracy,
+    AccuracyTally,
+    compare,
+    levels_within,
+    predicted_for,
+)
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
@@ -331,12 +337,13 @@ class OutcomeTally:
         if comparison is None or comparison.cut:
             return
         level = decision.confidence or self._confidence
+        within = levels_within(comparison, level)
         for tally in tallies:
-            tally.add(comparison, level)
+            tally.add(comparison, level, within)
         if decision.verdict:
-            self._verdicts[decision.verdict].add(comparison, level)
+            self._verdicts[decision.verdict].add(comparison, level, within)
         if decision.key_level:
-            self._levels[decision.key_level].add(comparison, level)
+            self._levels[decision.key_level].add(comparison, level, within)
 
     def _by(self, place: int) -> dict[str, int]:
         counts: Counter[str] = Counter()

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import array
+import base64
+import io
+import pickle
+import zlib
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
+from hashlib import blake2b
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import is_shared
-from sacct_ingest.store import DecisionSelection
+from sacct_ingest.store import DecisionSelection, RecordRow
 from sacct_ingest.store.fits import NODE_CPUS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.diagnoses import problems, records_of
@@ -24,6 +34,12 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
 _BATCH = 200
 _ARRAYS = 200  #: newest ones that are listed
 _STEP = 2000  #: decisions between two reports of progress
+_DAY_S = 86_400
+#: Days after which few decisions get another outcome, and those of which sums are kept.
+_SETTLED, _KEPT = 7, 128
+#: What makes arrays and settings, and classes of others that sums consist of.
+_MAKERS = ("array", "_array_reconstructor"), ("msgspec._utils", "rebuild")
+_PARTS = {one.__name__: one for one in (Counter, defaultdict, deque, dict, set, array.array, Unit)}
 
 
 def selection_of(
@@ -59,9 +75,10 @@ def collect(
         with fewer unused CPU-hours.
     report_progress: called with the number of decisions read since the last call.
     """
-    node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
-    tally = OutcomeTally(config.fit.confidence, config.energy, node_cpus)
-    for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):
+    whole = chosen == DecisionSelection() and not application
+    tally, since_s = _sums(store, config) if whole else (_empty(store, config)[0], None)
+    rest = chosen if since_s is None else DecisionSelection(since_s=since_s)
+    for number, pair in enumerate(select(store.decisions.with_outcomes(rest), application)):
         tally.add(*pair)
         if number % _STEP == _STEP - 1:
             report_progress(_STEP)
@@ -87,6 +104,76 @@ def collect(
         if application or _of_decisions(chosen)
         else tuple(store.runs.newest_arrays(chosen, _ARRAYS)),
     )
+
+
+def keep_sums(store: Store, config: Config, *, now_s: float) -> None:
+    """Store the sums over all decisions but those of the last days, so that reports begin there.
+
+    The store deletes sums when a decision before their end changes.  Of those of earlier days one
+    is kept in each octave of age: then a report begins with that.
+    """
+    from sacct_ingest.store.changes import SUMS, sums_key  # noqa: PLC0415 - heavy
+
+    end_s = (int(now_s) // _DAY_S - _SETTLED) * _DAY_S
+    keys = store.records.keys(SUMS)
+    if keys and keys[-1] >= sums_key(end_s):
+        return
+    # What changes from here on deletes the row, and then it is not filled.
+    store.records.put(RecordRow(level=SUMS, key=sums_key(end_s), payload=""))
+    tally, since_s = _sums(store, config)
+    for pair in store.decisions.with_outcomes(DecisionSelection(since_s=since_s, until_s=end_s)):
+        tally.add(*pair)
+    packed = base64.b64encode(zlib.compress(pickle.dumps(tally), 1)).decode()
+    superfluous = [key for key in keys if not _is_kept(int(key) // _DAY_S, end_s // _DAY_S)]
+    row = RecordRow(level=SUMS, key=sums_key(end_s), payload=f"{_empty(store, config)[1]}:{packed}")
+    store.records.fill(row, instead_of=superfluous)
+
+
+def _is_kept(day: int, last: int) -> bool:
+    age = max(last - day, 1)
+    return age <= _KEPT and day % (1 << (age.bit_length() - 1)) == 0
+
+
+def _empty(store: Store, config: Config) -> tuple[OutcomeTally, str]:
+    """Give empty sums, and a digest of what they are made with."""
+    node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
+    made_with = config.fit.confidence, config.energy, node_cpus
+    digest = blake2b(repr((version("nimo-slurm"), made_with)).encode(), digest_size=8)
+    return OutcomeTally(*made_with), digest.hexdigest()
+
+
+def _sums(store: Store, config: Config) -> tuple[OutcomeTally, float | None]:
+    """Give the last sums that were stored, and their end; without any empty ones and None."""
+    from sacct_ingest.store.changes import SUMS  # noqa: PLC0415 - heavy
+
+    empty, digest = _empty(store, config)
+    for key in reversed(store.records.keys(SUMS)):
+        made_with, _, packed = (store.records.find(SUMS, key) or "").partition(":")
+        if made_with == digest:
+            with suppress(ValueError, zlib.error, pickle.UnpicklingError):
+                tally = _Sums(io.BytesIO(zlib.decompress(base64.b64decode(packed)))).load()
+                if isinstance(tally, OutcomeTally):
+                    return tally, float(key)
+    return empty, None
+
+
+class _Sums(pickle.Unpickler):
+    """Reads sums, and nothing that could run code: classes of tallies and their parts alone."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """Give a class by its name.
+
+        Raises pickle.UnpicklingError: it is no part of sums.
+        """
+        if (module, name) in _MAKERS:
+            return super().find_class(module, name)
+        if name in _PARTS:
+            return _PARTS[name]
+        if module.startswith("slurm_plugin.") and name.isidentifier():
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of sums")
 
 
 def _of_decisions(chosen: DecisionSelection) -> bool:

@@ -78,6 +78,7 @@ def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) ->
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second, help shall not
     from predictor.types import Verdict  # noqa: PLC0415
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
+    from slurm_plugin.evaluation.report_data import keep_sums  # noqa: PLC0415
     from slurm_plugin.web.catalogue import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -95,6 +96,7 @@ def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) ->
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
         )
+        keep_sums(store, config, now_s=time.time())
         if args.follow and not done.fitted:
             return
         listed = Catalogue(entry_of(row, off=False) for row in store.fits.each(CURVE_LEVELS))
