@@ -8,10 +8,12 @@ from predictor.types import UNBOUNDED, Memory, MemoryNeed
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule
+from slurm_plugin.decision.context_builder import in_sizes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from slurm_plugin.slurm.partition_view import partition_for
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, cluster, job, partition, table
@@ -400,3 +402,53 @@ def test_advice_says_what_a_size_is_made_of(fields, layout, text):
     assert reported.size_text.startswith(text)
     assert bool(reported.size_text) is bool(text)
     assert reported.size_text in advised(reported, now_s=NOW, width=200)
+
+
+GPU = {"tres_per_node": "gres/gpu:1", "cpus_per_task": 4}
+
+
+@pytest.mark.parametrize(
+    ("learned", "fields", "total"), [(sized(), {}, 64), (sized(DEVICES, Unit.GPUS), GPU, 16)]
+)
+def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(learned, fields, total):
+    """A node is shared: one of its sixteen CPUs holds up others by a sixteenth of it."""
+    whole = look(FREE).partitions["batch"]
+    assert whole.nodes == 4
+    request = one_node(**{"cpus_per_task": 1} | fields)
+    made = in_sizes(request, learned, (1, 2, 4), lambda _job: whole, own=1, margin=1.2)
+    assert made.nodes == total
+
+
+@pytest.mark.parametrize(("waiting", "fewer"), [(0, False), (40, True)])
+def test_a_queue_makes_cpus_dear(waiting, fewer):
+    request = one_node(
+        cpus_per_task=1, min_cpus=1, comment="nimo:cpus=1-16", script="#!/bin/sh\n./x\n"
+    )
+    made = advisor(tables=[sized(THREADS)], look=look(FREE, queue=waiting))
+    _, row = submit(made, request)
+    assert (row.nodes < 12) is fewer
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"ntasks_per_node": 4}, 0.25),
+        ({"ntasks_per_node": 1, "tres_per_node": "gres/gpu:2"}, 0.5),
+        ({"ntasks_per_node": 1, "min_mem_per_node": 12_000}, 0.75),
+        ({"ntasks_per_node": 4, "shared": 0}, 1.0),
+    ],
+)
+def test_a_range_of_nodes_is_charged_for_what_it_takes_of_each(fields, part):
+    """Others can use the rest: a queue makes such nodes less dear."""
+    request = job(min_nodes=1, max_nodes=4, num_tasks=None, **fields)
+    assert partition_for(look(FREE), request).node_part == part
+
+
+def test_the_price_of_part_of_a_node_is_that_part():
+    counts = []
+    for tasks in (1, 16):
+        made = advisor(tables=[table(layout=Layout(gpus=None))], look=look(FREE, queue=4))
+        request = job(min_nodes=1, max_nodes=4, ntasks_per_node=tasks, min_cpus=tasks)
+        _, row = submit(made, request)
+        counts.append(row.nodes)
+    assert counts[0] > counts[1]
