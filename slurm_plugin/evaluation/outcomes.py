@@ -37,9 +37,7 @@ from slurm_plugin.evaluation.effects import (
     is_changed,
     waits_of,
 )
-from slurm_plugin.evaluation.energy_use import EnergyTally, EnergyUse
-from slurm_plugin.evaluation.queue_waits import QueueEstimates
-from slurm_plugin.evaluation.unused import Unused, UnusedTally
+from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, WaitTally
 
 #: The newest jobs that a report lists, and the stopped ones.
@@ -137,6 +135,19 @@ class Week:
     begin_s: float
     decisions: int
     accuracy: Accuracy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEstimates:
+    """Estimated waits of a partition's jobs, compared with the real ones."""
+
+    cluster: str
+    partition: str
+    of: str  #: ``submissions``: nimod made them; ``history``: a refit did, of the past
+    jobs: int
+    waited: int  #: of them longer than a minute
+    within: float  #: half of the waits are within this factor of the estimate, a minute added
+    inside: float | None  #: share inside their 90 % interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

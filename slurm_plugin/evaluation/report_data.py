@@ -8,24 +8,27 @@ import io
 import pickle
 import zlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from importlib.metadata import version
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from predictor.table import decode
+from predictor.waits.estimate import WaitError, log_error
+from predictor.waits.workload import QueuePast
+from predictor.waits.workload import decode as decode_waits
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import is_shared
 from sacct_ingest.store import DecisionSelection, RecordRow
-from sacct_ingest.store.fits import NODE_CPUS
+from sacct_ingest.store.fits import NODE_CPUS, QUEUE, WAITS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.diagnoses import problems, records_of
-from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
-from slurm_plugin.evaluation.queue_waits import queue_estimates
+from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, QueueEstimates, select
 from slurm_plugin.protocol.request_messages import Selection
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -33,6 +36,7 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
 
 _BATCH = 200
 _ARRAYS = 200  #: newest ones that are listed
+_FEWEST = 5  #: jobs of a partition; of fewer no waits are judged
 _STEP = 2000  #: decisions between two reports of progress
 _DAY_S = 86_400
 #: Days after which few decisions get another outcome, and those of which sums are kept.
@@ -179,3 +183,52 @@ class _Sums(pickle.Unpickler):
 def _of_decisions(chosen: DecisionSelection) -> bool:
     """Whether a selection is about decisions, of which an array says nothing."""
     return bool(chosen.mode or chosen.reason or chosen.decision_id or chosen.key)
+
+
+def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstimates, ...]:
+    """Judge the recorded estimates of a selection; a record names no users.
+
+    chosen: where it names users, accounts or applications there is nothing to judge.
+    """
+    if chosen.user or chosen.account or chosen.key or chosen.only_user is not None:
+        return ()
+    made: list[QueueEstimates] = []
+    for of, level in (("submissions", WAITS), ("history", QUEUE)):
+        for cluster, payload in sorted(store.records.of_level(level).items()):
+            if chosen.cluster in ("", cluster):
+                try:
+                    errors = (
+                        decode_waits(payload, list[WaitError])
+                        if of == "submissions"
+                        else decode_waits(payload, QueuePast).waits.errors
+                    )
+                except ValueError:  # nimod or the next refit writes it anew
+                    continue
+                made += _by_partition(cluster, of, _selected(errors, chosen))
+    return tuple(made)
+
+
+def _selected(errors: Iterable[WaitError], chosen: DecisionSelection) -> Iterator[WaitError]:
+    for error in errors:
+        late_enough = chosen.since_s is None or error.at_s >= chosen.since_s
+        early_enough = chosen.until_s is None or error.at_s < chosen.until_s
+        if late_enough and early_enough and chosen.partition in ("", error.of.partition):
+            yield error
+
+
+def _by_partition(cluster: str, of: str, errors: Iterable[WaitError]) -> Iterator[QueueEstimates]:
+    partitions: dict[str, list[WaitError]] = defaultdict(list)
+    for error in errors:
+        partitions[error.of.partition].append(error)
+    for partition, members in sorted(partitions.items()):
+        if len(members) >= _FEWEST:
+            noted = [one.inside for one in members if one.inside is not None]
+            yield QueueEstimates(
+                cluster=cluster,
+                partition=partition,
+                of=of,
+                jobs=len(members),
+                waited=sum(one.actual_s > 60.0 for one in members),
+                within=10 ** median(map(log_error, members)),
+                inside=fmean(noted) if noted else None,
+            )

@@ -14,7 +14,7 @@ from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
-from slurm_plugin.evaluation.unused import Unused
+from slurm_plugin.evaluation.resource_usage import Unused
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.headline import headline

@@ -12,8 +12,7 @@ from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
-from slurm_plugin.evaluation.queue_waits import queue_estimates
-from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.evaluation.report_data import collect, queue_estimates
 from slurm_plugin.reports import terminal
 from slurm_plugin.reports.sheet import find
 from slurm_plugin.reports.sheets import sheets_of
