@@ -305,7 +305,7 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     typed: long names of the options on the command line.
     """
     names = set(typed)
-    if "wrap" in names:
+    if "wrap" in names and advice.begin_directive:
         begin = advice.begin_directive.removeprefix(_DIRECTIVE)
         advice = replace(advice, begin_directive=begin)
     lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
