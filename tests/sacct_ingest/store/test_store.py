@@ -4,7 +4,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,42 +94,39 @@ def test_a_store_of_a_newer_release_is_left_alone(new_url):
         Store.open(new_url)
 
 
-def test_processes_may_make_the_same_store_at_once(new_url):
+def together(call: Callable[[int], None], count: int) -> list[Exception]:
+    """Errors of the store of as many threads that call at once, each with its number."""
     failures: list[Exception] = []
 
-    def open_it() -> None:
+    def each(number: int) -> None:
         try:
-            for _ in range(10):  # opened and closed: the last to leave removes SQLite's log
-                Store.open(new_url).close()
+            call(number)
         except StoreError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_it) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(each, range(count)))
+    return failures
+
+
+def test_processes_may_make_the_same_store_at_once(new_url):
+    def open_it(_: int) -> None:
+        for _ in range(10):  # opened and closed: the last to leave removes SQLite's log
+            Store.open(new_url).close()
+
+    assert together(open_it, 6) == []
 
 
 def test_writers_take_turns(new_url):
     Store.open(new_url).close()
-    failures: list[Exception] = []
 
-    def write(first: int) -> None:
-        try:
-            with Store.open(new_url) as store:
-                for i in range(first, first + 60, 20):
-                    store.runs.add([run(job_id=j) for j in range(i, i + 20)])
-        except StoreError as error:
-            failures.append(error)
+    def write(number: int) -> None:
+        first = 30 * number
+        with Store.open(new_url) as store:
+            for i in range(first, first + 60, 20):
+                store.runs.add([run(job_id=j) for j in range(i, i + 20)])
 
-    threads = [threading.Thread(target=write, args=(i * 30,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    assert together(write, 4) == []
     with Store.open(new_url) as store:
         assert store.runs.count() == 150
 
