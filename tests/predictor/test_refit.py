@@ -172,7 +172,7 @@ def test_tables_of_applications_that_are_gone_go(store):
     assert "gone" not in {row.key for row in store.fits.all()}
 
 
-def test_the_number_of_workers_changes_nothing(store):
+def test_the_number_of_workers_and_their_pool_change_nothing(store):
     store.runs.add(applications(BATCH + 20))
     settle(store)
     alone = refit(store, now_s=5.0, workers=1, whole=True)
@@ -180,6 +180,9 @@ def test_the_number_of_workers_changes_nothing(store):
     together = refit(store, now_s=5.0, workers=2, whole=True)
     assert store.fits.all() == before
     assert replace(together, seconds=0) == replace(alone, seconds=0)
+    with ThreadPoolExecutor(2) as pool:
+        refit(store, now_s=5.0, workers=2, pool=pool, whole=True)
+    assert store.fits.all() == before
 
 
 def test_fits_leave_the_other_cores_alone(store, monkeypatch):
@@ -193,15 +196,6 @@ def test_fits_leave_the_other_cores_alone(store, monkeypatch):
     )
     refit(store, now_s=5.0)
     assert observed == {1}
-
-
-def test_any_executor_will_do(store):
-    store.runs.add(applications(BATCH + 20))
-    settle(store)
-    before = store.fits.all()
-    with ThreadPoolExecutor(2) as pool:
-        refit(store, now_s=5.0, workers=2, pool=pool, whole=True)
-    assert store.fits.all() == before
 
 
 def test_progress_counts_all_identities(store):
