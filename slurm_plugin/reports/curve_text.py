@@ -1,8 +1,11 @@
-"""The prediction for one application, as text."""
+"""The prediction for one application as text, and lists of applications, each once."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import exp
 from statistics import fmean
+from typing import Any, Self
 
 from predictor.change.request import log_ratios
 from predictor.table import for_type, whole_key
@@ -12,7 +15,6 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.reports.listing import Listed, distinctions, repeated
 from slurm_plugin.text.formatting import (
     RECOGNISED,
     clock,
@@ -34,7 +36,6 @@ from slurm_plugin.text.table_columns import (
     text_column,
 )
 
-_SHORT_KEY = 8
 _READ = {
     Verdict.RELIABLE: "reliable",
     Verdict.DOUBTFUL: "doubtful: makes no time limit",
@@ -335,3 +336,118 @@ def curve_table(
         ),
     ]
     return OutputTable(columns, shown_counts(prediction, every=every))
+
+
+TableKey = tuple[str, str]  #: level and key
+_BY_COMMAND = frozenset({KeyLevel.SCRIPT.value, KeyLevel.LINE.value})
+_PART = "#part="  #: what `predictor.tables.parts` puts into the key of a part
+_SHORT_KEY = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What a list needs of one prediction table."""
+
+    level: str
+    key: str
+    label: str
+    runs: int
+    nodes: frozenset[int]  #: observed
+    command: str = ""  #: script and arguments
+    layout: str = ""  #: that all runs have, in words
+    parts: int = 0  #: tables of its layouts that there are besides
+    owner: str = ""
+    last_s: float = 0.0  #: start of the newest run
+
+    @classmethod
+    def of(cls, table: Any, row: Any = None, **more: Any) -> Self:
+        """Take what a list needs from a prediction table; of a part of one, names from its row."""
+        named = row or table
+        return cls(
+            level=KeyLevel(named.level).value,
+            key=named.key,
+            label=named.label,
+            runs=table.runs,
+            nodes=frozenset(point.nodes for point in table.observed),
+            command=table.command,
+            layout=str(table.layout),
+            parts=len(table.parts),
+            owner=table.owner,
+            last_s=table.last_s,
+            **more,
+        )
+
+    @property
+    def table_key(self) -> TableKey:
+        """Level and key."""
+        return self.level, self.key
+
+    @property
+    def name(self) -> str:
+        """Label without the layout that a part has behind it."""
+        return self.label.removesuffix(f" ({self.layout})") if _PART in self.key else self.label
+
+
+def repeated(tables: Sequence[Listed]) -> frozenset[TableKey]:
+    """Find tables whose runs another one of the same name has as well, with more.
+
+    An application that is recognised by its script and by its command line has two tables of the
+    same runs, and a third one where it has a tag.
+    """
+    tagged = {_runs_of(one) for one in tables if one.level == KeyLevel.TAG.value}
+    most: dict[str, Listed] = {}
+    for one in tables:
+        before = most.get(one.label)
+        if one.level in _BY_COMMAND and (before is None or one.runs > before.runs):
+            most[one.label] = one
+
+    def again(one: Listed) -> bool:
+        if one.level in _BY_COMMAND and _runs_of(one) in tagged:
+            return True
+        other = most.get(one.label, one)
+        # Each run has one script and one command line: what fewer runs have, the other has too.
+        same = one.level in _BY_COMMAND and one.level != other.level
+        return same and one.runs <= other.runs and one.nodes <= other.nodes
+
+    return frozenset(one.table_key for one in tables if again(one))
+
+
+def _runs_of(one: Listed) -> tuple[str, int, float, frozenset[int]]:
+    """Give what two tables of the same runs have in common, and others hardly ever."""
+    return one.owner, one.runs, one.last_s, one.nodes
+
+
+def distinctions(tables: Iterable[Listed]) -> Mapping[TableKey, str]:
+    """Say how tables of one name differ: arguments, layout, else the key.
+
+    Names that are there once have no entry.
+    """
+    by_name: dict[str, list[Listed]] = {}
+    for one in tables:
+        by_name.setdefault(one.name, []).append(one)
+    made: dict[TableKey, str] = {}
+    for group in by_name.values():
+        if len(group) > 1:
+            made |= _apart(group)
+    return made
+
+
+def _apart(group: Sequence[Listed]) -> dict[TableKey, str]:
+    several = len({one.command for one in group}) > 1
+    texts = {one.table_key: _words(one, with_command=several) for one in group}
+    often = Counter(texts.values())
+    for one in group:
+        text = texts[one.table_key]
+        if often[text] > 1 or not text:
+            key = f"{one.level} {one.key[:_SHORT_KEY]}"
+            texts[one.table_key] = f"{text}, {key}" if text else key
+    return texts
+
+
+def _words(one: Listed, *, with_command: bool) -> str:
+    words = [one.command] if with_command and one.command else []
+    if _PART in one.key:
+        words.append(one.layout)
+    elif one.parts:
+        words.append("all layouts")
+    return ", ".join(words)

@@ -11,8 +11,7 @@ from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.headline import headline, title_of
 from slurm_plugin.reports.html import Table
-from slurm_plugin.reports.sheet import find
-from slurm_plugin.reports.sheets import derived_note, sheets_of
+from slurm_plugin.reports.sheets import derived_note, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, percent
 
 #: Headings and the tables below them.

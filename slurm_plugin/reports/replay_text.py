@@ -10,11 +10,11 @@ from rich.text import Text
 
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
-from slurm_plugin.replay.policy_search import WORTH, Result
+from slurm_plugin.replay.what_if import WORTH, Result
 from slurm_plugin.replay.workload import ReplayComparison
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.sheet import Sheet
+from slurm_plugin.reports.sheets import Sheet
 from slurm_plugin.text.formatting import count, duration, percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,

@@ -18,8 +18,7 @@ from slurm_plugin.evaluation.resource_usage import Unused
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.headline import headline
-from slurm_plugin.reports.sheet import find
-from slurm_plugin.reports.sheets import decision_of, sheets_of
+from slurm_plugin.reports.sheets import decision_of, find, sheets_of
 from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
 from slurm_plugin.text.streams import safe_console
 from slurm_plugin.text.table_columns import WIDTH

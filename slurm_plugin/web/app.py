@@ -18,7 +18,7 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.web import application_page, decisions_page, report_pages, start_pages, view
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.queue_page import queue
+from slurm_plugin.web.report_pages import queue
 from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 

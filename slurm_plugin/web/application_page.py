@@ -37,9 +37,9 @@ from slurm_plugin.reports.curve_text import (
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table, usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
-from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery
+from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery
 from slurm_plugin.web.decisions_page import decisions_table, within
-from slurm_plugin.web.queue_page import largest_cluster
+from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
 
 _ANY = CatalogueQuery()

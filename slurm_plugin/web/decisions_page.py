@@ -24,7 +24,7 @@ from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import job_table, of_table
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.formatting import clock, count, hours, limit_text, short_clock
-from slurm_plugin.web.queue_page import largest_cluster
+from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
 _FILTERS = (

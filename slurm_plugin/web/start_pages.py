@@ -16,7 +16,7 @@ from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.formatting import count, short_clock
 from slurm_plugin.web.application_page import suggestion
-from slurm_plugin.web.catalogue import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
+from slurm_plugin.web.data import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import chosen_days, linked, periods
 from slurm_plugin.web.view import OLD_S, SOME, View, columns

@@ -16,10 +16,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.reports import html
+from slurm_plugin.reports.curve_text import TableKey
 from slurm_plugin.reports.html import PageLink, TableColumn
-from slurm_plugin.reports.listing import TableKey
-from slurm_plugin.web.catalogue import CatalogueEntry
-from slurm_plugin.web.data import PageData
+from slurm_plugin.web.data import CatalogueEntry, PageData
 from slurm_plugin.web.viewer import Viewer
 
 _PACKAGE = "slurm_plugin.web"

@@ -79,7 +79,7 @@ def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) ->
     from predictor.types import Verdict  # noqa: PLC0415
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
     from slurm_plugin.evaluation.report_data import keep_sums  # noqa: PLC0415
-    from slurm_plugin.web.catalogue import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
+    from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
     with ExitStack() as stack:
         store = stack.enter_context(open_store(config))

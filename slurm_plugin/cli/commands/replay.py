@@ -35,9 +35,8 @@ from slurm_plugin.text.streams import json_text
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
-    from slurm_plugin.replay.policy_search import Setting
     from slurm_plugin.replay.soft_limits import LimitReplay
-    from slurm_plugin.replay.what_if import WhatIf
+    from slurm_plugin.replay.what_if import Setting, WhatIf
     from slurm_plugin.replay.workload import Workload
     from slurm_plugin.reports.replay_text import ReplayReport
 
@@ -175,7 +174,7 @@ def _replay(
     args: argparse.Namespace, config: Config, report: ProgressReport, stack: ExitStack
 ) -> "ReplayReport":
     # Loaded here: numpy and scipy take a second, and the help shall not.
-    from slurm_plugin.replay.policy_search import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
+    from slurm_plugin.replay.what_if import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
     from slurm_plugin.reports.replay_text import ReplayReport  # noqa: PLC0415
 
     what_if, source, assumptions = _prepared(args, config, report)

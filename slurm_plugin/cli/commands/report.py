@@ -178,10 +178,10 @@ def _print_title(report: ReportHead) -> None:
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
-    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
+    from slurm_plugin.reports import sheets  # noqa: PLC0415
 
     if args.csv:
-        for path in sheet.write_csv(sheets.sheets_of(report, WORDS), args.csv):
+        for path in sheets.write_csv(sheets.sheets_of(report, WORDS), args.csv):
             print(path)
     if args.html:
         _page(report, args.html)
@@ -190,7 +190,7 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
 
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
-        one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
+        one = sheets.find(sheets.sheets_of(report, WORDS), args.table or "applications")
         print_table(one.output(), args)
     elif _for_terminal(args):
         _terminal(report)

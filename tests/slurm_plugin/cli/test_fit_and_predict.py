@@ -8,7 +8,7 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
-from slurm_plugin.web.catalogue import Catalogue, CatalogueQuery, entry_of
+from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 

@@ -12,7 +12,7 @@ from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.reports import sheet
+from slurm_plugin.reports import sheets
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.table_columns import OutputColumn
 from tests.slurm_plugin.reports.rows import decision
@@ -112,8 +112,8 @@ def test_every_table_is_a_file(evil_store, tmp_path, capsys):
 
 def test_no_cell_is_a_formula(tmp_path):
     fields = (OutputColumn("name", "name", str), OutputColumn("n", "n", lambda _: -1.5))
-    one = sheet.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
-    (path,) = sheet.write_csv([one], tmp_path)
+    one = sheets.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
+    (path,) = sheets.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.protocol.reasons import WORDS
-from slurm_plugin.reports import sheet, sheets, terminal
+from slurm_plugin.reports import sheets, terminal
 from slurm_plugin.reports.pseudonyms import anonymous
 from tests.slurm_plugin.reports.rows import decision, run, summarise
 
@@ -60,7 +60,7 @@ def test_each_job_is_a_row():
         (decision(given_limit_s=1200), run(job_id=3, limit_s=1200)),
         (decision(applied=False, mode="observe"), run(job_id=4, nodes=2, elapsed_s=1500.0)),
     )
-    rows = sheet.find(sheets.sheets_of(made, WORDS), "jobs").table().rows
+    rows = sheets.find(sheets.sheets_of(made, WORDS), "jobs").table().rows
     assert [row[:8] for row in rows] == [
         ["4", "wrf", "2", "00:30:00", "00:25:00", "02:00:00", "COMPLETED", "unchanged (observe)"],
         *[["3", "wrf", "4", "00:16:40", "00:16:40", "00:20:00", "COMPLETED",

@@ -14,8 +14,7 @@ from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect, queue_estimates
 from slurm_plugin.reports import terminal
-from slurm_plugin.reports.sheet import find
-from slurm_plugin.reports.sheets import sheets_of
+from slurm_plugin.reports.sheets import find, sheets_of
 
 
 def error(at_s, estimate_s, actual_s, *, partition="batch", inside=True):

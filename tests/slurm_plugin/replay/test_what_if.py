@@ -11,16 +11,16 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.moldable_jobs import Assumptions, assume, learn, moldable
-from slurm_plugin.replay.policy_search import (
+from slurm_plugin.replay.what_if import (
     ALIKE,
     WORTH,
     Result,
     Setting,
+    WhatIf,
     evaluate,
     settings,
     suggest,
 )
-from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload, compare, recent_mean
 from tests.slurm_plugin.reports.rows import run
 

@@ -4,7 +4,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import Verdict
-from slurm_plugin.web.catalogue import (
+from slurm_plugin.web.data import (
     ORDERS,
     Catalogue,
     CatalogueEntry,

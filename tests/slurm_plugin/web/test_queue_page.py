@@ -8,7 +8,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
-from slurm_plugin.web.queue_page import outlooks
+from slurm_plugin.web.report_pages import outlooks
 from tests.slurm_plugin.web.conftest import own
 
 
