@@ -178,6 +178,7 @@ def disturbances(site: Site, away_s: float, dead_s: float) -> list[Callable[[], 
         cluster.restart("slurmctld")
 
     def kill() -> None:
+        time.sleep(6.0)  # a job that it has not saved yet, within five seconds, is lost
         cluster.processes.signal("slurmctld", signal.SIGKILL)
         time.sleep(5.0)
         cluster.processes.stop("slurmctld")
