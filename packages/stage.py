@@ -74,6 +74,7 @@ def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
     zsh: folder of zsh's completions, from ``root`` on.
     fill: fills the environment.
     """
+    root = root.resolve()
     _environment(root, python, fill)
     bill_of_materials(root / HOME.relative_to("/") / "bin" / "python3", root / BILL)
     for name in COMMANDS:
@@ -89,6 +90,9 @@ def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
             root / "usr/share/bash-completion/completions" / name, pages.completion(parser, "bash")
         )
         _text(root / zsh / f"_{name}", pages.completion(parser, "zsh"))
+    if epoch_s := os.environ.get("SOURCE_DATE_EPOCH"):  # dpkg and rpm leave earlier times alone
+        for path in root.rglob("*"):
+            os.utime(path, (int(epoch_s), int(epoch_s)), follow_symlinks=False)
 
 
 def bill_of_materials(python: Path, path: Path) -> None:
