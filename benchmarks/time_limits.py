@@ -43,7 +43,7 @@ DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
 MOST_RUNS = 1000  #: runs of an application
 #: Limits lean on no other application's record.
-ACTING = TableSettings(site=built_in())
+ACTING = TableSettings(pooled=built_in())
 
 
 @dataclass(frozen=True, slots=True)
