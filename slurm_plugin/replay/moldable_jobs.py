@@ -75,16 +75,9 @@ def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Truth:
-    """Run time on other nodes over that on the job's own: one of those that a table holds."""
-
-    table: PredictionTable
-    own: int
-    which: int
-
-    def __call__(self, nodes: int) -> float:
-        return ratios(for_request(self.table, self.own), nodes)[self.which]
+def _truth(table: PredictionTable, own: int, which: int, nodes: int) -> float:
+    """Run time on ``nodes`` over that on ``own``: one of those that a table holds."""
+    return ratios(for_request(table, own), nodes)[which]
 
 
 def _moldable(
@@ -101,7 +94,7 @@ def _moldable(
     high = min(int(row.nodes * reach), cluster_nodes, before.nodes[-1], now.nodes[-1])
     if not low <= row.nodes <= high:
         return None
-    return Moldable(low, high, before, _Truth(now, row.nodes, off[now.key]))
+    return Moldable(low, high, before, partial(_truth, now, row.nodes, off[now.key]))
 
 
 def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup:

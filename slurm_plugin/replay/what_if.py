@@ -193,15 +193,9 @@ class WhatIf:
         self.workload = workload
         self.moldable_jobs = moldable
         self._order = order
-        self._own = [
-            JobShape(nodes, limit_s, run_s)
-            for nodes, limit_s, run_s in zip(
-                workload.nodes.tolist(),
-                workload.limit_s.tolist(),
-                workload.run_s.tolist(),
-                strict=True,
-            )
-        ]
+        self._submits: list[float] = workload.submit_s.tolist()
+        own = workload.nodes, workload.limit_s, workload.run_s
+        self._own = [JobShape(*row) for row in zip(*(one.tolist() for one in own), strict=True)]
 
     @property
     def moldable(self) -> npt.NDArray[np.bool_]:
@@ -220,7 +214,7 @@ class WhatIf:
 
     def rigid(self) -> ReplaySchedule:
         """Schedule every job on the nodes that it had."""
-        return self._engine().run(self._submits(), lambda job, _: self._own[job])
+        return self._engine().run(self._submits, lambda job, _: self._own[job])
 
     def disturbed(self, *, seed: int) -> ReplaySchedule:
         """Schedule the requests, but every tenth job runs two per cent longer.
@@ -232,7 +226,7 @@ class WhatIf:
             own._replace(run_s=own.run_s * factor)
             for own, factor in zip(self._own, longer.tolist(), strict=True)
         ]
-        return self._engine().run(self._submits(), lambda job, _: shapes[job])
+        return self._engine().run(self._submits, lambda job, _: shapes[job])
 
     def under(self, rules: PolicySettings) -> WhatIfOutcome:
         """Schedule with the policy deciding on the moldable jobs."""
@@ -263,15 +257,11 @@ class WhatIf:
             expected_s[job] = decision.chosen.prediction.time_s
             return JobShape(nodes, limit_s, own.run_s * moldable.truth(nodes))
 
-        schedule = engine.run(self._submits(), shape_of)
+        schedule = engine.run(self._submits, shape_of)
         return WhatIfOutcome(schedule, reasons, schedule.nodes != self.workload.nodes)
 
     def _engine(self) -> Engine:
         return Engine(self.workload.cluster_nodes, self._order)
-
-    def _submits(self) -> list[float]:
-        submits: list[float] = self.workload.submit_s.tolist()
-        return submits
 
 
 #: Jobs of the first look; there is another one each time there are twice as many.
@@ -293,16 +283,13 @@ class ObservedArrivals:
     def demand(self, now_s: float) -> ArrivalDemand:
         """Give the demand at a moment, as shares of the cluster; moments must not go back."""
         if self._next <= len(self._submits) and self._submits[self._next - 1] < now_s:
-            self._look(bisect_right(self._submits, now_s))
+            work, count = self._workload, bisect_right(self._submits, now_s)
+            made = arrival_demand(
+                self._submits[:count], work.nodes[:count].tolist(), work.run_s[:count].tolist()
+            )
+            self._demand = made.scaled(1 / work.cluster_nodes)
+            self._next = 2 * count
         return self._demand
-
-    def _look(self, count: int) -> None:
-        work = self._workload
-        made = arrival_demand(
-            self._submits[:count], work.nodes[:count].tolist(), work.run_s[:count].tolist()
-        )
-        self._demand = made.scaled(1 / work.cluster_nodes)
-        self._next = 2 * count
 
 
 #: Prices and guards that a search for a suggestion tries.

@@ -307,10 +307,7 @@ def ratios(title: str, data: Sequence[float]) -> Chart:
     marks: list[Mark] = []
     for tick in (0.5, 1.0, 2.0):
         look = "guide" if tick == 1 else "grid"
-        marks += [
-            ChartPath(look, f"M{left} {y(tick)}H{right}"),
-            ChartLabel("faint end", left - 6, y(tick) + 4, f"{tick:g}"),
-        ]
+        marks += _level(y(tick), left, right, f"{tick:g}", look)
     step = (right - left) / max(len(data), 1)
     for i, one in enumerate(data):
         marks.append(Dot("first", _short(left + (i + 0.5) * step), y(one), 3.5))
@@ -353,11 +350,7 @@ def scatter(
         ChartLabel("faint middle", (left + right) / 2, base + 36, across),
     ]
     for share in sorted({low, 0.0, high}):
-        y = place(0, share)[1]
-        marks += [
-            ChartPath("grid", f"M{left} {y}H{right}"),
-            ChartLabel("faint end", left - 6, y + 4, percent(share)),
-        ]
+        marks += _level(place(0, share)[1], left, right, percent(share))
     for share in (0.0, most_x):
         label = ChartLabel("faint middle", place(share, low)[0], base + 18, percent(share, 1))
         marks.append(label)
@@ -434,11 +427,7 @@ class _Frame:
     def axes(self, name: str) -> list[Mark]:
         marks: list[Mark] = [ChartLabel("faint", 0, 12, name)]
         for time_s in time_ticks(self.low_s, self.high_s):
-            y = self.y(time_s)
-            marks += [
-                ChartPath("grid", f"M{self.LEFT} {y}H{self.RIGHT}"),
-                ChartLabel("faint end", self.LEFT - 6, y + 4, tick_text(time_s)),
-            ]
+            marks += _level(self.y(time_s), self.LEFT, self.RIGHT, tick_text(time_s))
         for nodes in node_ticks(self.few, self.many):
             x = self.x(nodes)
             marks += [
@@ -490,6 +479,12 @@ def _in_words(picture: Picture) -> str:
             f"and {duration(picture.asked_s[-1])} on {many}."
         )
     return text
+
+
+def _level(y: float, left: float, right: float, text: str, look: str = "grid") -> list[Mark]:
+    """Draw a level line with its label on the left."""
+    line = ChartPath(look, f"M{left} {y}H{right}")
+    return [line, ChartLabel("faint end", left - 6, y + 4, text)]
 
 
 def _short(value: float) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import hypot
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.text.formatting import clock, count, hours, percent, printable
@@ -44,20 +46,16 @@ class Headline:
         return [self.benefit, self.trust, to_do]
 
 
-class ReportHead(Protocol):
+class Head(msgspec.Struct, frozen=True):
     """What of a report is in its first line."""
 
-    @property
-    def decisions(self) -> int: ...  # noqa: D102
-    @property
-    def finished(self) -> int: ...  # noqa: D102
-    @property
-    def first_s(self) -> float | None: ...  # noqa: D102
-    @property
-    def last_s(self) -> float | None: ...  # noqa: D102
+    decisions: int
+    finished: int
+    first_s: float | None
+    last_s: float | None
 
 
-def title_of(report: ReportHead) -> str:
+def title_of(report: Head | OutcomeReport) -> str:
     """Give the number of decisions and their period in one line."""
     if not report.decisions:
         return "No decision is recorded for this selection; nimod records one at each submission."

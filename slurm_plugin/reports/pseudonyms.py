@@ -1,5 +1,6 @@
 """A report without names: the same pseudonym for the same name, within one report."""
 
+from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
@@ -26,34 +27,24 @@ _TEXTS = {
 }
 
 
-class Pseudonyms:
-    """Numbered names, in the order in which they are asked for."""
-
-    def __init__(self) -> None:
-        self._given: dict[tuple[str, str], str] = {}
-        self._counts: dict[str, int] = {}
-
-    def of(self, kind: str, name: str) -> str:
-        """Give the pseudonym of a name.
-
-        >>> names = Pseudonyms()
-        >>> names.of("user", "ada"), names.of("user", "bob"), names.of("user", "ada")
-        ('user-1', 'user-2', 'user-1')
-        """
-        if (kind, name) not in self._given:
-            self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._given[kind, name] = f"{kind}-{self._counts[kind]}"
-        return self._given[kind, name]
-
-
 def anonymous(report: OutcomeReport) -> OutcomeReport:
     """Replace the names of users, accounts and applications; partitions and clusters stay."""
-    names = Pseudonyms()
+    given: dict[tuple[str, str], str] = {}
+    counts: Counter[str] = Counter()
+
+    def pseudonym(kind: str, name: str) -> str:
+        """Numbered, in the order in which names are asked for."""
+        if (kind, name) not in given:
+            counts[kind] += 1
+            given[kind, name] = f"{kind}-{counts[kind]}"
+        return given[kind, name]
 
     def row(one: Any) -> Any:
         own = {field.name for field in fields(one)}
         changes = {
-            name: names.of(kind, getattr(one, name)) for name, kind in _KINDS.items() if name in own
+            name: pseudonym(kind, getattr(one, name))
+            for name, kind in _KINDS.items()
+            if name in own
         }
         if isinstance(one, JobDiagnosis):
             # Arguments, folders and job names stand in some of these texts.
@@ -64,7 +55,7 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
 
     tables: dict[str, Any] = {name: tuple(map(row, getattr(report, name))) for name in _TABLES}
     selection = {
-        key: names.of(key, value) if key in _KINDS else value
+        key: pseudonym(key, value) if key in _KINDS else value
         for key, value in report.selection.items()
     }
     return replace(report, anonymous=True, selection=selection, **tables)

@@ -37,7 +37,7 @@ from slurm_plugin.reports.curve_text import (
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table, usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
-from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery
+from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table, within
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
@@ -66,7 +66,7 @@ def applications(view: View) -> str:
         order=view.choice("order", ORDERS, _ANY.order),
         reverse=view.choice("reverse", ("no", "yes")) == "yes",
     )
-    matches = view.site.catalogue().select(filters, view.site.may_see(view.viewer))
+    matches = view.site.catalogue().select(filters, may_see(view.viewer.visibility))
     last = max(1, -(-len(matches) // ROWS))
     page = min(view.number("page", 1), last)
     return view.render(

@@ -231,7 +231,11 @@ class RefreshingCache(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value:
         """Return the value of a key; compute it where the cache has none that is young enough."""
-        slot = self._slot(key)
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > self._most:
+                self._slots.popitem(last=False)
         if slot.values:
             value, age_s = slot.values[0], self._clock() - slot.made_s
             if self._keep_s < age_s <= self._serve_s:
@@ -242,14 +246,6 @@ class RefreshingCache(Generic[Key, Value]):
             if not slot.values or self._clock() - slot.made_s > self._keep_s:
                 self._renew(key, slot)
             return slot.values[0]
-
-    def _slot(self, key: Key) -> _Slot[Value]:
-        with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
-            self._slots.move_to_end(key)
-            while len(self._slots) > self._most:
-                self._slots.popitem(last=False)
-            return slot
 
     def _renew(self, key: Key, slot: _Slot[Value]) -> None:
         slot.values[:] = [self._make(key)]
@@ -353,10 +349,6 @@ class PageData:
     def catalogue(self) -> Catalogue:
         """All applications."""
         return self._catalogues.get(None)
-
-    def may_see(self, viewer: Viewer) -> Callable[[CatalogueEntry], bool]:
-        """Return a filter for the applications that a user may see."""
-        return may_see(viewer.visibility)
 
     def decisions(
         self,

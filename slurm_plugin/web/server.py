@@ -105,15 +105,13 @@ class _Protocol(H11Protocol):
 
     def _look_after(self, before: object) -> None:
         """Drop connections that send slowly, and those that do not read the answer."""
-        if self.cycle is before and not self._answering():
+        now = self.cycle
+        # Whether it is the site that the other end waits for.
+        answering = now is not None and not now.more_body and not now.response_started
+        if now is before and not answering:
             self.transport.abort()
         else:
-            self._look = self.loop.call_later(LOOK_S, self._look_after, self.cycle)
-
-    def _answering(self) -> bool:
-        """Whether it is the site that the other end waits for."""
-        now = self.cycle
-        return now is not None and not now.more_body and not now.response_started
+            self._look = self.loop.call_later(LOOK_S, self._look_after, now)
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -150,7 +150,7 @@ def _task(view: View, one: Task) -> PageLink:
 
 def _by_verdict(view: View) -> list[tuple[str, int, str]]:
     """Count the applications by verdict, each with the list of them."""
-    entries = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
+    entries = view.site.catalogue().select(CatalogueQuery(), may_see(view.viewer.visibility))
     return [
         (words, number, view.link("/applications", verdict=name))
         for name, (words, holds) in VERDICTS.items()

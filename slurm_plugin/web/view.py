@@ -18,7 +18,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.reports import html
 from slurm_plugin.reports.curve_text import TableKey
 from slurm_plugin.reports.html import PageLink, TableColumn
-from slurm_plugin.web.data import CatalogueEntry, PageData
+from slurm_plugin.web.data import CatalogueEntry, PageData, may_see
 from slurm_plugin.web.viewer import Viewer
 
 _PACKAGE = "slurm_plugin.web"
@@ -97,7 +97,7 @@ class View:
         return PageLink(entry.label, self.link("/application", level=entry.level, key=entry.key))
 
     def _visible(self, entry: CatalogueEntry | None) -> CatalogueEntry | None:
-        return entry if entry and self.site.may_see(self.viewer)(entry) else None
+        return entry if entry and may_see(self.viewer.visibility)(entry) else None
 
     def render(self, template: str, title: str, *, at: str = "", **context: Any) -> str:
         """Fill a template; ``at`` is the part of the site that it belongs to."""

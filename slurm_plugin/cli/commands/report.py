@@ -29,7 +29,7 @@ from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
-from slurm_plugin.reports.headline import ReportHead, title_of
+from slurm_plugin.reports.headline import Head, title_of
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
@@ -88,15 +88,6 @@ def run(args: argparse.Namespace) -> int:
         report = anonymous(report)
     _print(report, args)
     return 0
-
-
-class Head(msgspec.Struct, frozen=True):
-    """What stands in the first line of a report."""
-
-    decisions: int
-    finished: int
-    first_s: float | None
-    last_s: float | None
 
 
 def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
@@ -172,7 +163,7 @@ def _for_terminal(args: argparse.Namespace) -> bool:
     return not (table or args.json or args.csv or args.html)
 
 
-def _print_title(report: ReportHead) -> None:
+def _print_title(report: Head | OutcomeReport) -> None:
     print(wrapped(title_of(report), terminal_width()), flush=True)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection, Store
-from slurm_plugin.cli.commands.report import Head
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.report_data import collect
@@ -18,7 +17,7 @@ from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
-from slurm_plugin.reports.headline import title_of
+from slurm_plugin.reports.headline import Head, title_of
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import table
