@@ -7,7 +7,7 @@ since a run that was stopped says how long it was let run, not how long it takes
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
@@ -383,3 +383,56 @@ class OutcomeTally:
 def _results(tallies: dict[str, AccuracyTally]) -> dict[str, Accuracy]:
     results = ((name, tally.result()) for name, tally in sorted(tallies.items()))
     return {name: one for name, one in results if one is not None}
+
+
+#: Fields of rows, and of the selection, that hold names, and what stands for these.
+_NAMED = {
+    **dict.fromkeys(("application", "name", "label"), "application"),
+    "user": "user",
+    "account": "account",
+}
+#: The tables with names, in the order in which these are numbered.
+_WITH_NAMES = (
+    *("applications", "problems", "records", "drift", "stopped", "jobs"),
+    *("waste", "arrays", "unused", "energy", "switched_off"),
+)
+#: Texts of problems that would name arguments, folders or jobs, without them.
+_PROBLEMS = {
+    "several_problems": "several problems: run times differ by attributes of the jobs",
+    "not_one_problem": "several problems: runs on the same node count differ too much; a tag in "
+    "the script, with another word for each input, separates them",
+}
+
+
+def anonymous(report: OutcomeReport) -> OutcomeReport:
+    """Replace the names of users, accounts and applications; partitions and clusters stay."""
+    given: dict[tuple[str, str], str] = {}
+    counts: Counter[str] = Counter()
+
+    def pseudonym(kind: str, name: str) -> str:
+        """Numbered, in the order in which names are asked for."""
+        if (kind, name) not in given:
+            counts[kind] += 1
+            given[kind, name] = f"{kind}-{counts[kind]}"
+        return given[kind, name]
+
+    def row(one: Any) -> Any:
+        own = {field.name for field in fields(one)}
+        changes = {
+            name: pseudonym(kind, getattr(one, name))
+            for name, kind in _NAMED.items()
+            if name in own
+        }
+        if isinstance(one, JobDiagnosis):
+            # Arguments, folders and job names stand in some of these texts.
+            changes["text"] = _PROBLEMS.get(one.problem, one.text)
+        elif isinstance(one, StandingRow):
+            changes["key"] = ""
+        return replace(one, **changes)
+
+    tables: dict[str, Any] = {name: tuple(map(row, getattr(report, name))) for name in _WITH_NAMES}
+    selection = {
+        key: pseudonym(key, value) if key in _NAMED else value
+        for key, value in report.selection.items()
+    }
+    return replace(report, anonymous=True, selection=selection, **tables)

@@ -6,7 +6,7 @@ it sees the replayed cluster in the form that nimod has of a real one.
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from predictor.table import at
-from predictor.types import PredictionTable
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from predictor.waits.history import arrival_demand
@@ -33,6 +32,7 @@ from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.workload import (
     Measures,
+    Moldable,
     ReplayComparison,
     Workload,
     compare,
@@ -151,20 +151,6 @@ def planned(
     """
     changes = [(now_s, free), *((max(end_s, now_s), nodes) for end_s, nodes in releases)]
     return profile(changes).planned((shape.nodes, shape.limit_s) for shape in waiting)
-
-
-@dataclass(frozen=True, slots=True)
-class Moldable:
-    """A job that could have run on other node counts.
-
-    ``truth`` gives its run time on so many nodes relative to that on the nodes it had.  The replay
-    uses it; the policy has only the table.
-    """
-
-    low: int
-    high: int
-    table: PredictionTable
-    truth: Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)

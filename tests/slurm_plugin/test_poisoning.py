@@ -20,7 +20,7 @@ from slurm_plugin.config.setting_types import Explore, Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy, Sharing, TimeLimit
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.evaluation import switch_off
+from slurm_plugin.evaluation import feedback
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
@@ -183,7 +183,7 @@ def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
         site.store.runs.add([ended])
     site.store.decisions.add(rows)
     site.store.decisions.join_outcomes()
-    switch_off.update(site.store, site.config.band, site.config.policy, now_s=NOW)
+    feedback.judge_applications(site.store, site.config.band, site.config.policy, now_s=NOW)
 
 
 def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:

@@ -27,7 +27,7 @@ from slurm_plugin.cli.command_context import add_shared, load_config, moment, op
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
-from slurm_plugin.evaluation import out_of_memory, switch_off
+from slurm_plugin.evaluation import feedback
 from slurm_plugin.reports.curve_text import standing_line
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
@@ -132,8 +132,8 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
-        turned = switch_off.update(store, config.band, config.policy, now_s=time.time())
-        memory = out_of_memory.update(store, requeue=config.memory.requeue, now_s=time.time())
+        turned = feedback.judge_applications(store, config.band, config.policy, now_s=time.time())
+        memory = feedback.keep_memory(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     elif lines := [*map(describe, done), *shown, *map(standing_line, turned), *memory]:

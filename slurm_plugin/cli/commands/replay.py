@@ -220,30 +220,29 @@ def _prepared(
     from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
     from predictor.tables.settings import TableSettings  # noqa: PLC0415
     from predictor.waits.easy import Order  # noqa: PLC0415
-    from slurm_plugin.replay import moldable_jobs  # noqa: PLC0415
+    from slurm_plugin.replay import workload  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
-    from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
 
     rows, source = _rows(args, config, report)
     order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
     if args.assume is not None:
-        made = moldable_jobs.Assumptions(share=args.assume, range=args.range, seed=args.seed)
-        work = Workload.of(rows, cluster_nodes=_cluster_nodes(args))
-        what_if = WhatIf(work, moldable_jobs.assume(work, made), order)
+        made = workload.Assumptions(share=args.assume, range=args.range, seed=args.seed)
+        work = workload.Workload.of(rows, cluster_nodes=_cluster_nodes(args))
+        what_if = WhatIf(work, workload.assume(work, made), order)
         return (
             what_if.adopted(args.adopt, seed=args.seed),
             source,
-            moldable_jobs.assumptions_in_words(made),
+            workload.assumptions_in_words(made),
         )
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
     fit = TableSettings(
         confidence=config.fit.confidence, backtest=BacktestSettings(model=config.fit.model)
     )
-    knowledge = moldable_jobs.learn(rows, begin_s=begin_s, settings=fit)
-    work = Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
-    chosen = moldable_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
-    words = moldable_jobs.in_words(len(learned), args.range, args.adopt)
+    knowledge = workload.learn(rows, begin_s=begin_s, settings=fit)
+    work = workload.Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
+    chosen = workload.moldable(work, knowledge, reach=args.range, seed=args.seed)
+    words = workload.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
 
 

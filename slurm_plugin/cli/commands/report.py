@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     )
     report = replace(report, selection=_selection(args))
     if args.anonymise:
-        from slurm_plugin.reports.pseudonyms import anonymous  # noqa: PLC0415
+        from slurm_plugin.evaluation.outcomes import anonymous  # noqa: PLC0415
 
         report = anonymous(report)
     _print(report, args)

@@ -10,8 +10,7 @@ from predictor.types import PredictionTable, Problem, Recorded, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
-from slurm_plugin.evaluation.outcomes import OutcomeTally
-from slurm_plugin.reports.pseudonyms import anonymous
+from slurm_plugin.evaluation.outcomes import OutcomeTally, anonymous
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import decision, run

@@ -3,9 +3,9 @@
 import pytest
 
 from sacct_ingest.records import JobState
+from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import sheets, terminal
-from slurm_plugin.reports.pseudonyms import anonymous
 from tests.slurm_plugin.reports.rows import decision, run, summarise
 
 TIMEOUT = JobState.TIMEOUT

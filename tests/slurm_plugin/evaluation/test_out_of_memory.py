@@ -15,7 +15,7 @@ from predictor.types import Memory, MemoryNeed
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store
-from slurm_plugin.evaluation import out_of_memory
+from slurm_plugin.evaluation import feedback
 from tests.processes import wait_until
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
@@ -81,7 +81,7 @@ def ended(store, state=JobState.OUT_OF_MEMORY, *, given=600, asked=800, uid=UID,
 
 
 def update(store, *, requeue=False):
-    return out_of_memory.update(store, requeue=requeue, now_s=AT_S + 10 * next(NUMBER))
+    return feedback.keep_memory(store, requeue=requeue, now_s=AT_S + 10 * next(NUMBER))
 
 
 def need(store):
@@ -115,7 +115,7 @@ def test_what_a_fit_has_learned_from_says_nothing_new(store):
 def test_a_job_runs_again_with_what_it_asked_for(store, monkeypatch, words, memory):
     number = ended(store)
     slurm = Slurm(LINE.format(number, more="", memory=words))
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     lines = update(store, requeue=True)
     assert f"job {number}: runs again with --mem=800M, which it asked for" in lines
     job = str(number)
@@ -133,7 +133,7 @@ def test_of_an_array_that_task_alone_runs_again(store, monkeypatch):
     running = LINE.replace("OUT_OF_MEMORY", "RUNNING").format(901, more=f"{more}1 ", memory=memory)
     last = LINE.format(number, more=f"{more}3 ", memory=memory)
     slurm = Slurm("\n".join([running, *others, last]))
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     assert f"job {number}_3: runs again with --mem=800M, which it asked for" in update(
         store, requeue=True
     )
@@ -152,7 +152,7 @@ def test_of_an_array_that_task_alone_runs_again(store, monkeypatch):
 def test_what_slurm_does_not_give_the_user_is_left(store, monkeypatch, refused, state, commands):
     shown = LINE.format(ended(store), more="", memory="MinMemoryNode=600M")
     slurm = Slurm(shown, refused=refused)
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     assert f"{state}, Slurm does not give its user 800M now" in update(store, requeue=True)[-1]
     assert len(slurm.commands) == commands
     assert not any("release" in argv for argv in slurm.commands)
@@ -161,7 +161,7 @@ def test_what_slurm_does_not_give_the_user_is_left(store, monkeypatch, refused, 
 def test_who_cannot_act_as_the_user_leaves_the_job_alone(store, monkeypatch):
     shown = LINE.format(ended(store), more="", memory="MinMemoryNode=600M")
     slurm = Slurm(shown, root=False)
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     assert "only root can let it ask for 800M again" in update(store, requeue=True)[-1]
     assert len(slurm.commands) == 1
 
@@ -180,7 +180,7 @@ def test_who_cannot_act_as_the_user_leaves_the_job_alone(store, monkeypatch):
 def test_other_jobs_are_left_alone(store, monkeypatch, shown):
     number = ended(store)
     slurm = Slurm(shown.format(number))
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     assert not any("again" in line for line in update(store, requeue=True))
     assert [argv[0] for argv in slurm.commands] == ["-o"]
 
@@ -188,14 +188,14 @@ def test_other_jobs_are_left_alone(store, monkeypatch, shown):
 def test_a_job_that_had_what_it_asked_for_does_not_run_again(store, monkeypatch):
     ended(store, req_mem_bytes=4 * 800 * MIB)
     slurm = Slurm("")
-    monkeypatch.setattr(out_of_memory, "commands", slurm)
+    monkeypatch.setattr(feedback, "commands", slurm)
     update(store, requeue=True)
     assert slurm.commands == []
 
 
 def test_without_slurm_it_is_logged(store, monkeypatch, caplog):
     number = ended(store)
-    monkeypatch.setattr(out_of_memory, "commands", Slurm(SlurmError("scontrol: gone")))
+    monkeypatch.setattr(feedback, "commands", Slurm(SlurmError("scontrol: gone")))
     update(store, requeue=True)
     assert f"job {number} cannot run again: scontrol: gone" in caplog.text
 

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from sacct_ingest.records import JobState
+from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.evaluation.resource_usage import Unused, UnusedTally
-from slurm_plugin.reports.pseudonyms import anonymous
 from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import decision, run, summarise
 

@@ -10,7 +10,6 @@ from predictor.tables.settings import TableSettings
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings
-from slurm_plugin.replay.moldable_jobs import Assumptions, assume, learn, moldable
 from slurm_plugin.replay.what_if import (
     ALIKE,
     WORTH,
@@ -21,7 +20,15 @@ from slurm_plugin.replay.what_if import (
     settings,
     suggest,
 )
-from slurm_plugin.replay.workload import Workload, compare, recent_mean
+from slurm_plugin.replay.workload import (
+    Assumptions,
+    Workload,
+    assume,
+    compare,
+    learn,
+    moldable,
+    recent_mean,
+)
 from tests.slurm_plugin.reports.rows import run
 
 RULES = PolicySettings(config.Policy(), config.Deadline())
@@ -124,7 +131,7 @@ def test_the_policy_knows_only_what_was_available_before() -> None:
         one for one in moldable(later, recorded, reach=4.0) if one and one.table.key == "good"
     )
     assert at(one.table, 8).time_s == pytest.approx(HOUR, rel=0.2)
-    assert at(one.truth.table, 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
+    assert at(one.truth.args[0], 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
 
 
 def test_who_does_not_take_part_stays_as_is() -> None:

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from sacct_ingest.store import ArrayRow, DecisionSelection, Store
 from slurm_plugin.config.settings import Config
+from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports.page import page, report_sections
-from slurm_plugin.reports.pseudonyms import anonymous
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
 from tests.sacct_ingest.records import run as stored_run

@@ -7,9 +7,8 @@ from msgspec.structs import replace as replace_fields
 
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
-from slurm_plugin.replay.moldable_jobs import Assumptions, assume
 from slurm_plugin.replay.what_if import Result, WhatIf, evaluate, settings
-from slurm_plugin.replay.workload import Workload
+from slurm_plugin.replay.workload import Assumptions, Workload, assume
 from slurm_plugin.reports.replay_text import ReplayReport, tables, verdict
 
 
