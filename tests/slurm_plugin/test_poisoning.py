@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from predictor.level.record import Record
 from predictor.level.record import decode as read
 from predictor.refit import refit
 from predictor.table import acting_of, decode
@@ -228,7 +229,9 @@ def tables_after(
         rows = (row for level in CURVE_LEVELS for row in store.fits.all() if row.level == level)
         own_tables = [one for row in rows if (one := decode(row.payload)).owner == "alice"]
         texts = (store.records.find(one.level, one.key) for one in own_tables)
-        return own_tables, [[entry.acting for entry in read(text).entries] for text in texts]
+        return own_tables, [
+            [entry.acting for entry in read(text, Record).entries] for text in texts
+        ]
 
 
 def stopped_by_their_limit(runs: Iterable[JobRun]) -> list[JobRun]:
