@@ -120,7 +120,8 @@ def keep_sums(store: Store, config: Config, *, now_s: float) -> None:
 
     end_s = (int(now_s) // _DAY_S - _SETTLED) * _DAY_S
     keys = store.records.keys(SUMS)
-    if keys and keys[-1] >= sums_key(end_s):
+    # One without a payload was left by a fit that was stopped.
+    if keys and keys[-1] >= sums_key(end_s) and store.records.find(SUMS, keys[-1]):
         return
     # What changes from here on deletes the row, and then it is not filled.
     store.records.put(RecordRow(level=SUMS, key=sums_key(end_s), payload=""))
