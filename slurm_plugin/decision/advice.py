@@ -23,7 +23,7 @@ from slurm_plugin.decision.candidates import (
     scales,
 )
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask
+from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
 from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.remedies import MISSED, advised, remedies
@@ -102,10 +102,7 @@ def advice_of(
         ]
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
-    asked = case.request.low if case.request.low == case.request.high else None
-    ended = messages.limit_reached(case, asked, often=True).removeprefix("nimo: ")
-    early = [one.text for one in table.problems if one.name == "failed_early"]
-    advice.limit_text = " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
+    advice.limit_text = _limit_text(case, table)
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
@@ -124,7 +121,7 @@ def advice_of(
     if best is not None:
         _recommend(advice, best.nodes, case, rules.policy.memory_margin)
     if chosen := best or decided.chosen:
-        limits = _limits(chosen, considered, table, rules)
+        limits = _limits(chosen, considered, table, rules, part)
         late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
         to_ask = "" if late else messages.time_options(limits)
         advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
@@ -132,11 +129,20 @@ def advice_of(
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
-        _row(option, considered, table, base, rules, best=advice.nodes, waits=fresh)
+        _row(
+            option,
+            table,
+            base,
+            _limits(option, considered, table, rules, part),
+            best=advice.nodes,
+            waits=fresh,
+        )
         for option in options
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
     advice.asked = base.nodes if base else None
+    if base and not advice.limit_text and not table.is_guess:
+        advice.limit_text = _short_limit(base.prediction, request)
     _front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
@@ -355,17 +361,45 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
         advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
+def _limit_text(case: DecisionContext, table: PredictionTable) -> str:
+    """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
+    asked = case.request.low if case.request.low == case.request.high else None
+    ended = messages.limit_reached(case, asked, often=True).removeprefix("nimo: ")
+    early = [one.text for one in table.problems if one.name == "failed_early"]
+    return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
+
+
+def _short_limit(one: Prediction, request: Request) -> str:
+    """Say that the job's time limit is shorter than its run may take; empty: it is not."""
+    own_s = request.asked_limit_s or request.limit_s or inf
+    if request.deadline_s or own_s >= one.high_s:
+        return ""
+    takes = f"Such runs take {duration(one.low_s)} to {duration(one.high_s)}"
+    return f"{takes}, and the time limit is {duration(own_s)}."
+
+
 def _limits(
-    option: Option, request: Request, table: PredictionTable, rules: PolicySettings
+    option: Option,
+    request: Request,
+    table: PredictionTable,
+    rules: PolicySettings,
+    part: Partition,
 ) -> TimeLimits | None:
-    """Time limit to ask for: without a verdict by the level's interval, for the count asked for."""
+    """Time limit to ask for: without a verdict by the level's interval, for the count asked for.
+
+    A limit that may end the run gives way to a longer one, with few runs, too.
+    """
     found = limits_to_ask(option, request)
-    known = not table.is_guess and not is_otherwise(table) and table.runs >= _FOR_LIMITS
-    known = known and option.nodes == table.asked
     unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
-    if found or not known or unwanted:
+    if found or table.is_guess or unwanted:
         return found
-    return limits_for(request, table, rules, [option.nodes], level_quantile)
+    known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
+    if known and option.nodes == table.asked:
+        found = limits_for(request, table, rules, [option.nodes], level_quantile)
+    own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
+    longer_s = whole_minutes(high_s * rules.policy.limit_margin)
+    ends = own_s and own_s < high_s and longer_s <= (part.max_time_s or inf)
+    return TimeLimits(longer_s) if ends and not found else found
 
 
 def _memory_directive(
@@ -409,16 +443,14 @@ def _script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str
 
 def _row(
     option: Option,
-    request: Request,
     table: PredictionTable,
     asked: Option | None,
-    rules: PolicySettings,
+    limits: TimeLimits | None,
     *,
     best: int | None,
     waits: bool,
 ) -> Row:
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
-    limits = _limits(option, request, table, rules)
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
     return Row(

@@ -55,6 +55,23 @@ def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_
     assert problem_texts(history(**serial, problems=problems)) == ["Two kinds of runs."]
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "most_s", "text", "directive"),
+    [
+        (600.0, None, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", "22"),
+        (600.0, 1200.0, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", ""),
+        (7200.0, None, "", "23"),
+    ],
+)
+def test_a_limit_shorter_than_the_run_is_named_with_one_that_holds_it(
+    limit_s, most_s, text, directive
+):
+    limits = {"limit_s": limit_s, "asked_limit_s": limit_s, "time_use": TimeUse.ADVISE}
+    short = advice(Request(low=4, high=4, **limits), part=partition(max_time_s=most_s))
+    assert short.limit_text == text
+    assert short.time_directive == (directive and f"#SBATCH --time=00:{directive}:00")
+
+
 def test_without_a_run_it_says_how_to_start():
     assert "nimo scale" in advice(unknown=True).problems[0]
 

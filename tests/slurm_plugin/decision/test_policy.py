@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from predictor.tables.changes import change_of
 
 from predictor.table import quantile
+from predictor.tables.run_facts import change_of
 from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout, Unit
