@@ -43,6 +43,11 @@ _DAY_S = 86_400
 _SETTLED, _KEPT = 7, 128
 #: What makes arrays and settings, and classes of others that sums consist of.
 _MAKERS = ("array", "_array_reconstructor"), ("msgspec._utils", "rebuild")
+#: Modules of which sums hold classes: none of them opens, runs or writes anything.
+_MODULES = (
+    *("slurm_plugin.evaluation.", "slurm_plugin.config.settings"),
+    "slurm_plugin.protocol.wait_accuracy",
+)
 _PARTS = {one.__name__: one for one in (Counter, defaultdict, deque, dict, set, array.array, Unit)}
 
 
@@ -155,7 +160,8 @@ def _sums(store: Store, config: Config) -> tuple[OutcomeTally, float | None]:
     for key in reversed(store.records.keys(SUMS)):
         made_with, _, packed = (store.records.find(SUMS, key) or "").partition(":")
         if made_with == digest:
-            with suppress(ValueError, zlib.error, pickle.UnpicklingError):
+            unreadable = (ValueError, zlib.error, pickle.UnpicklingError, EOFError)
+            with suppress(*unreadable, AttributeError, ImportError):
                 tally = _Sums(io.BytesIO(zlib.decompress(base64.b64decode(packed)))).load()
                 if isinstance(tally, OutcomeTally):
                     return tally, float(key)
@@ -174,7 +180,7 @@ class _Sums(pickle.Unpickler):
             return super().find_class(module, name)
         if name in _PARTS:
             return _PARTS[name]
-        if module.startswith("slurm_plugin.") and name.isidentifier():
+        if module.startswith(_MODULES) and name.isidentifier():
             found = super().find_class(module, name)
             if isinstance(found, type) and found.__module__ == module:
                 return found

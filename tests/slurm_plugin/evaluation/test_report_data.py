@@ -111,10 +111,15 @@ class Hostile:
         return eval, ("1/0",)
 
 
-def test_sums_run_no_code(store):
+class OfAnotherModule:
+    """Can be loaded, and is no part of sums."""
+
+
+@pytest.mark.parametrize("kind", [Hostile, OfAnotherModule])
+def test_sums_run_no_code(store, kind):
     keep_sums(store, Config(), now_s=NOW_S)
     [key] = store.records.keys(SUMS)
     release, _, _ = store.records.find(SUMS, key).partition(":")
-    packed = base64.b64encode(zlib.compress(pickle.dumps(Hostile()))).decode()
+    packed = base64.b64encode(zlib.compress(pickle.dumps(kind()))).decode()
     store.records.put(RecordRow(level=SUMS, key=key, payload=f"{release}:{packed}"))
     assert report(store)[1] == 40
