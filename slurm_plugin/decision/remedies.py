@@ -20,6 +20,8 @@ from slurm_plugin.text.formatting import clock, duration, percent
 #: Reasons that are about a deadline that may be missed.
 MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
 _MINUTE_S = 60.0
+#: A proposed deadline still holds when it is pasted that much later.
+_PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said
 
 
@@ -130,7 +132,7 @@ def _deadline(asked: Option, rules: PolicySettings, now_s: float) -> Iterator[st
     latest_s = asked.wait.quantile(share) + (asked.limit_s or 0.0)
     end_s = max(asked.wait.end_s(asked.prediction, share), latest_s)
     if end_s < inf:
-        when = now_s + _MINUTE_S * ceil(end_s / _MINUTE_S)
+        when = now_s + _PASTED_S + _MINUTE_S * ceil(end_s / _MINUTE_S)
         yield _with_chance(f"--deadline={clock(when)}", share)
 
 
