@@ -76,6 +76,6 @@ def test_a_mistake_of_the_program_shows_none_of_its_text(ask, monkeypatch):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr("slurm_plugin.web.data.PageData.may_see", broken)
+    monkeypatch.setattr("slurm_plugin.web.data.PageData.catalogue", broken)
     with pytest.raises(ZeroDivisionError):
         ask("/applications")
