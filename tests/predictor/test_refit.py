@@ -57,7 +57,7 @@ def test_a_whole_refit_leaves_the_same_tables_and_a_new_version(store):
 @pytest.mark.parametrize(
     ("size", "named", "proposed"),
     [
-        (0, "", 8),  # nobody knows how large the cluster is
+        (0, "", 8),  # the size of the cluster is unknown
         (16, "", 8),
         (6, "n[1-16]", 6),
         (4, "", 1),

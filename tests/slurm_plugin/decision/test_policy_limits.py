@@ -197,7 +197,7 @@ def test_a_refused_prediction_leaves_no_option():
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
 
 
-# What is told of every count
+# The options of all node counts
 
 
 def test_every_count_of_the_partition_is_reported():
