@@ -341,6 +341,6 @@ class DecisionService:
             return Reason.STALE_SNAPSHOT
         if case.unready:
             return Reason.NEW_SHAPE
-        if case.partition is None or not case.partition.open:
+        if case.partition is None or not case.partition.up:
             return Reason.UNKNOWN_PARTITION
         return None

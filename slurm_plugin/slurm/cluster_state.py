@@ -4,7 +4,6 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import TypeVar
 
@@ -15,55 +14,23 @@ from predictor.waits.estimate import WaitEstimate, certain
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodePool, NodeShare, Promise
 from slurm_plugin.slurm.outlook import Outlook
+from slurm_plugin.slurm.raw_state import RawPartition
 
 _Number = TypeVar("_Number", int, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRules:
-    """Accounts and QOS that may use a partition; None: all."""
-
-    accounts: frozenset[str] | None = None
-    denied_accounts: frozenset[str] = frozenset()
-    qos: frozenset[str] | None = None
-    denied_qos: frozenset[str] = frozenset()
-
-    def holds(self, account: str, qos: str) -> bool:
-        """Whether a job of this account and QOS may come in; an unknown account may."""
-        if account and self.accounts is not None and account not in self.accounts:
-            return False
-        if self.qos is not None and qos not in self.qos:
-            return False
-        # An allowed list makes Slurm ignore the denied one (slurm.conf(5), DenyAccounts).
-        denied = self.accounts is None and account in self.denied_accounts
-        return not denied and not (self.qos is None and qos in self.denied_qos)
-
-
-class Partition(msgspec.Struct, frozen=True, kw_only=True):
+class Partition(RawPartition, frozen=True, kw_only=True):
     """One partition: its limits, its nodes over time, and who waits for them."""
 
-    name: str
     nodes: int  #: all that are not down or drained
     node_part: float = 1.0  #: part of each that the job takes: of CPUs, memory or devices
     profile: NodeAvailability  #: whole nodes free, from now on
     queue: int = 0  #: jobs that wait for nodes of this partition
     queue_mean: float = 0.0  #: the same, averaged over about a day
-    max_nodes: int | None = None  #: most nodes for one job
-    min_nodes: int = 1
-    max_time_s: float | None = None
-    default_time_s: float | None = None
     node_mem_bytes: int | None = None  #: of the smallest node
-    open: bool = True  #: jobs may start
-    qos: str = ""  #: whose limits hold for all its jobs
     node_cpus: int = 1  #: of the smallest node
-    exclusive: bool = False  #: every job has its nodes to itself
-    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
-    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
-    max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
-    max_mem_node_mib: int | None = None  #: a job that asks for more does not start
-    whole_tasks: bool = False  #: ... of whole tasks, before Slurm 24.11
+    whole_tasks: bool = False  #: more CPUs for memory are those of whole tasks, before Slurm 24.11
     threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
-    admits: AccessRules = AccessRules()
     pool: NodePool | None = None  #: its nodes one by one; None: only ``profile`` is available
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
     #: what is free in all, where the profile is that of one node's CPUs or GPUs

@@ -70,7 +70,7 @@ def partition_for(
     if not all(name in cluster.partitions for name in names):
         return None
     named = [cluster.partitions[name] for name in names]
-    admitted = [part for part in named if part.admits.holds(account, job.qos or "normal")]
+    admitted = [part for part in named if part.admits(account, job.qos or "normal")]
     until_s = _licensed_s(cluster, job)
     views = [_for_job(cluster, job, part, cache, until_s) for part in check(admitted or named)]
     if len(views) == 1:
@@ -85,7 +85,7 @@ def in_each_partition(cluster: Cluster, job: Job) -> list[Job]:
     return [
         replace(job, partition=part.name)
         for part in cluster.partitions.values()
-        if part.open and part.admits.holds(account, job.qos or "normal")
+        if part.up and part.admits(account, job.qos or "normal")
     ]
 
 
@@ -180,5 +180,5 @@ def _together(parts: Sequence[Partition], job: Job) -> Partition:
         max_time_s=min(times, default=None),
         queue=min(part.queue for part in parts),
         queue_mean=min(part.queue_mean for part in parts),
-        open=any(part.open for part in parts),
+        up=any(part.up for part in parts),
     )

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawNode:
@@ -63,29 +65,38 @@ class RawJob:
         return {name: n for (_, gres, name), n in parts if gres}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawPartition:
+class RawPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's limits; None: none."""
 
     name: str
     default: bool = False
     up: bool = True
-    max_nodes: int | None = None
+    max_nodes: int | None = None  #: most nodes for one job
     min_nodes: int = 1
     max_time_s: float | None = None
     default_time_s: float | None = None
     max_cpus_node: int | None = None
     mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
-    mem_node_mib: int | None = None  #: ... or for each node
-    max_mem_cpu_mib: int | None = None  #: most memory for each CPU ...
-    max_mem_node_mib: int | None = None  #: ... or on each node
-    exclusive: bool = False
-    qos: str = ""
+    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
+    max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
+    max_mem_node_mib: int | None = None  #: a job that asks for more does not start
+    exclusive: bool = False  #: every job has its nodes to itself
+    qos: str = ""  #: whose limits hold for all its jobs
     tier: int = 1  #: jobs of a higher one go first
     accounts: frozenset[str] | None = None  #: that may use it; None: all
     denied_accounts: frozenset[str] = frozenset()
     allowed_qos: frozenset[str] | None = None
     denied_qos: frozenset[str] = frozenset()
+
+    def admits(self, account: str, qos: str) -> bool:
+        """Whether a job of this account and QOS may come in; an unknown account may."""
+        if account and self.accounts is not None and account not in self.accounts:
+            return False
+        if self.allowed_qos is not None and qos not in self.allowed_qos:
+            return False
+        # An allowed list makes Slurm ignore the denied one (slurm.conf(5), DenyAccounts).
+        denied = self.accounts is None and account in self.denied_accounts
+        return not denied and not (self.allowed_qos is None and qos in self.denied_qos)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

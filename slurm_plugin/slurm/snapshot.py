@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, inf
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from sacct_ingest.text.admin_comment import decision_id_in, parse
 from sacct_ingest.text.hostlist import NodeNames
-from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import (
     NodeAvailability,
@@ -150,38 +152,23 @@ class _SnapshotBuilder:
         free, count = pool.fitting(NodeShare())
         # Memory of a job that asks for none, and the most: a partition's limit for each CPU or for
         # each node replaces both of the site's; where none counts each CPU has none.
-        default = _either(one, self.settings, "mem_cpu_mib", "mem_node_mib")
-        mem_cpu_mib, mem_node_mib = default if self.settings.counts_memory else (0, None)
-        max_mem_cpu_mib, max_mem_node_mib = _either(
-            one, self.settings, "max_mem_cpu_mib", "max_mem_node_mib"
-        )
+        limits = asdict(one)
+        for names in (("mem_cpu_mib", "mem_node_mib"), ("max_mem_cpu_mib", "max_mem_node_mib")):
+            if not any(limits[name] for name in names):
+                limits |= {name: getattr(self.settings, name) for name in names}
+        if not self.settings.counts_memory:
+            limits |= {"mem_cpu_mib": 0, "mem_node_mib": None}
+        limits["exclusive"] |= self.settings.whole_nodes
         return Partition(
-            name=one.name,
+            **limits,
             nodes=count,
             profile=free,
             pool=pool,
             queue=depth,
             queue_mean=_mean(one.name, depth, self.taken_s, self.previous),
-            max_nodes=one.max_nodes,
-            min_nodes=one.min_nodes,
-            max_time_s=one.max_time_s,
-            default_time_s=one.default_time_s,
             node_mem_bytes=memory * 2**20 or None,
             node_cpus=cpus,
-            open=one.up,
-            qos=one.qos,
-            exclusive=one.exclusive or self.settings.whole_nodes,
-            admits=AccessRules(
-                accounts=one.accounts,
-                denied_accounts=one.denied_accounts,
-                qos=one.allowed_qos,
-                denied_qos=one.denied_qos,
-            ),
-            mem_cpu_mib=mem_cpu_mib,
-            mem_node_mib=mem_node_mib,
-            max_mem_cpu_mib=max_mem_cpu_mib,
             whole_tasks=self.settings.whole_tasks,
-            max_mem_node_mib=max_mem_node_mib,
             threads_core=max((g.threads_core for g in groups), default=1),
         )
 
@@ -192,21 +179,33 @@ class _SnapshotBuilder:
         pool: NodePool,
         node: tuple[int, int],
     ) -> tuple[Promise, ...]:
-        """Nodes that jobs will take for which backfill planned a start."""
+        """Nodes that jobs will take for which backfill planned a start.
+
+        Backfill plans by time limits.  Where jobs are expected to end before theirs, those that
+        wait are moved ahead, in the order of their planned starts.
+
+        own: names of the partition's nodes.
+        node: CPUs and memory (MiB) of the smallest.
+        """
         jobs = [
             (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)
             for alike in waiting
             for job in alike.planned
         ]
+        # Whole nodes that are free, but for these jobs; None: plans stand as they are.
         free = pool.fitting(NodeShare())[0] if self.ends_predicted else None
-        counted = node if self.settings.counts_memory else (node[0], 0)
-        return planned_promises(jobs, free, counted, now_s=self.taken_s)
-
-
-def _either(one: RawPartition, site: SlurmConf, *names: str) -> tuple[int | None, int | None]:
-    own, sites = ([getattr(of, name) for name in names] for of in (one, site))
-    cpu, node = own if any(own) else sites
-    return cpu, node
+        memory = self.settings.counts_memory
+        taken = []
+        for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):
+            start_s, longest_s = max(job.start_s, self.taken_s), expected_run_time_s(job)
+            lasts_s = min(longest_s or inf, job.end_s - job.start_s)
+            if free is not None and number < _MOVED:
+                whole = whole_nodes(job, nodes, node if memory else (node[0], 0))
+                start_s = min(start_s, free.earliest_start(whole, lasts_s, from_s=self.taken_s))
+                free = free.reserve(whole, start_s, start_s + lasts_s)
+            share = _share(job, counts_memory=memory and node[1] > 0)
+            taken.append((nodes, start_s, start_s + lasts_s, share))
+        return tuple(taken)
 
 
 def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
@@ -351,35 +350,6 @@ def expected_end_s(job: RawJob, now_s: float) -> float:
     longest_s = expected_run_time_s(job)
     end = inf if longest_s is None else job.start_s + longest_s
     return min(end, job.end_s) if end > now_s else job.end_s
-
-
-def planned_promises(
-    jobs: Iterable[tuple[RawJob, int]],
-    free: NodeAvailability | None,
-    node: tuple[int, int],
-    *,
-    now_s: float,
-) -> tuple[Promise, ...]:
-    """Nodes that jobs with a planned start take.
-
-    Backfill plans by time limits.  Where jobs are expected to end before theirs, those that wait
-    are moved ahead, in the order of their planned starts.
-
-    jobs: each with how many nodes of the partition it will take.
-    free: whole nodes that are free over time, but for these jobs; None: plans stand as they are.
-    node: CPUs and memory (MiB) of the smallest node.
-    now_s: time of the snapshot.
-    """
-    taken = []
-    for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):
-        start_s, longest_s = max(job.start_s, now_s), expected_run_time_s(job)
-        lasts_s = min(longest_s or inf, job.end_s - job.start_s)
-        whole = whole_nodes(job, nodes, node)
-        if free is not None and number < _MOVED:
-            start_s = min(start_s, free.earliest_start(whole, lasts_s, from_s=now_s))
-            free = free.reserve(whole, start_s, start_s + lasts_s)
-        taken.append((nodes, start_s, start_s + lasts_s, _share(job, counts_memory=node[1] > 0)))
-    return tuple(taken)
 
 
 def _share(job: RawJob, *, counts_memory: bool) -> NodeShare:

@@ -346,12 +346,12 @@ def room_for(cluster: Cluster, job: Job) -> TaskBounds:
     job: its request; the fewest nodes that it can do with are ``min_nodes``.
     """
     named = cluster.partition(job.partition)
-    if named is None or not named.open:
+    if named is None or not named.up:
         return TaskBounds(high=0, why=f"partition {job.partition} is not up")
     account = cluster.limits.account_of(job.user_name, job.account)
     association = cluster.limits.association(job.user_name, account, named.name)
     qos = cluster.limits.qos_of(association, job.qos)
-    if not named.admits.holds(account, qos):
+    if not named.admits(account, qos):
         return TaskBounds(high=0, why=f"partition {named.name} does not admit {account or qos}")
     bounds = partition_for(cluster, job)
     if bounds is None:

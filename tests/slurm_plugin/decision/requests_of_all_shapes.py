@@ -12,7 +12,7 @@ from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, Policy, TimeLimit
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
 from tests.slurm_plugin.made import NOW, amdahl, history, stored, table
 
@@ -95,7 +95,7 @@ def view() -> Cluster:
             max_nodes=4,
             max_time_s=7200.0,
             exclusive=True,
-            admits=AccessRules(accounts=frozenset({"physics"})),
+            accounts=frozenset({"physics"}),
         ),
     ]
     return Cluster(

@@ -11,7 +11,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import Advice
-from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.made import NOW, job, stored, table
 from tests.slurm_plugin.reports.rows import advised
@@ -65,7 +65,7 @@ def advise(prediction: PredictionTable, **asked: Any) -> Advice:
         "slow": partition("slow", "a"),
         "fast": partition("fast", "c"),
         "mixed": partition("mixed", "ac"),
-        "closed": partition("closed", "c", admits=AccessRules(qos=frozenset({"special"}))),
+        "closed": partition("closed", "c", allowed_qos=frozenset({"special"})),
     }
     return advisor(prediction, **parts).advise(job(**asked), now_s=NOW)
 

@@ -151,7 +151,7 @@ def test_the_note_in_the_job_points_to_the_record():
         (job(min_nodes=3, max_nodes=4), (history(),), None, Reason.NO_CURVE),
         (job(), (), cluster(taken_s=NOW - 61), Reason.STALE_SNAPSHOT),
         (job(partition="batch,debug"), (), None, Reason.UNKNOWN_PARTITION),
-        (job(), (), cluster(partition(open=False)), Reason.UNKNOWN_PARTITION),
+        (job(), (), cluster(partition(up=False)), Reason.UNKNOWN_PARTITION),
         (job(array_inx="1-9"), (), None, Reason.ARRAY),
         (job(deadline="sometime"), (), None, Reason.DEADLINE_UNREADABLE),
     ],

@@ -29,7 +29,7 @@ from slurm_plugin.experiments.plan.site import room_for
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
@@ -129,10 +129,10 @@ def test_bounds_are_those_of_partition_and_request():
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (partition(open=False), "partition batch is not up"),
-        (partition(admits=AccessRules(accounts=frozenset({"physics"}))),
+        (partition(up=False), "partition batch is not up"),
+        (partition(accounts=frozenset({"physics"})),
          "partition batch does not admit chem"),
-        (partition(admits=AccessRules(qos=frozenset({"long"}))),
+        (partition(allowed_qos=frozenset({"long"})),
          "partition batch does not admit chem"),
         (partition(name="other"), "partition batch is not up"),
     ],
@@ -141,12 +141,12 @@ def test_a_partition_that_takes_no_such_task_gives_no_node(part, why):
     asked = request(partition="batch", account="chem")
     assert room_for(cluster(part), asked) == TaskBounds(high=0, why=why)  # type: ignore[arg-type]
     nobody = room_for(cluster(part), request(partition="batch"))  # type: ignore[arg-type]
-    if "chem" in why and part.admits.qos:  # type: ignore[attr-defined]
+    if "chem" in why and part.allowed_qos:  # type: ignore[attr-defined]
         assert nobody.why == "partition batch does not admit normal"
 
 
 def test_the_qos_of_an_association_may_come_in():
-    part = partition(admits=AccessRules(qos=frozenset({"long"})))
+    part = partition(allowed_qos=frozenset({"long"}))
     tables = LimitTables(associations={("chem", "alice", ""): Association(default_qos="long")})
     look = cluster(part)
     look = type(look)(
