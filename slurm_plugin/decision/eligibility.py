@@ -167,6 +167,15 @@ def _fewest(sizes: str) -> int | None:
 _PROOFS = 2
 
 
+def proven_counts(table: PredictionTable, own: int) -> tuple[int, ...]:
+    """List the counts that a job of ``own`` nodes may get: what its user completed it on.
+
+    None where that is too little.
+    """
+    counts = {*(table.change.proven if table.change else ())}
+    return tuple(sorted({*counts, own})) if len(counts - {own}) >= _PROOFS else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A job with what says how to read its request.
@@ -256,12 +265,12 @@ class Asked:
 
     def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
         """Find counts that a job of one count may get: its user completed the script on them."""
-        job, proven = self.job, table.change.proven if table and table.change else ()
-        others = {*proven} - {job.min_nodes}
-        if self.settings.proven is Proven.OFF or len(others) < _PROOFS:
+        job = self.job
+        if self.settings.proven is Proven.OFF or not table or not job.script or not job.min_nodes:
             return ()
-        tied = not job.script or not job.min_nodes or fixed_layout(job)
-        return () if tied or {"nodes", "tasks"} & {*fixed_sizes(job.script)} else proven
+        counts = proven_counts(table, job.min_nodes)
+        tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
+        return () if tied else counts
 
     def learns(self) -> bool:
         """Whether the job may run on a node count that was not tried: it has a range of counts."""

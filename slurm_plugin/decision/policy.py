@@ -100,8 +100,7 @@ def decide(
 
 def opened_by_runs(request: Request) -> Request:
     """Give a request of one count as one for the counts that its runs proved."""
-    own = request.low
-    counts = tuple(sorted({*request.proven, own}))
+    own, counts = request.low, request.proven
     return replace(request, low=counts[0], high=counts[-1], counts=counts, asked=own, fixed=None)
 
 

@@ -14,8 +14,18 @@ from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, FEWEST, SHARE, WaitAc
 _HOUR_S = 3600.0
 #: Newest pairs of runs that the error of a counterfactual is read from.
 _PAIRS = 1_000
-#: Reason of a decision that tried a count.
-LEARNING = "learning"
+#: Reasons of decisions that tried a count, and that `opt_in.proven: on` would have applied.
+LEARNING, PROVEN = "learning", "proven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What jobs saved on other counts than they asked for, or would have; negative: it cost."""
+
+    jobs: int = 0
+    node_hours: float = 0.0
+    wait_jobs: int = 0  #: those of them whose waits on both counts are known
+    wait_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,39 +48,7 @@ class Promises:
     tries: int = 0  #: jobs that ran on another count to learn
     applications: int = 0  #: which were learnt so
     try_hours: float = 0.0  #: node-hours of the tries
-
-
-@dataclass(slots=True)
-class PromiseTally:
-    """Holds changed jobs against their guard: what was predicted for the request, and slack."""
-
-    guard_ratio: float = 1.25
-    guard_s: float = 60.0
-    _counts: Counter[str] = field(default_factory=Counter)
-    _learnt: set[str] = field(default_factory=set)
-    _try_s: float = 0.0
-
-    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
-        """Take a changed job that completed."""
-        if run.state is not JobState.COMPLETED or run.nodes != decision.nodes:
-            return
-        if decision.reason == LEARNING:
-            self._counts["tries"] += 1
-            self._learnt.add(application)
-            self._try_s += run.nodes * run.elapsed_s
-            return
-        asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
-        if asked_s is None:
-            return
-        wait_s = decision.request_wait_s or 0.0
-        most_s = self.guard_ratio * (asked_s + wait_s) + self.guard_s
-        self._counts["jobs"] += 1
-        self._counts["kept"] += (waited_s or 0.0) + run.elapsed_s <= most_s
-
-    def result(self) -> Promises:
-        """Sum up."""
-        hours = self._try_s / _HOUR_S
-        return Promises(**self._counts, applications=len(self._learnt), try_hours=hours)
+    since: Gain = field(default_factory=Gain)  #: of these applications, by what they learnt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +96,19 @@ class Effect:
     unit: Unit = Unit.NODES  #: of the counts and of ``node_hours``
     #: jobs for which NIMO's count is a minute or more later than the one asked for
     later: int = 0
+
+
+def gain_of(effect: Effect | None, *, applied: bool = True) -> Gain:
+    """Sum an effect up; none is one of no job."""
+    if effect is None:
+        return Gain()
+    sign = 1.0 if applied else -1.0
+    return Gain(
+        jobs=effect.jobs,
+        node_hours=sign * (effect.other_node_hours.value - effect.node_hours),
+        wait_jobs=effect.wait_jobs,
+        wait_hours=sign * (effect.other_wait_hours.value - effect.wait_hours),
+    )
 
 
 def is_changed(decision: DecisionRow) -> bool:
@@ -266,6 +257,43 @@ class EffectTally:
         below = hypot(*(row[0] - row[1] for row in rows))
         above = hypot(*(row[2] - row[0] for row in rows))
         return _hours(value, value - below, value + above)
+
+
+@dataclass(slots=True)
+class PromiseTally:
+    """Holds changed jobs against their guard: what was predicted for the request, and slack."""
+
+    guard_ratio: float = 1.25
+    guard_s: float = 60.0
+    _counts: Counter[str] = field(default_factory=Counter)
+    _learnt: set[str] = field(default_factory=set)
+    _try_s: float = 0.0
+    _since: EffectTally = field(default_factory=EffectTally)
+
+    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
+        """Take a changed job that completed, in the order of decisions."""
+        if run.state is not JobState.COMPLETED or run.nodes != decision.nodes:
+            return
+        if decision.reason == LEARNING:
+            self._counts["tries"] += 1
+            self._learnt.add(application)
+            self._try_s += run.nodes * run.elapsed_s
+            return
+        if application in self._learnt:
+            self._since.add(application, decision, run)
+        asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
+        if asked_s is None:
+            return
+        wait_s = decision.request_wait_s or 0.0
+        most_s = self.guard_ratio * (asked_s + wait_s) + self.guard_s
+        self._counts["jobs"] += 1
+        self._counts["kept"] += (waited_s or 0.0) + run.elapsed_s <= most_s
+
+    def result(self, record: WaitAccuracy) -> Promises:
+        """Sum up; ``record`` is how near predicted waits came."""
+        since = gain_of(self._since.result(record, None))
+        hours, learnt = self._try_s / _HOUR_S, len(self._learnt)
+        return Promises(**self._counts, applications=learnt, try_hours=hours, since=since)
 
 
 @dataclass(slots=True)

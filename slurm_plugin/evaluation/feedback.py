@@ -29,6 +29,7 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.accuracy import compare
 from slurm_plugin.evaluation.effects import PromiseTally, is_changed
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
+from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
 from slurm_plugin.slurm import commands
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -114,7 +115,7 @@ def _breaks(
     for decision, run in pairs:
         if is_changed(decision) and decision.at_s > since_s:
             tally.add("", decision, run)
-    done, sure = tally.result(), policy.confidence
+    done, sure = tally.result(WaitAccuracy()), policy.confidence
     counts = range(done.kept + 1)
     chance = sum(comb(done.jobs, k) * sure**k * (1 - sure) ** (done.jobs - k) for k in counts)
     return done.jobs >= least and chance < _CHANCE

@@ -24,9 +24,11 @@ from slurm_plugin.evaluation.accuracy import (
 )
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import (
+    PROVEN,
     Deadlines,
     Effect,
     EffectTally,
+    Gain,
     PairedRuns,
     PlannedShorter,
     PlannedTally,
@@ -34,6 +36,7 @@ from slurm_plugin.evaluation.effects import (
     PromiseTally,
     chooses,
     deadline_of,
+    gain_of,
     is_changed,
     waits_of,
 )
@@ -177,6 +180,7 @@ class OutcomeReport:
     promises: Promises = field(default_factory=Promises)
     applied: tuple[Effect, ...]  #: one for each unit with such jobs
     observed: tuple[Effect, ...]
+    proven: Gain = field(default_factory=Gain)  #: what ``opt_in.proven: on`` would have given
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
     problems: tuple[
@@ -241,6 +245,7 @@ class OutcomeTally:
         self._of_applications: dict[str, Counter[str]] = defaultdict(Counter)
         self._applied = {unit: EffectTally(unit) for unit in Unit}
         self._observed = {unit: EffectTally(unit) for unit in Unit}
+        self._proven = EffectTally()
         self._pairs = PairedRuns()
         self._deadlines: Counter[str] = Counter()
         self._waits = WaitTally()
@@ -290,7 +295,9 @@ class OutcomeTally:
             if run.nodes == decision.nodes:
                 self._applied[Unit(decision.unit)].add(name, decision, run)
         elif chooses(decision) and run.nodes != decision.nodes:
-            self._observed[Unit(decision.unit)].add(name, decision, run)
+            proven = decision.reason == PROVEN
+            other = self._proven if proven else self._observed[Unit(decision.unit)]
+            other.add(name, decision, run)
         self.usage.add(name, decision, run)
         self.unused.add(name, decision, run)
         self._energy.add(name, decision, run)
@@ -329,11 +336,12 @@ class OutcomeTally:
             ),
             waits=waits,
             deadlines=Deadlines(**self._deadlines),
-            promises=self._promises.result(),
+            promises=self._promises.result(waits),
             planned=self._planned.result(),
             energy=self._energy.result(),
             applied=effects(self._applied),
             observed=effects(self._observed),
+            proven=gain_of(self._proven.result(waits, off_by), applied=False),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked

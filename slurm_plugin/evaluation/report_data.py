@@ -148,8 +148,9 @@ def _empty(store: Store, config: Config) -> tuple[OutcomeTally, str]:
     """Give empty sums, and a digest of what they are made with."""
     node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
     made_with = config.fit.confidence, config.energy, node_cpus
-    digest = blake2b(repr((version("nimo-slurm"), made_with)).encode(), digest_size=8)
-    return OutcomeTally(*made_with), digest.hexdigest()
+    tally = OutcomeTally(*made_with)
+    made = version("nimo-slurm"), [*vars(tally)], made_with
+    return tally, blake2b(repr(made).encode(), digest_size=8).hexdigest()
 
 
 def _sums(store: Store, config: Config) -> tuple[OutcomeTally, float | None]:

@@ -29,6 +29,7 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.workload import (
     Measures,
@@ -38,6 +39,7 @@ from slurm_plugin.replay.workload import (
     compare,
     guard_held,
     measure,
+    proven,
     recent_mean,
     utilisation,
 )
@@ -45,6 +47,7 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 
 DAY_S = 86400.0
+_HOUR_S = 3600.0
 #: Waiting jobs for which a start is planned, as Slurm's backfill does (``bf_max_job_test``).
 PLANNED = 50
 _NO_DEMAND = ArrivalDemand()
@@ -198,6 +201,10 @@ class WhatIf:
         drawn = zip(self.moldable_jobs, takes_part, strict=True)
         return WhatIf(self.workload, [one if yes else None for one, yes in drawn], self._order)
 
+    def proven(self) -> "WhatIf":
+        """Replay where only jobs take part whose users completed them on other counts."""
+        return WhatIf(self.workload, proven(self.workload, self.moldable_jobs), self._order)
+
     def rigid(self) -> ReplaySchedule:
         """Schedule every job on the nodes that it had."""
         return self._engine().run(self._submits, lambda job, _: self._own[job])
@@ -232,7 +239,11 @@ class WhatIf:
             own = self._own[job]
             partition = viewer.look(now_s, past.demand(now_s))
             request = Request(
-                low=moldable.low, high=moldable.high, asked=own.nodes, limit_s=own.limit_s
+                low=moldable.low,
+                high=moldable.high,
+                counts=moldable.counts,
+                asked=own.nodes,
+                limit_s=own.limit_s,
             )
             decision = decide(request, moldable.table, partition, rules, now_s=now_s)
             reasons[decision.reason] += 1
@@ -369,6 +380,21 @@ def evaluate(
     """Replay each setting, in the order given; ``executor`` spreads them."""
     one = partial(_evaluate, what_if, deadline)
     yield from executor.map(one, candidates) if executor else map(one, candidates)
+
+
+def gain_of_proven(what_if: WhatIf, rules: PolicySettings) -> Gain:
+    """Say what ``opt_in.proven: on`` alone would give the jobs whose count it changes."""
+    opened = what_if.proven()
+    if not opened.moldable.any():
+        return Gain()
+    outcome, asked = opened.under(rules), opened.rigid()
+    own, other = (measure(opened.workload, s, outcome.moved) for s in (asked, outcome.schedule))
+    return Gain(
+        jobs=own.jobs,
+        node_hours=(own.node_s - other.node_s) / _HOUR_S,
+        wait_jobs=own.jobs,
+        wait_hours=own.jobs * (own.wait_s - other.wait_s) / _HOUR_S,
+    )
 
 
 def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:

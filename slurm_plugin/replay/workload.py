@@ -24,15 +24,21 @@ from predictor.change.request import DRAWS, for_request, ratios
 from predictor.models.downey import speedup
 from predictor.refit import RefitInput, fits_of
 from predictor.table import covers
-from predictor.tables.run_facts import attributes_of_run
+from predictor.tables.run_facts import asked_of, attributes_of_run
 from predictor.tables.settings import TableSettings
 from predictor.types import Point, PredictionTable, Verdict
 from predictor.waits.easy import ReplaySchedule
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, KeyLevel
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
 from sacct_ingest.store import RunRow
 from sacct_ingest.text.hostlist import expand
+from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.decision.eligibility import proven_counts
+from slurm_plugin.decision.explore import RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.slurm.job_request import LEFT_ALONE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -289,6 +295,7 @@ class Moldable:
     high: int
     table: PredictionTable
     truth: Callable[[int], float]
+    counts: tuple[int, ...] = ()  #: that it may get; none: all of the range
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +328,34 @@ def moldable(
         else None
         for run in workload.runs
     ]
+
+
+#: Options beside which a job keeps its count.
+_TIES = {*(option for option, *_ in LEFT_ALONE), "ntasks", "ntasks-per-socket", "gpus"}
+
+
+def proven(workload: Workload, moldable_jobs: Sequence[Moldable | None]) -> list[Moldable | None]:
+    """Leave moldable the jobs of one count whose users completed them on others (opt_in.proven).
+
+    What stands in their scripts is not known here.
+    """
+    recent = RecentCounts()
+    return [
+        _proven(run, one, recent) if one and isinstance(run, RunRow) else None
+        for run, one in zip(workload.runs, moldable_jobs, strict=True)
+    ]
+
+
+def _proven(row: RunRow, one: Moldable, recent: RecentCounts) -> Moldable | None:
+    counts = proven_counts(one.table, row.nodes)
+    asked, tag = parse_command_line(split_submit_line(row.submit_line)), parse_tag(row.comment)
+    kept = asked_of(row, Unit.NODES)[1] != (row.nodes, row.nodes) or (tag and tag.off)
+    other = row.submit_line and asked.program != "sbatch"
+    if not counts or kept or other or asked.het or not _TIES.isdisjoint(asked.options):
+        return None
+    study = recent.is_study(one.table.key, row.nodes, float(row.submit_s))
+    recent.add(one.table.key, row.nodes, float(row.submit_s))
+    return None if study else replace(one, low=counts[0], high=counts[-1], counts=counts)
 
 
 def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.text.formatting import clock, count, hours, percent, printable
 
 if TYPE_CHECKING:  # the first line is printed before the rest is loaded
-    from slurm_plugin.evaluation.effects import Effect, EffectEstimate
+    from slurm_plugin.evaluation.effects import Effect, EffectEstimate, Gain, Promises
     from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
 
 _TASKS = 5
@@ -69,14 +69,45 @@ def headline(report: OutcomeReport) -> Headline:
     benefits = [_applied(report, one) for one in report.applied]
     benefits = benefits or [_observed(report, one) for one in report.observed]
     nothing = "no job finished on a count of NIMO's choice, nor would have had another one"
+    benefit = " ".join(text for text, _ in benefits) or f"Benefit: {nothing}."
     trust, worst = _trust(report)
     return Headline(
-        benefit=" ".join(text for text, _ in benefits) or f"Benefit: {nothing}.",
+        benefit=" ".join((benefit, *proven_lines(report.proven))),
         verdict=benefits[0][1] if benefits else "none yet",
         trust=trust,
         worst=worst,
         tasks=tuple(_tasks(report))[:_TASKS],
     )
+
+
+def proven_lines(gain: Gain) -> Iterator[str]:
+    """Say what ``opt_in.proven: on`` would give, as long as there is such a job."""
+    if gain.jobs:
+        jobs = count(gain.jobs, "job")
+        yield f"opt_in.proven: on would give {jobs} of one count another one: {gained(gain)}."
+
+
+def tries_text(promises: Promises) -> str:
+    """Say what tries cost, and what came of them."""
+    applications = count(promises.applications, "application")
+    spent = f"of {applications} took {promises.try_hours:.1f} node-hours"
+    if not promises.since.jobs:
+        return spent
+    jobs = count(promises.since.jobs, "job")
+    return f"{spent}; since then {gained(promises.since)} in {jobs}"
+
+
+def gained(gain: Gain) -> str:
+    """Put node-hours and hours of waiting into words."""
+    parts = [_less(gain.node_hours, "node-hours")]
+    if gain.wait_jobs:
+        of = "" if gain.wait_jobs == gain.jobs else f" (of {gain.wait_jobs})"
+        parts.append(f"{_less(gain.wait_hours, 'hours of waiting')}{of}")
+    return ", ".join(parts)
+
+
+def _less(saved: float, of: str) -> str:
+    return f"{hours(abs(saved))} {of} {'less' if saved >= 0 else 'more'}"
 
 
 def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
-from slurm_plugin.reports.headline import headline, title_of
+from slurm_plugin.reports.headline import headline, title_of, tries_text
 from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.sheets import derived_note, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, percent
@@ -96,6 +96,11 @@ def figures(report: OutcomeReport) -> list[Figure]:
     made.append(
         Figure("Applied decisions", str(changed), f"of {count(report.decisions, 'decision')}")
     )
+    kept = report.promises
+    if kept.jobs:
+        made.append(Figure("Promises kept", f"{kept.kept} of {kept.jobs}", "changed jobs"))
+    if kept.tries:
+        made.append(Figure("Tries", str(kept.tries), tries_text(kept)))
     if (due := report.deadlines) != Deadlines():
         not_met = f"{due.missed} missed, {due.refused} refused"
         made.append(Figure("Deadlines made", str(due.met), not_met))

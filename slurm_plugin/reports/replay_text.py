@@ -1,7 +1,7 @@
 """Results of a replay, in words and tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,10 +10,12 @@ from rich.text import Text
 
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
+from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.replay.what_if import WORTH, Result
 from slurm_plugin.replay.workload import ReplayComparison
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.reports.sheets import Sheet
 from slurm_plugin.text.formatting import count, duration, percent
 from slurm_plugin.text.table_columns import (
@@ -42,6 +44,9 @@ class ReplayReport:
     results: tuple[Result, ...]
     present: Policy
     suggested: Result | None
+    proven: Gain = field(
+        default_factory=Gain
+    )  #: what ``opt_in.proven: on`` would give, with the present settings
 
 
 def render(
@@ -61,6 +66,7 @@ def render(
     parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True)]
     parts += [Text(_groups_title(report)), groups]
     parts.append(Text(f"\n{verdict(report)}", style="bold"))
+    parts += [Text(f"\n{line}") for line in proven_lines(report.proven)]
     parts += [Text(f"- {line}") for line in report.assumptions]
     return Group(*parts)
 

@@ -17,7 +17,7 @@ from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.evaluation.resource_usage import Unused
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
-from slurm_plugin.reports.headline import headline
+from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
 from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
 from slurm_plugin.text.streams import safe_console
@@ -221,9 +221,7 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     if (promises := report.promises) != Promises():
         kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
         if promises.tries:
-            of = count(promises.applications, "application")
-            tries = count(promises.tries, "try", "tries")
-            kept += f"; {tries} of {of} took {promises.try_hours:.1f} node-hours"
+            kept += f"; {count(promises.tries, 'try', 'tries')} {tries_text(promises)}"
         yield "promises", kept
 
 

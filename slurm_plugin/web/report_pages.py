@@ -17,7 +17,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.reports import page
 from slurm_plugin.reports.chart import Chart, waits
-from slurm_plugin.reports.headline import headline, title_of
+from slurm_plugin.reports.headline import headline, proven_lines, title_of
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.sheets import csv_text, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, limit_text, percent
@@ -134,7 +134,7 @@ def _read(path: str, changed_ns: int, inode: int) -> Replayed:
     return Replayed(
         title=replay_text.title_of(report),
         verdict=" ".join(sentences[:3]),
-        more=" ".join(sentences[3:]),
+        more=" ".join((*sentences[3:], *proven_lines(report.proven))),
         made=clock(changed_ns / 1e9),
         drawing=replay_text.benefit_and_harm(report),
         tables=replay_text.tables(report),

@@ -174,7 +174,15 @@ def _replay(
     args: argparse.Namespace, config: Config, report: ProgressReport, stack: ExitStack
 ) -> "ReplayReport":
     # Loaded here: numpy and scipy take a second, and the help shall not.
-    from slurm_plugin.replay.what_if import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
+    from slurm_plugin.decision.candidates import PolicySettings  # noqa: PLC0415
+    from slurm_plugin.replay.what_if import (  # noqa: PLC0415
+        GUARDS,
+        PRICES,
+        evaluate,
+        gain_of_proven,
+        settings,
+        suggest,
+    )
     from slurm_plugin.reports.replay_text import ReplayReport  # noqa: PLC0415
 
     what_if, source, assumptions = _prepared(args, config, report)
@@ -200,6 +208,7 @@ def _replay(
         results=tuple(results),
         present=config.policy,
         suggested=suggest(results, config.policy),
+        proven=gain_of_proven(what_if, PolicySettings.of(config)),
     )
 
 

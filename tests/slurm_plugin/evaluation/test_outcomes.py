@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
 from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
-from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
+from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Gain, Promises
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
@@ -383,3 +383,6 @@ def test_promises_are_held_against_what_came_and_tries_are_counted_apart():
     ]
     made = summarise(pairs, confidence=0.9).promises
     assert made == Promises(kept=1, jobs=2, tries=1, applications=1, try_hours=4.0)
+    saved = decision(nodes=1, requested_nodes=4)
+    later = summarise([*pairs, (saved, run(nodes=1, elapsed_s=3600.0))], confidence=0.9).promises
+    assert later.since == Gain(jobs=1, node_hours=pytest.approx(4 * 1800 * 3.6 / 3600 - 1))

@@ -17,6 +17,7 @@ from slurm_plugin.replay.what_if import (
     Setting,
     WhatIf,
     evaluate,
+    gain_of_proven,
     settings,
     suggest,
 )
@@ -132,6 +133,23 @@ def test_the_policy_knows_only_what_was_available_before() -> None:
     )
     assert at(one.table, 8).time_s == pytest.approx(HOUR, rel=0.2)
     assert at(one.truth.args[0], 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
+
+
+def proved(*lines: str) -> list[bool]:
+    """Whether the jobs after two weeks on 1, 2 and 4 nodes take part, with such a submit line."""
+    rows = [replace(row, submit_line=lines[n % len(lines)]) for n, row in enumerate(history())]
+    opened = replayed(rows).proven()
+    kinds = [one.submit_line for one in opened.workload.runs]
+    return [any(opened.moldable[[k == line for k in kinds]]) for line in lines]
+
+
+def test_jobs_of_one_count_take_part_by_what_their_users_completed() -> None:
+    other = [one and one.counts for one in replayed(history()).proven().moldable_jobs]
+    assert {*filter(None, other)} == {(1, 2, 4, 8)}
+    gain = gain_of_proven(replayed(history()), RULES)
+    assert gain.jobs == gain.wait_jobs > 0
+    assert gain.node_hours != 0
+    assert proved("sbatch run.sh", "sbatch -w pine1 run.sh", "srun ./run") == [True, False, False]
 
 
 def test_who_does_not_take_part_stays_as_is() -> None:

@@ -48,6 +48,18 @@ def test_while_observing_it_says_what_would_have_changed():
     assert made.tasks[-1].text.startswith("set policy.mode: enforce")
 
 
+def test_what_completed_counts_would_give_is_counted_apart():
+    left = {"applied": False, "reason": "proven", "requested_nodes": 8, "wait_s": 120.0}
+    known = {"request_predicted_s": 900.0, "request_wait_s": 600.0}
+    ran = run(nodes=8, elapsed_s=900.0, start_s=int(AT_S) + 600)
+    made = summed(*((decision(**left, **known), ran) for _ in range(20)))
+    assert "NIMO would have changed" not in made.benefit
+    assert made.benefit.endswith(
+        "opt_in.proven: on would give 20 jobs of one count another one: 17.8 node-hours less, "
+        "2.7 hours of waiting less."
+    )
+
+
 def test_the_worst_application_is_named_and_harm_comes_first():
     good = [(decision(label="wrf"), run()) for _ in range(5)]
     bad = [(decision(label="melt\x1b"), run(elapsed_s=2000.0)) for _ in range(5)]
