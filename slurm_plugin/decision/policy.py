@@ -184,6 +184,10 @@ def _reason(
     due = scene.request.deadline_s is not None
     if due and (asked.deadline is not DeadlineVerdict.MADE or len(feasible) == 1):
         return Reason.DEADLINE
+    crowded = [o for o in options if o.in_limit and not o.leaves_room]
+    held_back = any(o.in_guard and o.fits and o.cost_s < best.cost_s for o in crowded)
+    if held_back and asked.fits:
+        return Reason.NO_ROOM_TO_GROW if best is asked else Reason.ROOM_FOR_OTHERS
     if best is not asked:
         chosen = Reason.CHEAPEST if scene.hurries else Reason.LEAST_NODE_TIME
         return chosen if asked.fits else Reason.MEMORY
@@ -191,7 +195,6 @@ def _reason(
         return Reason.BEST_ALREADY
     if any(o.in_limit and not o.in_guard for o in options):
         return Reason.OUTSIDE_GUARD
-    crowded = any(o.in_limit and not o.leaves_room for o in options)
     return Reason.NO_ROOM_TO_GROW if crowded else Reason.LIMIT_TOO_LONG
 
 

@@ -18,6 +18,10 @@ class Reason(StrEnum):
     # The count was chosen.
     CHEAPEST = ("cheapest", "this count costs least: wait, run time and the delay of queued jobs")
     LEAST_NODE_TIME = "least_node_time", "this count takes the least node time within the guard"
+    ROOM_FOR_OTHERS = (
+        "room_for_others",
+        "the cheapest count that leaves enough free nodes for others (policy.growth_share)",
+    )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     LEARNING = "learning", "this count was not tried yet, to learn how the application scales"
     PROVEN = "proven", "it has run on a count that would be better (opt_in.proven)"

@@ -147,6 +147,12 @@ def test_a_job_that_only_the_free_nodes_hold_back_is_reported_so():
     one = replace(REQUEST, low=8, high=32, asked=8)
     decided = choose(one, learned=steep, part=partition(profile([(NOW, 12)])))
     assert (decided.chosen.nodes, decided.reason) == (8, Reason.NO_ROOM_TO_GROW)
+    fewer = replace(one, low=4, high=32)
+    decided = choose(fewer, learned=steep, part=partition(profile([(NOW, 32)])))
+    assert (decided.chosen.nodes, decided.reason) == (8, Reason.NO_ROOM_TO_GROW)
+    roomy = partition(profile([(NOW, 48)]))
+    decided = choose(one, learned=steep, part=roomy)
+    assert (decided.chosen.nodes, decided.reason) == (12, Reason.ROOM_FOR_OTHERS)
 
 
 def test_a_deadline_goes_before_the_room_for_others():
