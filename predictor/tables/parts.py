@@ -41,7 +41,7 @@ from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.runs.attributes import LONGEST, MEMORY, describe, numbers_of
+from sacct_ingest.runs.attributes import ARRAY_INDEX, LONGEST, MEMORY, describe, numbers_of
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
 
 if TYPE_CHECKING:
@@ -142,9 +142,11 @@ def _sized(
 ) -> tuple[tuple[SizeTerm, ...], Sequence[RunRow]]:
     """Give the numbers that one user's run times go by, and the runs as if all had the same.
 
-    The keys of scripts and command lines have their arguments in them: there numbers never differ.
+    The keys of scripts and command lines have their arguments in them: there others may differ.
     """
-    if level not in (KeyLevel.TAG, KeyLevel.NAME) or not owner_of(finished):
+    if level is KeyLevel.USER or not owner_of(finished):
+        return (), rows
+    if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, rows)):
         return (), rows
     every = _examples(axis, finished)
     values = {id(row): numbers_of(attributes_of_run(row)) for row in rows}
@@ -174,6 +176,12 @@ def _sized(
     spread = max(len(every) / max(len(every) - len(terms) - 1, 1), 1.0)
     middle = median(one.log_s - log_factor(terms, values[id(one.row)]) for one in every)
     return terms, [_as_reference(row, terms, values[id(row)], middle, spread) for row in rows]
+
+
+def _numbered(row: RunRow) -> bool:
+    """Whether a run may have numbers besides its arguments."""
+    exported = "--export" in row.submit_line or "size=" in row.comment
+    return exported or row.array_task_id is not None
 
 
 def _as_reference(
@@ -282,7 +290,7 @@ def _examples(
 ) -> list[split.Example]:
     def read(row: RunRow) -> dict[str, str]:
         values = attributes_of_run(row)
-        return {name: value for name, value in values.items() if name not in sized}
+        return {n: value for n, value in values.items() if n not in sized and n != ARRAY_INDEX}
 
     return [
         split.Example(

@@ -35,7 +35,7 @@ from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
-from sacct_ingest.scripts.signature import command_of_line, words_of_line
+from sacct_ingest.scripts.signature import command_of_line, export_of_line, words_of_line
 from sacct_ingest.scripts.templates import name_template, template
 from sacct_ingest.text.tag import study_of
 
@@ -176,6 +176,8 @@ def attributes_of_run(row: RunRow) -> dict[str, str]:
         script=row.script,
         name=row.name,
         comment=row.comment,
+        export=export_of_line(row.submit_line, row.comment, row.name),
+        array="" if row.array_task_id is None else str(row.array_task_id),
     )
 
 

@@ -16,7 +16,8 @@ COMMAND, ARGUMENT = "command", "argument "
 TIME_LIMIT, MEMORY, ACCOUNT = "time limit", "memory", "account"
 WORK_DIR, SCRIPT, SIZE = "working directory", "script", "size"
 NAME, SAMPLE, WORKFLOW = "name", "sample", "workflow"
-_NAMED = (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE, NAME, SAMPLE, WORKFLOW)
+ARRAY_INDEX = "array index"
+_NAMED = (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE, NAME, SAMPLE, WORKFLOW, ARRAY_INDEX)
 _MIB = 2**20
 #: Characters of a name or value that are shown.
 LONGEST = 40
@@ -27,7 +28,9 @@ _UNITS = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 
 _NO_SIZES = frozenset({TIME_LIMIT, MEMORY, ACCOUNT, WORK_DIR, SCRIPT, COMMAND, NAME, WORKFLOW})
 _COUNTED = ("p", "proc", "procs", "pes", "tasks", "nodes", "processes", "threads", "cores", "cpus")
 _COUNTS = frozenset(
-    f"{prefix}{what}" for prefix in ("", "n", "num") for what in (*_COUNTED, "gpus", "workers")
+    f"{prefix}{what}"
+    for prefix in ("", "n", "num", "ompnum")
+    for what in (*_COUNTED, "gpus", "workers")
 )
 
 
@@ -41,6 +44,8 @@ def attributes(  # noqa: PLR0913 - each by its name
     script: str = "",
     name: str = "",
     comment: str = "",
+    export: str = "",
+    array: str = "",
 ) -> dict[str, str]:
     """Give the attributes of a job by name; what the job does not say is left out.
 
@@ -49,6 +54,8 @@ def attributes(  # noqa: PLR0913 - each by its name
     script: key of its script.
     name, comment: what the engine that submitted it says in them, and a tag's ``size``.  The
         command of an engine's job is the engine's own; a further attempt may ask for more.
+    export: its ``--export``, whose values count like arguments.
+    array: index of its task, or what it asks for with ``--array``: an index only where it is one.
 
     >>> attributes(("run.sh", "KPAR=9", "--input", "a.dat", "4x4"), limit_s=7200)
     {'command': 'run.sh', 'KPAR': '9', '--input': 'a.dat', 'argument 1': '4x4', \
@@ -62,6 +69,7 @@ def attributes(  # noqa: PLR0913 - each by its name
         WORK_DIR: folder_template(work_dir),
         SCRIPT: script,
         SIZE: tag.size if tag else "",
+        ARRAY_INDEX: array if array.isdecimal() else "",
     }
     given = {}
     if engine is not None:
@@ -69,7 +77,8 @@ def attributes(  # noqa: PLR0913 - each by its name
         if engine.attempt > 1:
             more |= {TIME_LIMIT: "", MEMORY: ""}
     elif words:
-        given = {COMMAND: words[0]} | dict(_arguments(words[1:]))
+        exported = (one for one in export.split(",") if "=" in one)
+        given = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
         more[NAME] = name if name_template(name) != name else ""
     return given | {name: value for name, value in more.items() if value}
 

@@ -7,7 +7,7 @@ What is volatile in names, words and scripts takes no part either
 the user gave none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from posixpath import normpath
@@ -16,6 +16,7 @@ from sacct_ingest.records import Identity
 from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.job_script import (
+    CommandLine,
     Script,
     parse_command_line,
     parse_script,
@@ -134,14 +135,27 @@ def words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
     ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
     lost, and what follows a space in a comment would be taken for the script.
     """
-    for value in values:
-        if len(value.split()) > 1:
-            line = line.replace(value, "_".join(value.split()), 1)
-    parsed = parse_command_line(split_submit_line(line))
+    parsed = _parsed_line(line, values)
     wrap = parsed.options.get("wrap")
     if wrap is not None:
         return ("--wrap", *wrap.split())
     return _words_of_command(parsed.script, parsed.arguments, work_dir) if parsed.script else ()
+
+
+def export_of_line(line: str, *values: str) -> str:
+    """Give what a submit line's ``--export`` names; parameters as of `words_of_line`.
+
+    >>> export_of_line("sbatch --export=ALL,STEPS=500 md.sh")
+    'ALL,STEPS=500'
+    """
+    return (_parsed_line(line, values).options.get("export") or "") if "--export" in line else ""
+
+
+def _parsed_line(line: str, values: Iterable[str]) -> CommandLine:
+    for value in values:
+        if len(value.split()) > 1:
+            line = line.replace(value, "_".join(value.split()), 1)
+    return parse_command_line(split_submit_line(line))
 
 
 def _words_of_command(command: str, arguments: Sequence[str], work_dir: str) -> tuple[str, ...]:

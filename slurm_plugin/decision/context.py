@@ -130,4 +130,6 @@ def attributes_of(
         script=script,
         name=job.name,
         comment=job.comment,
+        export=job.export,
+        array=job.array_inx.partition("%")[0],
     )

@@ -58,7 +58,7 @@ end
 -- The longest texts that slurmctld takes; it looks at them after the hook only.
 local LONGEST = {
   array_inx = 4096, work_dir = 4096, dependency = 16 * 1024, req_nodes = 16 * 1024,
-  exc_nodes = 16 * 1024, admin_comment = M.MAX_TEXT_BYTES,
+  exc_nodes = 16 * 1024, admin_comment = M.MAX_TEXT_BYTES, SLURM_EXPORT_ENV = M.MAX_TEXT_BYTES,
 }
 local LONGEST_OTHER = 1024
 local ARGUMENT_BYTES = 32 -- what an argument costs besides its length
@@ -123,6 +123,11 @@ local MADE = {
     return table.concat(names, ",")
   end,
   argv = arguments,
+  -- What the user named, as SubmitLine shows it; nothing else of the environment is sent.
+  export = function(job_desc)
+    local environment = job_desc.environment
+    return environment and text_of(environment, "SLURM_EXPORT_ENV")
+  end,
   account = function(job_desc) return text_of(job_desc, "account") or job_desc.default_account end,
   qos = function(job_desc) return text_of(job_desc, "qos") or job_desc.default_qos end,
   partition = function(job_desc, partitions)

@@ -54,6 +54,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     begin_time: Moment | None = None  #: seconds since the epoch
     deadline: Name = ""  #: as the user wrote it (cli_filter) or the client made of it
     array_inx: Text = ""
+    export: Text = ""  #: what ``--export`` names
     het_job_offset: Count | None = None
     dependency: Text = ""
     reservation: Name = ""

@@ -193,6 +193,7 @@ _READERS: dict[str, _Reader] = {
     "cpus-per-task": _number("cpus_per_task"),
     "dependency": _text("dependency"),
     "exclusive": lambda _: {"shared": 0},
+    "export": _text("export"),
     "gpus": lambda value: {"tres_per_job": f"gres/gpu:{value}"},
     "gpus-per-node": lambda value: {"tres_per_node": f"gres/gpu:{value}"},
     "gpus-per-task": lambda value: {"tres_per_task": f"gres/gpu:{value}"},

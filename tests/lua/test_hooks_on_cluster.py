@@ -205,10 +205,12 @@ def test_comment_comes_back_without_nimod(cluster):
 
 
 def test_arrays_and_het_jobs_are_distinguished(cluster, nimod):
-    cluster.sbatch("-H", "-a", "0-3", "-N", "1-8", script="#!/bin/sh\n")
+    exported = "--export=ALL,STEPS=5"
+    cluster.sbatch("-H", "-a", "0-3", "-N", "1-8", exported, script="#!/bin/sh\n")
     cluster.sbatch("-H", "-N", "1-2", ":", "-N", "3", script="#!/bin/sh\n")
     array, first, second = nimod.jobs
-    assert array["array_inx"] == "0-3"
+    assert (array["array_inx"], array["export"]) == ("0-3", "ALL,STEPS=5")
+    assert "export" not in first
     assert (first["het_job_offset"], second["het_job_offset"]) == (0, 1)
     assert "het_job_offset" not in array
 

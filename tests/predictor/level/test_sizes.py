@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,12 @@ from predictor.level.sizes import SizedRun, choose, log_factor
 from predictor.table import at, encode, for_sizes
 from predictor.tables.parts import Fitted, tables_of
 from predictor.tables.settings import TableSettings
+from predictor.types import Prediction
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import RunRow
+from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.curve_text import render
 from tests.predictor.tables.test_parts import row
 
@@ -110,6 +114,38 @@ def test_a_job_with_a_new_number_gets_its_own_time():
     near, far = asked(5000, "a"), asked(40_000, "a")
     assert far[0] < 24_020 < far[2]
     assert math.log(far[2] / far[0]) > 2 * math.log(near[2] / near[0])
+
+
+@pytest.mark.parametrize("beside", ["export", "array", "tag"])
+def test_numbers_beside_the_command_are_sizes_too(beside: str) -> None:
+    """All runs have one line; the numbers of an array's tasks together widen the interval."""
+    rng, given = random.Random(3), []
+    for number in range(40):
+        steps = rng.choice(STEPS)
+        more: dict[str, Any] = {
+            "export": {"submit_line": f"sbatch --export=ALL,STEPS={steps},OMP_NUM_THREADS=4 md.sh"},
+            "array": {"array_task_id": steps},
+            "tag": {"comment": f"nimo:size={steps}"},
+        }[beside]
+        elapsed_s = round((20 + 0.6 * steps) * rng.lognormvariate(0, 0.02))
+        line = {"submit_line": "sbatch md.sh"} | more
+        given.append(replace(row(number, 2, elapsed_s), **line))
+    key = given[0].line
+    made = tables_of(KeyLevel.LINE, key, given, now_s=9e9, settings=TableSettings())
+    tables = PredictionLookup((t.level, t.key, encode(t)) for one in made if (t := one.table))
+
+    def asked(**fields: Any) -> Prediction:
+        job = Job(user_name="ann", argv=["md.sh"], **fields)
+        values = attributes_of(job, None, "", "")
+        table = tables.find(replace(given[0].identity, script=""), attributes=lambda: values)
+        assert table is not None
+        return at(table, 2)
+
+    one = asked(export="ALL,STEPS=2500", array_inx="2500%1", comment="nimo:size=2500")
+    assert one.time_s == pytest.approx(1520, rel=0.05)
+    assert one.low_s < 1520 < one.high_s < 1.3 * one.low_s
+    many = asked(array_inx="500-5000")
+    assert many.low_s < 600 < 2500 < many.high_s
 
 
 def test_a_table_without_the_number_of_a_job_is_as_wide_as_all_numbers():
