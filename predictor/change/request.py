@@ -149,9 +149,7 @@ def _spread(logs: Sequence[float]) -> float:
 
 
 def range_of(change: Change, given: tuple[int, int]) -> AskedRange | None:
-    """Find the runs whose users asked for the same range; None: it is none, or there are none."""
-    if len(set(given)) == 1 and 0 not in given:
-        return None
+    """Find the runs whose users asked for the same range; None: there are none."""
     return next((one for one in change.ranges if (one.low, one.high) == given), None)
 
 

@@ -258,8 +258,10 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
     one_count = len({run.nodes for run in runs}) < 2
     made = _prior() if one_count else _thousandths(posterior(runs))
     by_range: defaultdict[_Range, list[tuple[ChangeRun, RunRow]]] = defaultdict(list)
+    # Sizes besides nodes are asked for as one number; that NIMO chose another says of a range.
+    moved = {run.group for run in runs if run.nodes != run.asked and unit is not Unit.NODES}
     for run, row in zip(runs, finished, strict=True):
-        if run.group[0] != run.group[1]:
+        if run.group[0] != run.group[1] or run.group in moved:
             by_range[run.group].append((run, row))
     ranges = tuple(
         AskedRange(

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from predictor.level.experts import SLOPE
-from sacct_ingest.runs.layout import Layout, Unit, any_layout, layouts, size_layouts
+from sacct_ingest.runs.layout import Each, Layout, Unit, any_layout, layouts, size_layouts
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
+from sacct_ingest.text.tag import parse_tag
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -60,7 +61,7 @@ def axis_of(rows: Sequence[RunRow]) -> Axis:
     """
     nodes = Axis(Unit.NODES, layouts(rows))
     if len(nodes.groups) < 2:
-        return nodes
+        return _named(rows) or nodes
     candidates = [nodes, *_others(rows)]
     for sizes in (_CURVE, _STEP):
         spoken = [_speaking(one, sizes) for one in candidates]
@@ -69,6 +70,17 @@ def axis_of(rows: Sequence[RunRow]) -> Axis:
         if near:
             return min(near, key=lambda axis: round(_criterion(axis), _SAME))
     return nodes
+
+
+def _named(rows: Sequence[RunRow]) -> Axis | None:
+    """Give the axis that the tag of the last run offers sizes on; None: it offers none."""
+    tag = parse_tag(rows[-1].comment) if rows else None
+    if tag is None or len({row.nodes for row in rows}) > 1:
+        return None
+    unit = Unit.GPUS if tag.gpus else Unit.CPUS
+    if not (tag.gpus or tag.cpus or tag.tasks) or not all(map(unit.size_of, rows)):
+        return None
+    return Axis(unit, _by_tasks(rows, unit, Each.TASK if tag.tasks else Each.JOB))
 
 
 def on_axis(rows: Sequence[RunRow], unit: Unit) -> list[RunRow]:
@@ -93,10 +105,12 @@ def _others(rows: Sequence[RunRow]) -> Iterator[Axis]:
         yield from (one for one in axes if not several or _explains(one))
 
 
-def _by_tasks(rows: Sequence[RunRow], unit: Unit) -> dict[Layout, list[RunRow]]:
+def _by_tasks(
+    rows: Sequence[RunRow], unit: Unit, each: Each | None = None
+) -> dict[Layout, list[RunRow]]:
     """Group runs by layout; where the accounting has no tasks, by those of the submission."""
     own = {row.run_id: row for row in rows}
-    groups = size_layouts([_with_tasks(row) for row in rows], unit)
+    groups = size_layouts([_with_tasks(row) for row in rows], unit, each)
     return {layout: [own[row.run_id] for row in group] for layout, group in groups.items()}
 
 

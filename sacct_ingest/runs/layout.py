@@ -157,13 +157,17 @@ def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
     return dict(sorted(each.items(), key=lambda one: (-len(one[1]), one[0])))
 
 
-def size_layouts(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
+def size_layouts(runs: Sequence[R], unit: Unit, each: Each | None = None) -> dict[Layout, list[R]]:
     """Group runs that differ in CPUs or GPUs on as many nodes; as :func:`layouts` does.
 
     Either the tasks stay, and each has more CPUs, or each task (or GPU) has as many CPUs.
+
+    each: which of both it is; None: what gives fewer layouts.
     """
-    ways = _WAYS[unit]
-    return _sorted(min((_grouped(runs, list(map(way, runs))) for way in ways), key=len))
+    made = [[way(run) for run in runs] for way in _WAYS[unit]]
+    if each is not None:
+        made = [one for one in made if one[0].each is each] or made
+    return _sorted(min((_grouped(runs, one) for one in made), key=len))
 
 
 def any_layout(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:

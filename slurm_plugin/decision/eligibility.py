@@ -23,6 +23,7 @@ from slurm_plugin.config.setting_types import (
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.sizes import (
+    SizeOption,
     fixed_by_script,
     fixed_layout,
     multiple_of,
@@ -225,8 +226,10 @@ class Asked:
         limit_s = limit_of(job, self.partition)
         least_s = 60.0 * job.time_min if job.time_min else None
         low, high, step, nearest = span.low, span.high, segment_of(job), None
+        given = job.min_nodes or 0, job.max_nodes or 0
         if table is not None and sized:
             own = sizes_of(job, self.partition)[table.unit]
+            given = own, own
             low, high = (low, high) if high else (own, own)
             step = multiple_of(job, size_option_of(job, table))
             nearest = min(max(own, low), high)
@@ -254,12 +257,12 @@ class Asked:
             distrusted=distrusted,
             time_use=_time_use(job, tag, fixed, site_use, sized=sized),
             soft=soft,
-            given=(job.min_nodes or 0, job.max_nodes or 0),
+            given=given,
             objective=next(
                 (one for one in Objective if tag and one.value == tag.objective),
                 self.settings.objective,
             ),
-            explore=not sized and _explores(span, tag, self.settings),
+            explore=_explores(span, tag, self.settings),
             proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
         )
 
@@ -273,9 +276,11 @@ class Asked:
         return () if tied else counts
 
     def learns(self) -> bool:
-        """Whether the job may run on a node count that was not tried: it has a range of counts."""
+        """Whether the job may run on a count that was not tried: it has a range of counts."""
         span = span_of(self.job, self.tag, self.opt_in, self.names)
-        return _explores(span, self.tag, self.settings)
+        sizes = (_ends(self.tag, self.opt_in, self.names, one.value) for one in SizeOption)
+        spans = (span, *(CountRange(*ends) for ends in sizes if ends))
+        return any(_explores(one, self.tag, self.settings) for one in spans)
 
 
 def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:

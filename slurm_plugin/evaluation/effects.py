@@ -26,6 +26,7 @@ class Gain:
     node_hours: float = 0.0
     wait_jobs: int = 0  #: those of them whose waits on both counts are known
     wait_hours: float = 0.0
+    unit: Unit = Unit.NODES  #: of ``node_hours``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,9 @@ class Promises:
     jobs: int = 0  #: ... of these, which were promised that
     tries: int = 0  #: jobs that ran on another count to learn
     applications: int = 0  #: which were learnt so
-    try_hours: float = 0.0  #: node-hours of the tries
-    since: Gain = field(default_factory=Gain)  #: of these applications, by what they learnt
+    #: of the tries, by unit: node-hours, CPU-hours, GPU-hours
+    try_hours: dict[Unit, float] = field(default_factory=dict)
+    since: tuple[Gain, ...] = ()  #: of these applications, by what they learnt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,7 @@ def gain_of(effect: Effect | None, *, applied: bool = True) -> Gain:
         node_hours=sign * (effect.other_node_hours.value - effect.node_hours),
         wait_jobs=effect.wait_jobs,
         wait_hours=sign * (effect.other_wait_hours.value - effect.wait_hours),
+        unit=effect.unit,
     )
 
 
@@ -267,20 +270,22 @@ class PromiseTally:
     guard_s: float = 60.0
     _counts: Counter[str] = field(default_factory=Counter)
     _learnt: set[str] = field(default_factory=set)
-    _try_s: float = 0.0
-    _since: EffectTally = field(default_factory=EffectTally)
+    _try_hours: dict[Unit, float] = field(default_factory=dict)
+    _since: dict[Unit, EffectTally] = field(default_factory=dict)
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a changed job that completed, in the order of decisions."""
         if run.state is not JobState.COMPLETED or run.nodes != decision.nodes:
             return
+        unit = Unit(decision.unit)
         if decision.reason == LEARNING:
             self._counts["tries"] += 1
             self._learnt.add(application)
-            self._try_s += run.nodes * run.elapsed_s
+            spent = run.nodes * run.elapsed_s / _HOUR_S
+            self._try_hours[unit] = self._try_hours.get(unit, 0.0) + spent
             return
         if application in self._learnt:
-            self._since.add(application, decision, run)
+            self._since.setdefault(unit, EffectTally(unit)).add(application, decision, run)
         asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
         if asked_s is None:
             return
@@ -291,9 +296,13 @@ class PromiseTally:
 
     def result(self, record: WaitAccuracy) -> Promises:
         """Sum up; ``record`` is how near predicted waits came."""
-        since = gain_of(self._since.result(record, None))
-        hours, learnt = self._try_s / _HOUR_S, len(self._learnt)
-        return Promises(**self._counts, applications=learnt, try_hours=hours, since=since)
+        since = tuple(gain_of(one.result(record, None)) for one in self._since.values())
+        return Promises(
+            **self._counts,
+            applications=len(self._learnt),
+            try_hours=dict(self._try_hours),
+            since=tuple(one for one in since if one.jobs),
+        )
 
 
 @dataclass(slots=True)

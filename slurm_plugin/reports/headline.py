@@ -89,17 +89,15 @@ def proven_lines(gain: Gain) -> Iterator[str]:
 
 def tries_text(promises: Promises) -> str:
     """Say what tries cost, and what came of them."""
-    applications = count(promises.applications, "application")
-    spent = f"of {applications} took {promises.try_hours:.1f} node-hours"
-    if not promises.since.jobs:
-        return spent
-    jobs = count(promises.since.jobs, "job")
-    return f"{spent}; since then {gained(promises.since)} in {jobs}"
+    of = count(promises.applications, "application")
+    price = [f"{value:.1f} {unit.word}-hours" for unit, value in promises.try_hours.items()]
+    since = [f"since then {gained(one)} in {count(one.jobs, 'job')}" for one in promises.since]
+    return "; ".join((f"of {of} took {' and '.join(price)}", *since))
 
 
 def gained(gain: Gain) -> str:
     """Put node-hours and hours of waiting into words."""
-    parts = [_less(gain.node_hours, "node-hours")]
+    parts = [_less(gain.node_hours, f"{gain.unit.word}-hours")]
     if gain.wait_jobs:
         of = "" if gain.wait_jobs == gain.jobs else f" (of {gain.wait_jobs})"
         parts.append(f"{_less(gain.wait_hours, 'hours of waiting')}{of}")

@@ -5,16 +5,22 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
+from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import change_of
+from predictor.tables.settings import TableSettings
 from predictor.types import AskedRange, Memory
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.explore import PendingTries
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
+from tests.predictor.rows import row
 from tests.slurm_plugin.decision.choosing import policy
-from tests.slurm_plugin.made import NOW, partition, table
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.decision.test_sizes import FREE, look
+from tests.slurm_plugin.made import NOW, cluster, job, partition, table
 
 PRIOR = change_of((), Unit.NODES)
 JOB = Request(low=1, high=8, given=(1, 8), explore=True)
@@ -87,3 +93,54 @@ def test_one_try_of_an_application_waits_or_runs_at_a_time():
     failed = replace(known, fitted_s=NOW + 500)
     assert not tries.pending(failed, look(600), NOW + 601)
     assert not tries.pending(replace(known, key="y"), look(0), NOW + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tried"),
+    [
+        ({}, True),
+        ({"array_inx": "0-999"}, False),
+        ({"reservation": "maintenance"}, False),
+        ({"req_nodes": "n[1-8]"}, False),
+        ({"deadline": "now+4weeks"}, False),
+        ({"comment": "nimo:app=solve,off"}, False),
+        ({"comment": "nimo:app=solve,learn=off"}, False),
+        ({"min_nodes": 8}, False),
+    ],
+)
+def test_who_is_never_tried(fields, tried):
+    known = replace(learned(), level="tag", key="alice/solve", owner="alice")
+    service = advisor(tables=[known], look=cluster(partition(nodes=8)))
+    asked = {"max_nodes": 8, "time_limit": 240, "comment": "nimo:app=solve"}
+    assert (submit(service, job(**asked | fields))[1].reason == "learning") is tried
+
+
+#: Sixteen CPUs of one task, sixteen tasks, or four GPUs: what the tag offers, the job, and its run.
+SIZES = {
+    "cpus": ("cpus=2-16", {"cpus_per_task": 16, "num_tasks": 1}, {"cpus": 16, "tasks": 1}),
+    "tasks": ("tasks=2-16", {"num_tasks": 16}, {"cpus": 16, "tasks": 16}),
+    "gpus": ("gpus=1-4", {"tres_per_node": "gres/gpu:4"}, {"gpus": 4, "tasks": 1}),
+}
+
+
+@pytest.mark.parametrize("option", SIZES)
+def test_cpus_tasks_and_gpus_are_tried_as_nodes_are(option):
+    offered, asked, ran = SIZES[option]
+    unit, comment = "gpus" if option == "gpus" else "cpus", f"nimo:app=solve,{offered}"
+    request = job(**{"min_nodes": 1, "max_nodes": 1, "min_cpus": ran.get("cpus", 1),
+                     "comment": comment} | asked)  # fmt: skip
+    runs = [replace(row(1, 700.0), **{"cpus": 1, "comment": comment} | ran)]
+    told = []
+    for number in range(1, 3):
+        fits = tables_of(KeyLevel.TAG, "alice/solve", runs, now_s=NOW, settings=TableSettings())
+        known = replace(fits[0].table, owner="alice")
+        answer, made = submit(advisor(tables=[known], look=look(FREE)), request)
+        assert (made.reason, made.unit, made.requested_nodes) == ("learning", unit, ran[unit])
+        told.append(answer.message)
+        sizes = dict.fromkeys({unit, option} & {*ran}, made.nodes)
+        decided = {"asked_size": ran[unit], "asked_unit": unit, "try_of": "learning"}
+        elapsed_s = 600.0 + 100.0 * ran[unit] / made.nodes
+        runs.append(replace(runs[0], run_id=1 + number, elapsed_s=elapsed_s, end_s=800 + number,
+                            **sizes, **decided))  # fmt: skip
+    assert len({getattr(one, unit) for one in runs}) == 3
+    assert [line.rpartition("(")[2] for line in told] == ["2 of 3)", "3 of 3)"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Gain, Promises
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
@@ -382,7 +383,7 @@ def test_promises_are_held_against_what_came_and_tries_are_counted_apart():
         (decision(), run(state=JobState.FAILED)),
     ]
     made = summarise(pairs, confidence=0.9).promises
-    assert made == Promises(kept=1, jobs=2, tries=1, applications=1, try_hours=4.0)
+    assert made == Promises(kept=1, jobs=2, tries=1, applications=1, try_hours={Unit.NODES: 4.0})
     saved = decision(nodes=1, requested_nodes=4)
     later = summarise([*pairs, (saved, run(nodes=1, elapsed_s=3600.0))], confidence=0.9).promises
-    assert later.since == Gain(jobs=1, node_hours=pytest.approx(4 * 1800 * 3.6 / 3600 - 1))
+    assert later.since == (Gain(jobs=1, node_hours=pytest.approx(4 * 1800 * 3.6 / 3600 - 1)),)
