@@ -424,7 +424,9 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             records={name: decode(text, Record) for name, text in records.items()},
         ):
             if one.table is not None:
-                done.fits.append(row_of(within_cluster(one.table, settings.cluster_nodes)))
+                cpus = max(settings.node_cpus.values(), default=0)
+                made = within_cluster(one.table, settings.cluster_nodes, cpus)
+                done.fits.append(row_of(made))
             if one.record.entries or one.record.split:
                 payload = encode(one.record)
                 done.records.append(RecordRow(level=level.value, key=one.key, payload=payload))

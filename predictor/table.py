@@ -144,10 +144,11 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
     )
 
 
-def within_cluster(table: PredictionTable, largest: int) -> PredictionTable:
+def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> PredictionTable:
     """Table that proposes runs on no more nodes than the cluster has; 0: unknown.
 
     Where all of them were run, what needs another count for a curve is proposed half of the fewest.
+    cpus: of a node; 0: unknown.
     """
 
     def fitting(own: PredictionTable | ByType, one: Problem) -> Problem:
@@ -157,11 +158,13 @@ def within_cluster(table: PredictionTable, largest: int) -> PredictionTable:
         fewer = counts[0] // 2 if one.name == "no_curve" else 0
         return replace(one, observe=(fewer or None) if largest in counts else largest)
 
-    if not largest or table.unit is not Unit.NODES:
+    if table.unit is not Unit.NODES:
+        return replace(table, in_cluster=largest * cpus if table.unit is Unit.CPUS else 0)
+    if not largest:
         return table
     by_type = (replace(t, problems=tuple(fitting(t, p) for p in t.problems)) for t in table.by_type)
     problems = tuple(fitting(table, one) for one in table.problems)
-    return replace(table, problems=problems, by_type=tuple(by_type))
+    return replace(table, problems=problems, by_type=tuple(by_type), in_cluster=largest)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -322,6 +325,7 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
         knee=table.knee and max(table.knee // cpus, 1),
         max_useful=table.max_useful and -(-table.max_useful // cpus),
         widest=table.widest // cpus,
+        in_cluster=table.in_cluster // cpus,
         # Memory is that of the whole job, which its nodes share.
         memory=tuple(
             replace(one, nodes=one.nodes // cpus, mem_bytes=_shared(one, cpus))

@@ -380,6 +380,7 @@ class PredictionTable:
     node_type: str = ""
     #: largest node count observed on any node type; 0: all that counts is in ``observed``
     widest: int = 0
+    in_cluster: int = 0  #: nodes or CPUs of the cluster, as far as it was seen; 0: unknown
     #: how runs ended, most frequent first; see `predictor.tables.run_facts`
     endings: tuple[Ending, ...] = ()
     #: digests of the working directories of the runs, where these are few

@@ -147,9 +147,11 @@ def _speaking(axis: Axis, sizes: int) -> int:
 
 
 def _criterion(axis: Axis) -> float:
-    """Akaike's information criterion of an axis, for each run."""
+    """Akaike's information criterion of an axis, for each run; its times are of whole seconds."""
     squares, terms, count = _squares(axis)
-    return log(squares / count + _NOISE**2) + 2 * terms / count if count else 0.0
+    rows = (row for group in axis.groups.values() for row in group if _finished(row))
+    rounding = sum(1 / row.elapsed_s**2 for row in rows) / 12
+    return log((squares + rounding) / count + _NOISE**2) + 2 * terms / count if count else 0.0
 
 
 def _squares(axis: Axis) -> tuple[float, int, int]:

@@ -19,6 +19,7 @@ from slurm_plugin.decision.candidates import (
     PolicySettings,
     Request,
     is_otherwise,
+    is_serial,
     limits_for,
     scales,
 )
@@ -106,7 +107,7 @@ def advice_of(
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
-    part = case.place if fresh and case.place else _idle(table, case.now_s)
+    part = case.place if fresh and case.place else _idle(case, table)
     considered = advised(_considered(case, part))
     decided = decide(considered, table, part, rules, now_s=case.now_s)
     if decided.request is not None:
@@ -114,7 +115,7 @@ def advice_of(
         advice.knee = table.knee
         advice.problems = [*advice.problems, *_other_problems(table)]
     options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
-    best = best_of(decided, options, considered, rules.policy)
+    best = best_of(decided, options, considered, rules.policy, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
     if not fresh:
         advice.reason += " (NIMO has no view of the queue and assumes that it is empty.)"
@@ -127,7 +128,7 @@ def advice_of(
         advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
-    low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
+    low, high = _shown(request, table, part)
     advice.rows = [
         _row(
             option,
@@ -153,6 +154,13 @@ def advice_of(
     _cheapest_sure(advice, rules)
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
+
+
+def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
+    """Give the fewest and the most that rows are shown for."""
+    if is_serial(table):
+        return 1, 1
+    return (request.low, request.high) if request.low < request.high else (1, part.largest)
 
 
 def _front(rows: Sequence[Row]) -> None:
@@ -302,10 +310,11 @@ def _lower(advice: Advice, decided: Decision, table: PredictionTable) -> None:
         advice.verdict_text, advice.problems = "The prediction is doubtful.", []
 
 
-def _idle(table: PredictionTable, now_s: float) -> Partition:
-    """Stand in for a cluster without a view: as large as the table, and empty."""
-    nodes = table.nodes[-1]
-    return Partition(name="", nodes=nodes, profile=profile([(now_s, nodes)]))
+def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
+    """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
+    known = case.place.largest if case.place else table.in_cluster
+    nodes = min(table.nodes[-1], known or table.nodes[-1])
+    return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
 
 
 def _considered(case: DecisionContext, part: Partition) -> Request:
@@ -322,11 +331,20 @@ def _considered(case: DecisionContext, part: Partition) -> Request:
 
 
 def best_of(
-    decided: Decision, options: Sequence[Option], request: Request, policy: Policy
+    decided: Decision,
+    options: Sequence[Option],
+    request: Request,
+    policy: Policy,
+    table: PredictionTable,
 ) -> Option | None:
-    """Find the count to recommend: that of the decision, or the best one, however sure it is."""
+    """Find the count to recommend: that of the decision, or the best one, however sure it is.
+
+    None for a guess; of runs on one CPU nothing says that more nodes help.
+    """
     if decided.action is not Action.KEEP:
         return decided.chosen
+    if table.is_guess or is_serial(table):
+        return next((one for one in options if one.nodes == 1 and is_serial(table)), None)
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
     asked, counts = decided.request, range(request.low, request.high + 1)

@@ -73,6 +73,7 @@ def test_a_run_that_would_help_most_fits_the_cluster(store, size, named, propose
     refit(store, now_s=5.0)
     (table,) = tables(store, KeyLevel.LINE).values()
     assert [one.observe for one in table.problems if one.name == "no_curve"] == [proposed]
+    assert table.in_cluster == (size or 4 * bool(named))
 
 
 def settle(store: Store) -> None:

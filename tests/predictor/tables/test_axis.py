@@ -55,6 +55,15 @@ def test_one_node_with_more_tasks_is_a_curve_over_cpus():
     assert (table.unit, table.layout) == (Unit.CPUS, Layout(cpus=2, each=Each.TASK, nodes=1))
 
 
+def test_tasks_that_slurm_spread_unevenly_are_tasks_though_times_are_rounded():
+    spread = [(2, 2, 15), (1, 1, 27), (1, 1, 27), (2, 4, 9), (6, 8, 5), (5, 8, 6), (2, 2, 15)]
+    rows = [
+        sized(i, time_s, cpus=tasks, tasks=tasks, nodes=nodes)
+        for i, (nodes, tasks, time_s) in enumerate([*spread, (4, 4, 9)])
+    ]
+    assert axis_of(rows).unit is Unit.CPUS
+
+
 def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus():
     runs = [sized(i, time_s(n), cpus=4 * n, gpus=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
     table = only(runs)

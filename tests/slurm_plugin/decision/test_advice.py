@@ -16,15 +16,17 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 
+ALL = partition()
 
-def advice(request=None, learned=None, part=None, *, fresh=True, unknown=False):
+
+def advice(request=None, learned=None, part=ALL, *, fresh=True, unknown=False):
     case = DecisionContext(
         job(),
         Identity("alice", "solve"),
         Mode.OBSERVE,
         request or Request(low=1, high=16, limit_s=7200.0),
         None if unknown else learned or table(),
-        part or partition(),
+        part,
         NOW,
     )
     return advice_of(case, rules(), fresh=fresh)
@@ -53,6 +55,11 @@ def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_
     problems = (Problem("not_one_problem", "two kinds of runs"), Problem("no_curve", "no curve", 2))
     serial = {"level": "line", "layout": Layout(cpus=1), "observed": (Point(1, 60.0),)}
     assert problem_texts(history(**serial, problems=problems)) == ["Two kinds of runs."]
+    one_cpu = serial | {"observed": [1], "verdict": Verdict.DOUBTFUL}
+    learned = table(nodes=[1, 2, 4], model="history", **one_cpu)
+    asked = Request(low=2, high=2, fixed=Reason.FIXED_COUNT)
+    one = advice(asked, learned)
+    assert ([row.nodes for row in one.rows], one.directive) == ([1], "#SBATCH --nodes=1")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +130,7 @@ def test_a_guess_is_marked_and_has_no_speedup():
     assert "Low confidence" in reported.verdict_text
     assert {(row.speedup, row.efficiency) for row in reported.rows} == {(None, None)}
     assert not advice().guess
+    assert advice(learned=table(model="history", level="user")).nodes is None
 
 
 def test_runs_that_did_not_finish_are_reported():
@@ -138,6 +146,14 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
     assert {row.wait_s for row in reported.rows} == {None}
     assert reported.nodes is not None
     assert "no view of the queue" in reported.reason
+    anything = Request(low=1, high=1, fixed=Reason.FIXED_COUNT)
+    for learned, known, largest in [
+        (table(in_cluster=12), None, 12),
+        (table(), partition(nodes=12), 12),
+        (table(), None, 32),
+    ]:
+        rows = advice(anything, learned, known, fresh=False).rows
+        assert max(row.nodes for row in rows) == largest
 
 
 def test_a_lack_of_history_is_said():
