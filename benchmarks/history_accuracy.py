@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
-from zlib import crc32
 
 import _bench
 import _generated
 import numpy as np
+from _boosting import with_boosting
 from _logs import runs
-from _sharpness import LAST, SHARES, Quantiles, empirical, figures, of_table
+from _sharpness import FEWEST, LAST, Quantiles, empirical, figures, of_table
 
 from predictor.level.backtest import settings_around
 from predictor.level.experts import AROUND
@@ -46,10 +46,7 @@ from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
 
 LEVELS = (0.5, 0.9, 0.95)
-DAY_S, HOUR_S = 86_400.0, 3_600.0
-#: Jobs between two trainings of gradient boosting, and those that it is trained on at most.
-TRAINED_EVERY, TRAINED_ON = 1000, 20_000
-FEWEST_TRAINED = 50
+HOUR_S = 3_600.0
 #: One job in so many that another one repeats says how much repeats differ.
 REPEATED_SHARE = 50
 
@@ -168,6 +165,7 @@ def main() -> None:
     summed = summary(scored)
     log = arguments.data.name if arguments.data else "generated log"
     counts = {"jobs": len(rows), "completed": sum(map(_counts, rows)), "predicted": len(scored)}
+    counts |= repeated(rows)
     words = ", ".join(f"{number} {name}" for name, number in counts.items())
     sharp = [key for key in summed[0] if key.startswith(SHARPNESS)] if summed else []
     plain = [{key: row[key] for key in row if key not in sharp} for row in summed]
@@ -249,6 +247,16 @@ def histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]
             if key := row.identity.key(level):
                 result[level, key].append(row)
     return result
+
+
+def repeated(rows: Sequence[RunRow]) -> dict[str, int]:
+    """Count applications, each by its most specific key, and jobs that follow five of its own."""
+    earlier, following = Counter[tuple[str, ...]](), 0
+    for row in rows:
+        kind = next(iter(_kinds(row)), ())
+        following += earlier[kind] >= FEWEST
+        earlier[kind] += 1
+    return {"applications": len(earlier), f"with {FEWEST} earlier runs": following}
 
 
 def slopes(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
@@ -362,63 +370,6 @@ def _kinds(row: RunRow) -> list[tuple[str, ...]]:
 
 def _asked(row: RunRow) -> tuple[object, ...]:
     return row.nodes, row.limit_s
-
-
-def with_boosting(scored: Sequence[Scored]) -> list[Scored]:
-    """Add what gradient boosting says, trained on jobs that had ended."""
-    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
-
-    ended = sorted(scored, key=lambda one: one.row.end_s or 0)
-    features = {one.number: _features(one) for one in scored}
-    made: list[Scored] = []
-    every = min(TRAINED_EVERY, max(len(scored) // 20, 20))
-    for first in range(0, len(scored), every):
-        part = scored[first : first + every]
-        begin = part[0].row.submit_s
-        past = [one for one in ended if (one.row.end_s or 0) <= begin][-TRAINED_ON:]
-        if len(past) < FEWEST_TRAINED:
-            made += part
-            continue
-        model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=200, random_state=0)
-        learned = [features[o.number] for o in past], [math.log(o.actual_s) for o in past]
-        asked = [features[one.number] for one in part]
-        said = model.fit(*learned).predict(asked)
-        columns = [
-            HistGradientBoostingRegressor(
-                loss="quantile", quantile=share, max_iter=100, random_state=0
-            )
-            .fit(*learned)
-            .predict(asked)
-            .tolist()
-            for share in SHARES
-        ]
-        for one, log_s, *quantiles in zip(part, said.tolist(), *columns, strict=True):
-            longest = float(one.row.limit_s or math.inf)
-            boosted = tuple(min(q, math.log(longest)) for q in sorted(quantiles))
-            simple = {**one.simple, "boosting": min(math.exp(log_s), longest)}
-            made.append(replace(one, simple=simple, boosted=boosted))
-    return made
-
-
-def _features(one: Scored) -> list[float]:
-    """Give what is known at submission; users and names as numbers that mean nothing."""
-    row = one.row
-    logs = [
-        math.log(max(one.simple[name], 1.0)) for name in ("last alike", "last two", "last five")
-    ]
-    codes = [
-        float(crc32(text.encode()) % 9973) for text in (row.user, row.name, row.line, row.partition)
-    ]
-    limit = math.log(row.limit_s) if row.limit_s else -1.0
-    return [
-        math.log(row.nodes),
-        math.log(max(row.cpus, 1)),
-        limit,
-        *logs,
-        *codes,
-        row.submit_s / 3600 % 24,
-        row.submit_s / DAY_S % 7,
-    ]
 
 
 #: What the names of columns about sharpness begin with: NIMO's, own and boosted quantiles.

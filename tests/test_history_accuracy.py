@@ -50,6 +50,7 @@ def figures(folder: Path) -> dict[str, Any]:
 def test_each_group_of_a_log_has_all_figures(tmp_path: Path) -> None:
     made = figures(tmp_path)
     (counts,) = made["counts"]
+    assert (counts["applications"], counts["with 5 earlier runs"]) == (2, JOBS - 10)
     groups = {one["group"]: one for one in made["history"]}
     assert counts["jobs"] == counts["completed"] == JOBS >= counts["predicted"] >= JOBS - 4
     assert groups["all"]["jobs"] == counts["predicted"]

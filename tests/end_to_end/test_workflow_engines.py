@@ -1,0 +1,161 @@
+"""Real workflow engines on a real Slurm: what they submit is few applications, with advice.
+
+It takes minutes and an environment of its own: `make test-releases` makes it and runs this.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from predictor.tables.run_facts import attributes_of_run
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
+from sacct_ingest.store import RunRow, Store
+from tests.cluster import cgroups
+from tests.cluster.releases import cache
+from tests.conftest import ClusterFactory, need_in_jobs
+from tests.end_to_end.site import Site, site_on
+
+PACKAGES = (
+    *("snakemake==9.27.0", "snakemake-executor-plugin-slurm==2.8.0"),
+    *("submitit==1.5.4", "dask-jobqueue==0.9.0"),
+)
+RULES, SAMPLES = ("align", "count", "plot"), "abcd"
+#: The first attempt to count one of the samples has too little memory.
+SNAKEFILE = """\
+rule all:
+    input: expand("out/{s}.txt", s=list(config["samples"]))
+rule align:
+    output: "out/{s}.bam"
+    resources: mem_mb=500, runtime=10
+    shell: "sleep 6; touch {output}"
+rule count:
+    input: "out/{s}.bam"
+    output: "out/{s}.tsv"
+    resources: mem_mb=lambda wildcards, attempt: 500 * attempt, runtime=10
+    shell: "head -c $(cat need.{wildcards.s})M /dev/zero | tail -c 2000M | wc -c; sleep 4;"
+        " touch {output}"
+rule plot:
+    input: "out/{s}.tsv"
+    output: "out/{s}.txt"
+    resources: mem_mb=500, runtime=5
+    shell: "sleep 2; touch {output}"
+"""
+SNAKEMAKE = (
+    *("-m", "snakemake", "--executor", "slurm", "--jobs", "8", "--retries", "1", "--forceall"),
+    *("--default-resources", "slurm_partition=batch", "--latency-wait", "20"),
+    *("--slurm-init-seconds-before-status-checks", "5", "--config"),
+)
+SUBMITIT = """\
+import time, submitit
+executor = submitit.AutoExecutor("logs")
+executor.update_parameters(name="train", timeout_min=5, slurm_partition="batch")
+for job in [executor.submit(time.sleep, seconds) for seconds in (1, 2)]:
+    job.result()
+"""
+DASK = """\
+from dask.distributed import Client
+from dask_jobqueue import SLURMCluster
+with SLURMCluster(
+    queue="batch", cores=1, memory="500MB", walltime="00:05:00", interface="lo",
+    scheduler_options={"dashboard_address": "127.0.0.1:0"},
+) as cluster, Client(cluster) as client:
+    cluster.scale(2)
+    client.wait_for_workers(2)
+    client.gather(client.map(abs, range(4)))
+"""
+
+
+@pytest.fixture(scope="module")
+def engines() -> Path:
+    """Give the Python of an environment with the engines."""
+    folder = cache().with_name("engines")
+    holds, python = folder / "packages.json", folder / "bin" / "python"
+    if not holds.exists() or json.loads(holds.read_text()) != list(PACKAGES):
+        if os.environ.get("NIMO_ENGINES") != "make":
+            pytest.skip("no engines yet; NIMO_ENGINES=make, as of make test-releases, makes them")
+        venv.create(folder, clear=True)
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *PACKAGES]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"the engines cannot be installed: {done.stderr[-300:]}")
+        holds.write_text(json.dumps(PACKAGES))
+    return python
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory, engines: Path) -> Iterator[Site]:
+    """A site whose jobs have no more memory than they asked for, where that can be had."""
+    conf = ["SelectTypeParameters=CR_Core_Memory"]
+    with site_on(slurm_cluster, nodes=4, conf=conf, memory_cgroups=not cgroups.lacking()) as made:
+        need_in_jobs(made.cluster, engines)
+        for sample in f"{SAMPLES}e":
+            made.write_script(f"need.{sample}", "600" if sample == "c" else "1")
+        made.write_script("Snakefile", SNAKEFILE)
+        made.run_nimod("observe")
+        yield made
+
+
+def run_engine(site: Site, engines: Path, *argv: str, stdin: str = "") -> None:
+    work = site.cluster.layout.work
+    home = {"HOME": str(work), "XDG_CACHE_HOME": str(work / ".cache")}
+    site.cluster.run(engines, *argv, env=home, stdin=stdin, timeout_s=600)
+
+
+def learnt(site: Site) -> dict[str, list[RunRow]]:
+    """Ingest and fit; give the runs by tag, without the user."""
+    ids = {one["JobID"].partition("_")[0] for one in site.cluster.sacct("-X")}
+    site.cluster.wait(*map(int, ids), accounted=True)
+    site.learn()
+    with Store.open(site.nimod.store) as store:
+        by_key = dict(store.runs.by_key(KeyLevel.TAG))
+    return {key.partition("/")[2]: list(rows) for key, rows in by_key.items()}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_two_runs_of_a_snakemake_workflow_are_three_applications(site: Site, engines: Path) -> None:
+    for _ in range(2):
+        run_engine(site, engines, *SNAKEMAKE, f"samples={SAMPLES}")
+    runs = learnt(site)
+    completed = {
+        name: sum(one.state is JobState.COMPLETED for one in rows) for name, rows in runs.items()
+    }
+    assert completed == {f"snakemake:{rule}": 8 for rule in RULES}
+    retries = [one for one in runs["snakemake:count"] if "--attempt 2" in one.submit_line]
+    assert len(retries) == (0 if cgroups.lacking() else 2)
+    for one in retries:
+        assert (one.state, one.req_mem_bytes) == (JobState.COMPLETED, 1000 * 2**20)
+        asked = attributes_of_run(one)
+        assert (asked[SAMPLE], Path(asked[WORKFLOW]).name) == ("c", "Snakefile")
+        assert not {MEMORY, TIME_LIMIT} & asked.keys()
+    since_s = max(one.at_s for one, _ in site.decisions())
+    run_engine(site, engines, *SNAKEMAKE, "samples=e")
+    third = [one for one in site.made(since_s) if one.at_s > since_s]
+    assert [one.key for one in third] == [f"{third[0].user}/snakemake:{rule}" for rule in RULES]
+    for one in third:
+        assert one.request_predicted_s, one
+    command = f"{engines} -m snakemake --snakefile Snakefile --attempt 1 --mode remote"
+    for rule in RULES:
+        comment = f"--comment=rule_{rule}_wildcards_f"
+        advice = site.advise("-J", str(uuid4()), comment, "-t10", "--mem=500", f"--wrap={command}")
+        assert f"snakemake:{rule}, 8 runs" in advice.stdout, advice
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("program", "name", "of_each"), [(SUBMITIT, "submitit:train", 2), (DASK, "dask:worker", 2)]
+)
+def test_two_runs_of_a_program_are_one_application(
+    site: Site, engines: Path, program: str, name: str, of_each: int
+) -> None:
+    for _ in range(2):
+        run_engine(site, engines, "-", stdin=program)
+    assert len(learnt(site)[name]) == 2 * of_each
