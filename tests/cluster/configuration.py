@@ -237,7 +237,7 @@ def _accounting(layout: Layout, settings: Settings) -> dict[str, object]:
 def _nodes(settings: Settings) -> list[str]:
     gpus = f" Gres=gpu:{settings.gpus}" if settings.gpus else ""
     return [
-        f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
+        f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port}"
         f" CPUs={settings.cpus}{_cores(settings)} RealMemory=2000 Feature=plain{gpus}"
         for name, port in zip(settings.node_names(), settings.ports[2:], strict=True)
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.soft_limits_torture import start_nimod
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
 from tests.processes import wait_until
@@ -107,7 +108,29 @@ def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bo
     assert not site.cluster.run("squeue", "-h").stdout
 
 
-def planned(site: Site) -> bool:
+@pytest.mark.long
+def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site: Site) -> None:
+    if site.cluster.settings.version < (25, 5):
+        pytest.skip("this release plans running jobs by their limits: the first is not put off")
+    site.nimod.stop()
+    start_nimod(site)  # with plans of a minute
+    wait_until(site.watching, what="nimod to see the cluster")
+    site.set_number("seconds", 200)
+    cluster, short = site.cluster, ("-Jshort", "-N1", "-t20")
+    longer = site.submit(*short)
+    wait_until(lambda: cluster.job(longer)["JobState"] == "RUNNING", what="the job")
+    first = cluster.sbatch("-N2", "-t1", "--comment=nimo:off", "--wrap", "true")
+    assert planned(site, *short, plan="00:01:00")
+    # It outlasts its minute, and Slurm plans with half of what is left of its twenty.
+    wait_until(lambda: not planned(site, *short, plan="00:01:00"), what="the partition to rest")
+    assert cluster.job(first)["JobState"] == "PENDING"
+    assert cluster.job(longer)["JobState"] == "RUNNING"
+    log = (cluster.layout.log / "nimod.out").read_text()
+    assert f"batch: job {first} starts later: no limits to plan with" in log
+    site.empty_queue()
+
+
+def planned(site: Site, *argv: str, plan: str = PLAN) -> bool:
     """Tell whether a job is planned with its runs' time now."""
     time.sleep(1.0)
-    return site.cluster.job(site.submit(*SHORT, "-H"))["TimeMin"] == PLAN
+    return site.cluster.job(site.submit(*(argv or SHORT), "-H"))["TimeMin"] == plan
