@@ -29,12 +29,14 @@ CONF = (
     "PartitionName=urgent Nodes=ALL PriorityTier=9",
 )
 PLAN_S, LIMIT_MIN, OWN_MIN = 60.0, 10, 2
-#: nimod as it is, but with plans of a minute.
+#: nimod as it is, but with plans of a minute, and another rest where a queue's first is put off.
 NIMOD = """\
 import sys
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.decision import memory_and_limits
+from slurm_plugin.slurm import soft_limits
 memory_and_limits._LEAST_S = 60.0
+soft_limits.DAY_S = float(sys.argv.pop(1))
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -118,8 +120,8 @@ def job_of(row: Mapping[str, str]) -> int:
     return int(re.split(r"\D", row["JobID"])[0])
 
 
-def start_nimod(site: Site) -> None:
-    """Start nimod with plans of a minute."""
+def start_nimod(site: Site, rest_s: float = 0.0) -> None:
+    """Start nimod with plans of a minute; no partition rests from them, unless told to."""
     program = site.nimod.config.with_name("nimod.py")
     program.write_text(NIMOD)
     site.nimod.configure(
@@ -127,7 +129,7 @@ def start_nimod(site: Site) -> None:
     )
     site.cluster.processes.start(
         "nimod",
-        [sys.executable, str(program), "serve", "--config", str(site.nimod.config)],
+        [sys.executable, str(program), f"{rest_s}", "serve", "--config", str(site.nimod.config)],
         env=site.cluster.env,
     )
     site.cluster.processes.wait_for("nimod", site.nimod.answers)

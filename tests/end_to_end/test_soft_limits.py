@@ -113,7 +113,7 @@ def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site: Site) -
     if site.cluster.settings.version < (25, 5):
         pytest.skip("this release plans running jobs by their limits: the first is not put off")
     site.nimod.stop()
-    start_nimod(site)  # with plans of a minute
+    start_nimod(site, rest_s=86_400.0)  # with plans of a minute
     wait_until(site.watching, what="nimod to see the cluster")
     site.set_number("seconds", 200)
     cluster, short = site.cluster, ("-Jshort", "-N1", "-t20")
