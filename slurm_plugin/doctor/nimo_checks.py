@@ -118,16 +118,24 @@ def learned(installation: Installation) -> Iterator[Finding]:
     except NimoError:
         yield skipped("the store cannot be opened")
         return
+    if times_s["fit"] and not times_s["ingest"]:
+        made = "only saved files were read, not the accounting: nothing new is learned"
+        yield warning(made, _each_hour("ingest"))
+        del times_s["ingest"]
     for command, at_s in times_s.items():
         yield _age(command, at_s, installation.now_s)
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:
-    fix = f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
+    fix = _each_hour(command)
     if at_s is None:
         return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
     when = f"the last nimo {command} was {time_span(max(now_s - at_s, 0))} ago ({clock(at_s)})"
     return warning(when, fix) if now_s - at_s > _OLD_S else fine(when)
+
+
+def _each_hour(command: str) -> str:
+    return f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
 
 
 def nimod(installation: Installation) -> Iterator[Finding]:

@@ -135,7 +135,7 @@ class Bar:
 
 def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
     """Draw horizontal bars, as long as their values (none below zero), labels above them."""
-    tail = max((len(bar.text) for bar in data), default=1) * _LETTER + 8
+    tail = max((len(bar.text) for bar in data), default=1) * _LETTER + 14
     longest = max((bar.value for bar in data), default=0.0) or 1.0
     marks: list[Mark] = []
     for i, bar in enumerate(data):

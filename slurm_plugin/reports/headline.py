@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the first line is printed before the rest is loaded
     from slurm_plugin.evaluation.effects import Effect, EffectEstimate, Gain, Promises
     from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
 
-_TASKS = 5
+TASKS = 5  #: at most, at the top of a page
 _Hours = tuple[float, float, float]  #: value and ends
 _FEWEST = 5  #: runs of an application whose share inside intervals says something
 
@@ -76,7 +76,7 @@ def headline(report: OutcomeReport) -> Headline:
         verdict=benefits[0][1] if benefits else "none yet",
         trust=trust,
         worst=worst,
-        tasks=tuple(_tasks(report))[:_TASKS],
+        tasks=tuple(_tasks(report))[:TASKS],
     )
 
 

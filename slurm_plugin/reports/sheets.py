@@ -21,10 +21,11 @@ from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.text import table_columns
-from slurm_plugin.text.formatting import clock, duration, factor, hours, percent, plain
+from slurm_plugin.text.formatting import clock, factor, hours, limit_text, percent, plain
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
 
 _WIDEST = 8  #: columns of a table on a page
+_ENDS = ("_low", "_high")  #: of the names of an interval's ends
 #: What a spreadsheet would take for a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -46,13 +47,21 @@ class Sheet:
         """Make the table that people see, of ``most`` rows (None: all) and eight columns."""
         note = self.note
         if len(self.fields) > _WIDEST and not self.out:
-            # The few rows side by side; the first field heads them.
+            # The few rows side by side; the first field heads them, ends stand behind their value.
             head, *rest = self.fields
             rows = self.rows[: _WIDEST - 1]
             titles = [head.text(row) for row in rows]
             columns = [TableColumn(key="field", title=head.title, left=True)]
             columns += [TableColumn(key=title, title=title) for title in titles]
-            cells = [[f.title, *(f.text(row) for row in rows)] for f in rest] if rows else []
+            named = {f.name: f for f in rest}
+
+            def text(f: OutputColumn, row: Any) -> str:
+                ends = [named[f"{f.name}{end}"] for end in _ENDS if f"{f.name}{end}" in named]
+                tail = f" ({' to '.join(end.text(row) for end in ends)})" if ends else ""
+                return f.text(row) + tail
+
+            shown = [f for f in rest if rows and not f.name.endswith(_ENDS)]
+            cells = [[f.title, *(text(f, row) for row in rows)] for f in shown]
         else:
             fields = [f for f in self.fields if f.name not in self.out.split()]
             columns = [TableColumn(key=f.name, title=f.title, left=f.left) for f in fields]
@@ -144,7 +153,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], str] | None]] = {
     "amount": lambda value: f"{value:.1f}".removesuffix(".0"),
     "clock": clock,
     "day": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d"),
-    "duration": duration,
+    "duration": time_span,
     "factor": factor,
     "gib": lambda value: f"{value / 2**30:.1f}",
     "hours": hours,
@@ -162,10 +171,10 @@ _PROBLEMS = (
 )
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
-    "predictions for the other count, times the job's own actual over predicted; 'at least' and "
-    "'at most' follow from the predictions' intervals, with all errors of one application in the "
-    "same direction, and from how near predicted waits came. Waits that are not predicted well "
-    "are left out."
+    "predictions for the other count, times the job's own actual over predicted; their "
+    "ends follow from the predictions' intervals, with all errors of one application in the same "
+    "direction, and from how near predicted waits came. Waits that are not predicted well are "
+    "left out."
 )
 
 
@@ -286,12 +295,12 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
         "effects",
         "Outcomes, compared with the predictions for the other count",
         [
-            *(_Group("changed: as asked", one) for one in report.applied),
-            *(_Group("left alone: as chosen", one) for one in report.observed),
+            *(_Group("changed, otherwise as asked", one) for one in report.applied),
+            *(_Group("left alone, otherwise as chosen", one) for one in report.observed),
         ],
         (
-            OutputColumn("jobs_were", "jobs: otherwise", of("name"), left=True),
-            *_fields("unit=of.unit.plural<:counts | jobs=of.jobs"),
+            OutputColumn("jobs_were", "jobs", of("name"), left=True),
+            *_fields("unit=of.unit.plural<:counts of | jobs=of.jobs:number"),
             *_fields("more_nodes=of.more_nodes:chosen above asked"),
             *_other("node_hours", "node-hours", "hours"),
             *_other("run_hours", "run time", "span"),
@@ -460,7 +469,7 @@ def decision_of(job: JobOutcome) -> str:
     if not job.applied:
         return f"unchanged ({job.reason if job.action == 'keep' else job.mode})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
-    limit = f"limit {duration(job.given_limit_s)}" if job.given_limit_s else ""
+    limit = f"limit {limit_text(job.given_limit_s)}" if job.given_limit_s else ""
     return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({job.reason})"
 
 

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
@@ -19,7 +20,7 @@ from slurm_plugin.protocol.wait_accuracy import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
-from slurm_plugin.text.formatting import count, duration, hours, percent, printable, wrapped
+from slurm_plugin.text.formatting import count, hours, percent, printable, span, wrapped
 from slurm_plugin.text.streams import safe_console
 from slurm_plugin.text.table_columns import WIDTH
 
@@ -96,7 +97,7 @@ def _rows(
 def _stopped(job: JobOutcome) -> str:
     return (
         f"{job.job_id}  {printable(job.application)}: {job.state} after "
-        f"{duration(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
+        f"{time_span(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
     )
 
 
@@ -192,7 +193,7 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "deadlines", f"{made}{warned}"
     if planned := report.planned.jobs:
         waits = report.planned.wait_before_s, report.planned.wait_since_s
-        before, since = (duration(one) for one in waits)
+        before, since = map(span, waits)
         outlasted = f"{report.planned.outlasted} outlasted it"
         yield "planned", f"{count(planned, 'job')} shorter than their limit, {outlasted}"
         yield "", f"mean wait of all jobs {before} before, {since} since"
@@ -211,8 +212,8 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
             yield (
                 name,
                 f"{percent(SHARE)} of {count(held.jobs, 'job')} started within "
-                f"{duration(held.within_s)} of the predicted time, {percent(held.later)} more than "
-                "a minute late",
+                f"{time_span(held.within_s)} of the predicted time, {percent(held.later)} more "
+                "than a minute late",
             )
     for one in report.queue_waits:
         inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
@@ -261,19 +262,24 @@ def _effect(effect: Effect, which: str, other: str) -> str:
     sums = [
         f"{hours(effect.node_hours)} {effect.unit.word}-hours "
         f"({other}: {_estimate(effect.other_node_hours)})",
-        f"{hours(effect.run_hours)} h of run time ({other}: {_estimate(effect.other_run_hours)})",
+        f"{_span(effect.run_hours)} of run time "
+        f"({other}: {_estimate(effect.other_run_hours, _span)})",
     ]
     if effect.wait_jobs:
         of = "" if effect.wait_jobs == effect.jobs else f" of {count(effect.wait_jobs, 'job')}"
-        waited = f"{hours(effect.wait_hours)} h of waiting{of}"
-        sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours)})")
+        waited = f"{_span(effect.wait_hours)} of waiting{of}"
+        sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours, _span)})")
     if effect.unsure_wait_jobs:
         sums.append(f"without {count(effect.unsure_wait_jobs, 'wait')} not predicted well")
     return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
 
 
-def _estimate(estimate: EffectEstimate) -> str:
-    return f"{hours(estimate.value)}, from {hours(estimate.low)} to {hours(estimate.high)}"
+def _estimate(one: EffectEstimate, text: Callable[[float], str] = hours) -> str:
+    return f"{text(one.value)}, from {text(one.low)} to {text(one.high)}"
+
+
+def _span(hours_: float) -> str:
+    return time_span(3600 * hours_)
 
 
 def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> RenderableType:

@@ -47,6 +47,11 @@ def duration(seconds: float | None) -> str:
     return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
 
 
+def span(seconds: float | None) -> str:
+    """Seconds as people say them; ``-`` for ``None``."""
+    return "-" if seconds is None else time_span(seconds)
+
+
 def factor(value: float) -> str:
     """Format a ratio: two decimals."""
     return f"{value:.2f}"

@@ -117,7 +117,7 @@ def one_application(view: View) -> str:
         curves=list(_curves(prediction, config, runs, every=every, largest=largest)),
         every=every,
         other=view.link("/application", **identity, counts="" if every else "all"),
-        decisions=decisions_table(view, pairs[:SOME], "Its newest decisions"),
+        decisions=decisions_table(view, pairs[:SOME], "Its newest decisions", empty="none yet"),
         more=view.link("/decisions", **identity),
     )
 
@@ -148,7 +148,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
         *("observed", "knee", "verdict:", "model:"),
     )
     return Table(
-        name="applications",
+        name="catalogue",
         caption="Applications",
         columns=tuple(map(ordered, heads)),
         rows=[

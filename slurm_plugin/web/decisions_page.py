@@ -23,7 +23,7 @@ from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import job_table, of_table
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import clock, count, hours, limit_text, short_clock
+from slurm_plugin.text.formatting import clock, count, hours, limit_text, short_clock, span
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
@@ -105,7 +105,12 @@ def one_decision(view: View) -> str:
     )
 
 
-def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
+def decisions_table(
+    view: View,
+    pairs: Sequence[Pair],
+    caption: str,
+    empty: str = "no decision that these choices are about",
+) -> Table:
     """List decisions, one line each; what is named leads on."""
 
     def rows() -> Iterator[Sequence[str | PageLink]]:
@@ -139,7 +144,7 @@ def decisions_table(view: View, pairs: Sequence[Pair], caption: str) -> Table:
             *("size", "limit", "took, of predicted", "why:"),
         ),
         rows=list(rows()),
-        empty="no decision that these choices are about",
+        empty=empty,
     )
 
 
@@ -209,10 +214,10 @@ def _three_ways(one: DecisionRow, run: RunRow | None) -> Table:
             (
                 name,
                 _or_dash(nodes),
-                _span(time_s),
-                _span(wait_s),
+                span(time_s),
+                span(wait_s),
                 "-" if nodes is None or time_s is None else hours(nodes * time_s / 3600),
-                _span(limit_s),
+                span(limit_s),
             )
             for name, nodes, time_s, wait_s, limit_s in ways
         ],
@@ -238,10 +243,6 @@ def _drawing(
         recommended=chosen if chosen != one.requested_nodes else None,
     )
     return chart.curve(made)
-
-
-def _span(seconds: float | None) -> str:
-    return "-" if seconds is None else time_span(seconds)
 
 
 def _or_dash(number: int | None) -> str:

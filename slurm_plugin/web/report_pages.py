@@ -71,18 +71,25 @@ def periods(view: View, path: str, days: int) -> list[tuple[str, str, bool]]:
 
 
 def linked(view: View, table: Table) -> Table:
-    """Make links of the applications, users and reasons that a table of the report names."""
-
-    def lead(key: str, cell: str | PageLink) -> str | PageLink:
-        if not isinstance(cell, str):
-            return cell
-        if key == "application":
-            return view.application_by_label(cell)
-        named = cell and key in ("user", "reason")
-        return PageLink(cell, view.link("/decisions", **{key: cell})) if named else cell
-
+    """Make links of the applications, jobs, users and reasons that a table of the report names."""
     keys = [column.key for column in table.columns]
-    return replace(table, rows=[list(map(lead, keys, row)) for row in table.rows])
+    filters = {"job_id": "job", "user": "user", "reason": "reason"}
+
+    def row(cells: Sequence[str | PageLink]) -> Iterator[str | PageLink]:
+        named = dict(zip(keys, cells, strict=True))
+        for key, cell in named.items():
+            if key == "application":
+                label = str(cell)
+                # Of arrays it is the name of the job alone.
+                own = f"{named['user']}/{label}" if table.name == "arrays" else label
+                found = view.application_by_label(own)
+                yield cell if isinstance(found, str) else replace(found, text=label)
+            elif cell and key in filters:
+                yield PageLink(str(cell), view.link("/decisions", **{filters[key]: cell}))
+            else:
+                yield cell
+
+    return replace(table, rows=[list(row(cells)) for cells in table.rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Replayed:
     """A replay in words and tables; ``error`` says why there is none."""
 
     title: str = ""
-    verdict: str = ""  #: three sentences
+    verdict: Sequence[str] = ()  #: three sentences
     more: str = ""
     made: str = ""
     drawing: Chart | None = None
@@ -133,7 +140,7 @@ def _read(path: str, changed_ns: int, inode: int) -> Replayed:
     sentences = _SENTENCE.split(replay_text.verdict(report))
     return Replayed(
         title=replay_text.title_of(report),
-        verdict=" ".join(sentences[:3]),
+        verdict=sentences[:3],
         more=" ".join((*sentences[3:], *proven_lines(report.proven))),
         made=clock(changed_ns / 1e9),
         drawing=replay_text.benefit_and_harm(report),

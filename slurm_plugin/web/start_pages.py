@@ -11,10 +11,10 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
-from slurm_plugin.reports.headline import Task, headline, title_of
+from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
-from slurm_plugin.text.formatting import count, short_clock
+from slurm_plugin.text.formatting import count, printable, short_clock
 from slurm_plugin.web.application_page import suggestion
 from slurm_plugin.web.data import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
@@ -40,6 +40,11 @@ def _overview(view: View) -> str:
     ]
     head = headline(report)
     looked_s, checks = view.site.checks()
+    tasks = [_task(view, one) for one in head.tasks]
+    if bad := sum(one.state in ("warning", "error") for one in checks):
+        text = f"put right {count(bad, 'thing')} under 'Does it run?'"
+        tasks.insert(0, PageLink(text, "#status"))
+    worst = printable(head.worst)
     return view.render(
         "overview.html.j2",
         "Overview",
@@ -50,7 +55,9 @@ def _overview(view: View) -> str:
         looked=time_span(max(time.time() - looked_s, 0.0)),
         checks=checks,
         head=head if report.decisions else None,
-        tasks=[_task(view, one) for one in head.tasks],
+        trust=head.trust.partition(worst) if worst else (head.trust, "", ""),
+        worst=view.application_by_label(head.worst),
+        tasks=tasks[:TASKS],
         by_verdict=_by_verdict(view),
         figures=page.figures(report),
         charts=list(page.charts(report, WORDS, partial(view.link, "/decisions"))),
@@ -88,7 +95,7 @@ def mine(view: View) -> str:
         ),
         more=len(entries) > len(newest),
         waiting=_waiting(view),
-        decisions=decisions_table(view, pairs, "My last decisions"),
+        decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),
     )
 

@@ -4,6 +4,7 @@ import time
 from argparse import Namespace
 
 from sacct_ingest.store import Store
+from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import FindingState
 from slurm_plugin.doctor.nimo_checks import learned
@@ -19,3 +20,12 @@ def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
     assert ingest.state is fit.state is FindingState.WARNING
     assert ingest.message.startswith("the last nimo ingest was ")
     assert "no nimo fit yet" in fit.message
+
+
+def test_saved_files_alone_are_no_news(tmp_path):
+    url = f"sqlite:///{tmp_path}/nimo.db"
+    with Store.open(url) as store:
+        store.watermarks.set(REFITTED, int(time.time()))
+    files, fit = learned(installation_of(Namespace(config=None, store=url)))
+    assert (files.state, fit.state) == (FindingState.WARNING, FindingState.OK)
+    assert files.message.startswith("only saved files were read")

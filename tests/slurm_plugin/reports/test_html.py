@@ -74,7 +74,7 @@ def test_a_table_names_its_columns_and_rows():
 
 
 def test_a_table_without_rows_says_so():
-    assert ">none</td>" in page(table(), chart.bars("b", []))
+    assert "<p>None.</p>" in page(table(), chart.bars("b", []))
 
 
 def test_no_element_needs_what_a_strict_policy_forbids():

@@ -64,7 +64,7 @@ def test_how_waits_came_true():
     reported = shown(pairs)
     assert "started at once" in reported
     assert (
-        "80 % of 5 jobs started within 00:01:30 of the predicted time, 100 % more than a minute"
+        "80 % of 5 jobs started within 1.5 min of the predicted time, 100 % more than a minute"
         in reported
     )
 

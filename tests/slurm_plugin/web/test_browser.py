@@ -34,13 +34,22 @@ async function check(page) {
   const root = inside.document.documentElement;
   const skip = inside.document.querySelector("a");
   skip.focus();
+  const skipped = skip.getBoundingClientRect().left >= 0 && skip.getAttribute("href") == "#content";
+  // Each in turn gets the focus, and shows that it has it.
+  const keys = [...inside.document.querySelectorAll("a[href], input, select, button, summary")];
+  const lost = keys.filter(one => one.type != "hidden" && one.checkVisibility()).filter(one => {
+    one.focus();
+    const outline = inside.getComputedStyle(one).outlineStyle;
+    return inside.document.activeElement != one || outline != "solid";
+  });
   const result = {
     violations: found.violations.map(v => v.id + ": " + v.nodes.map(n => n.html).join(" | ")),
     passes: found.passes.map(v => v.id),
     dark: inside.matchMedia("(prefers-color-scheme: dark)").matches,
     overflow: root.scrollWidth - width,
-    skip: skip.getBoundingClientRect().left >= 0 && skip.getAttribute("href") == "#content",
-    outline: inside.getComputedStyle(skip).outlineStyle,
+    skip: skipped,
+    lost: lost.map(one => one.outerHTML),
+    order: [...inside.document.querySelectorAll("*")].filter(one => one.tabIndex > 0).length,
   };
   frame.remove();
   return result;
@@ -89,7 +98,7 @@ def test_no_page_breaks_a_rule_of_accessibility(ask, browse, saved_replay, tmp_p
     for address, result in zip(addresses, results, strict=True):
         assert result["violations"] == [], address
         assert result["overflow"] <= 0, address
-        assert (result["skip"], result["outline"]) == (True, "solid")
+        assert (result["skip"], result["lost"], result["order"]) == (True, [], 0), address
         assert result["dark"] == (scheme == "dark")
         assert {"color-contrast", "document-title", "html-has-lang"} <= set(result["passes"])
 
