@@ -6,29 +6,24 @@ knows the application and observes or enforces. In the latter job_submit asks ni
 jobs with less than their limit (from Slurm 23.11 on; "planned": how many), or cli_filter asks ahead
 and does not wait, or cli_filter waits and writes the node count itself. One more has empty hooks
 whose cli_filter asks nimod for next to nothing: what asking costs at least. Rounds of submissions
-of held jobs go to each in turn. Then clients ask nimod directly: at a steady rate, and as fast as
-they can; then one asks on while nimod reads few and many prediction tables anew. The hook meets a
-nimod that fails in every way, and the longest wait of a submission for it is printed. At last three
-users attack nimod, with connections, long lists and slow reading, while another one submits and
-asks; a cluster without plugin beside it shows what their use of processors costs.
+of held jobs go to each in turn: one after another, then from 16 commands at a time without pause.
+Of the latter the jobs accepted a second are those over empty hooks in the same round, so that
+they can be compared on a busy machine, and processor time says where it goes. Then clients ask
+nimod directly: at a steady rate, and as fast as they can; then one asks on while nimod reads few
+and many prediction tables anew. At last the hook meets a nimod that fails in every way, and the
+longest wait of a submission for it is printed.
 """
 
 import contextlib
 import json
 import multiprocessing
 import os
-import pwd
-import re
-import shutil
 import socket
 import statistics
-import struct
 import subprocess
 import sys
-import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,20 +31,30 @@ from random import Random
 from typing import Any, cast
 
 import _bench
+from _submissions import (
+    ROOT,
+    SBATCH,
+    SCRIPT,
+    TIMEOUT_MS,
+    Setup,
+    cpu_of,
+    in_memory,
+    in_real_time,
+    memory_mib,
+    pid_of,
+    recorded_application,
+    request,
+    start,
+    start_nimod,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the clusters come from the tests
-
-from predictor.table import decode, encode, round_time  # noqa: E402
-from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
-from sacct_ingest.records import KeyLevel  # noqa: E402
-from sacct_ingest.store import FitRow, Store  # noqa: E402
-from slurm_plugin.setup.hooks import compile_hooks  # noqa: E402
-from tests.cluster.host import missing_programs  # noqa: E402
-from tests.cluster.nimod import Nimod, hooks_for  # noqa: E402
-from tests.cluster.slurm import SlurmCluster  # noqa: E402
-from tests.end_to_end.troubled_nimod import ANSWERS  # noqa: E402
-from tests.lua.canned_nimod import CannedNimod  # noqa: E402
+from predictor.table import decode, encode, round_time
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.setup.hooks import compile_hooks
+from tests.cluster.host import missing_programs
+from tests.cluster.nimod import Nimod, hooks_for
+from tests.end_to_end.troubled_nimod import ANSWERS
+from tests.lua.canned_nimod import CannedNimod
 
 EMPTY = """function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
@@ -83,71 +88,27 @@ OURS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "NIMO, enforce, ask_ahead": ("enforce", "ask_ahead = yes\n", {}),
     "NIMO, enforce, rewriting": ("enforce", "rewrite_in_cli_filter = yes\n", {}),
 }
-SOFT = "SchedulerParameters=bf_interval=2,batch_sched_delay=1,time_min_as_soft_limit"
-SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh fine.msh\n" * 40
-SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
-RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
 CLIENTS = 8
-#: Users who attack, and what each of them does; who is let in beside them.
-ATTACKS = {"daemon": "many_connections", "bin": "big_lists", "nobody": "slow_reader"}
-HONEST = "games"
-_OF_NIMOD, _OF_CLIENTS = 1, 2  # real-time priorities
+_OF_CLIENTS = 2  # real-time priority, above nimod's
+COMMANDS = 16  # that submit at a time
+#: Jobs accepted a second over those with empty hooks, at least; p99 of sbatch over theirs, at most.
+AIMS = {
+    "NIMO, observe": 0.95,
+    "NIMO, enforce": 0.90,
+    "NIMO, enforce, ask_ahead": 0.85,
+    "NIMO, enforce, rewriting": 0.80,
+}
 DRIVE = ROOT / "tests" / "lua" / "drive.lua"
 STALLED_JOBS = 50
-TIMEOUT_MS = 20  # as the hooks are shipped
-TAILS = ((0.9, 1.1), (0.99, 1.3))  # share of the runs, and its run time over the median
 STEADY_HZ = 100  # of each client
 IDENTITIES = (1, 10_000, 100_000)  # without the last where it is to be quick
 PARTS = {
     "submissions": "Submissions one after another",
+    "throughput": f"{COMMANDS} commands submit without pause",
     "nimod": f"nimod, {CLIENTS} clients",
     "reloads": "One client asks while nimod reads its tables anew",
-    "attacks": "What others wait for while three users attack nimod",
     "stalls": f"What a job waits for a failing nimod ({STALLED_JOBS} jobs)",
 }
-
-Request = dict[str, Any]
-
-
-@dataclass
-class Setup:
-    """A cluster and what was measured on it."""
-
-    name: str
-    cluster: SlurmCluster
-    sbatch_s: list[float] = field(default_factory=list)
-    ctld_us: list[float] = field(default_factory=list)  # mean of each round
-    planned: int = 0  #: jobs that Slurm plans with less than their limit
-
-    def round(self, jobs: int) -> None:
-        """Submit so many jobs, one after the other."""
-        script = self.cluster.layout.work / "bench.sh"
-        script.write_text(SCRIPT)
-        self.cluster.run("sdiag", "--reset")
-        for _ in range(jobs):
-            began = time.perf_counter()
-            self.cluster.run(*SBATCH, script)
-            self.sbatch_s.append(time.perf_counter() - began)
-        count, total_us = map(int, RPC.findall(self.cluster.run("sdiag").stdout)[0])
-        self.ctld_us.append(total_us / count)
-        least = self.cluster.run("squeue", "-h", "-O", "MinTime").stdout.split()
-        self.planned += sum(one not in ("N/A", "0:00") for one in least)
-        self.cluster.run("scancel", "--state=PENDING")
-
-    def row(self, peer: "Setup") -> dict[str, Any]:
-        """Give the figures, and how they compare with those of `peer`."""
-        median_ms = statistics.median(self.sbatch_s) * 1e3
-        ctld_us = statistics.median(self.ctld_us)
-        return {
-            "set-up": self.name,
-            "sbatch median ms": median_ms,
-            "sbatch p95 ms": statistics.quantiles(self.sbatch_s, n=20)[-1] * 1e3,
-            "ratio": median_ms / (statistics.median(peer.sbatch_s) * 1e3),
-            "slurmctld µs": ctld_us,
-            "ratio ": ctld_us / statistics.median(peer.ctld_us),
-            "added µs": ctld_us - statistics.median(peer.ctld_us),
-            "planned": self.planned,
-        }
 
 
 def main() -> int:
@@ -162,15 +123,14 @@ def main() -> int:
     quick: bool = options.quick
     sizes = IDENTITIES[:2] if quick else IDENTITIES
     with contextlib.ExitStack() as stack:
-        measured = ("attacks", "stalls")  # on clusters of their own, or on none
-        setups, nimod = [], cast("Nimod", None)
-        if options.part not in measured:
+        setups, nimod = list[Setup](), cast("Nimod", None)
+        if options.part != "stalls":
             setups, nimod = set_up(stack, options.release)
         parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
             "submissions": lambda: submit(setups, *((4, 25) if quick else (15, 100))),
+            "throughput": lambda: submit_at_once(setups, *((4, 96) if quick else (15, 320))),
             "nimod": lambda: ask_directly(nimod, 2.0 if quick else 10.0),
             "reloads": lambda: [reload_under_load(nimod, n) for n in sizes],
-            "attacks": lambda: under_attack(options.release, *((2, 20) if quick else (5, 60))),
             "stalls": stall_in_every_way,
         }
         expected = [options.part] if options.part else PARTS
@@ -193,6 +153,76 @@ def submit(setups: list[Setup], rounds: int, jobs: int) -> list[dict[str, Any]]:
     return [setup.row(setups[1]) for setup in setups]
 
 
+@dataclass
+class Burst:
+    """What submissions without pause have taken on one cluster."""
+
+    rate_hz: list[float] = field(default_factory=list)  #: of each round
+    sbatch_s: list[float] = field(default_factory=list)
+    ctld_us: list[float] = field(default_factory=list)  #: as sdiag has it, with waits for locks
+    cpu_s: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  #: sbatch, slurmctld, nimod
+
+    def cpu_us(self) -> list[float]:
+        """Processor time for each job, and in all."""
+        each = [seconds / len(self.sbatch_s) * 1e6 for seconds in self.cpu_s]
+        return [*each, sum(each)]
+
+
+def submit_at_once(setups: list[Setup], rounds: int, jobs: int) -> list[dict[str, Any]]:
+    """Submit to each cluster in turn from many commands; one row each."""
+    measured: dict[str, Burst] = {}
+    order = [setup for setup in setups if setup.name in ("empty hooks", *AIMS)]
+    for number in range(-1, rounds):
+        if number <= 0:  # the first round fills caches
+            measured = {setup.name: Burst() for setup in order}
+        order.reverse()
+        for setup in order:
+            one = measured[setup.name]
+            one.ctld_us.append(setup.submit(partial(_burst, setup, jobs, one)))
+    peer = measured["empty hooks"]
+    rows = []
+    for name, one in sorted(measured.items(), key=lambda item: -AIMS.get(item[0], 1)):
+        rates = [own / its for own, its in zip(one.rate_hz, peer.rate_hz, strict=True)]
+        p99_s, its_s = (statistics.quantiles(it.sbatch_s, n=100)[-1] for it in (one, peer))
+        sbatch_us, ctld_us, nimod_us, all_us = one.cpu_us()
+        rows.append(
+            {
+                "set-up": name,
+                "jobs/s": statistics.median(one.rate_hz),
+                "over empty hooks": statistics.median(rates),
+                "at least": AIMS.get(name),
+                "sbatch p99 ms": p99_s * 1e3,
+                "ratio": p99_s / its_s,
+                "slurmctld µs": statistics.median(one.ctld_us),
+                "CPU µs: sbatch": sbatch_us,
+                "slurmctld": ctld_us,
+                "nimod": nimod_us,
+                "empty hooks' over all": peer.cpu_us()[-1] / all_us,
+            }
+        )
+    return rows
+
+
+def _burst(setup: Setup, jobs: int, measured: Burst) -> None:
+    argv = setup.cluster.program(*SBATCH, str(setup.script))
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    began_s: dict[int, float] = {}
+    daemons_s, began = setup.daemons_cpu_s(), time.perf_counter()
+    for number in range(jobs + COMMANDS):
+        if number >= COMMANDS:
+            pid, status, used = os.wait4(-1, 0)
+            if status:
+                raise ChildProcessError(f"sbatch ended with status {status}")
+            measured.sbatch_s.append(time.perf_counter() - began_s.pop(pid))
+            measured.cpu_s[0] += used.ru_utime + used.ru_stime
+        if number < jobs:
+            before = time.perf_counter()
+            began_s[os.posix_spawn(argv[0], argv, setup.cluster.env, file_actions=quiet)] = before
+    measured.rate_hz.append(jobs / (time.perf_counter() - began))
+    for at, (after_s, before_s) in enumerate(zip(setup.daemons_cpu_s(), daemons_s, strict=True)):
+        measured.cpu_s[at + 1] += after_s - before_s
+
+
 def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup], Nimod]:
     """Start the clusters and their nimods; give that which enforces, too.
 
@@ -213,97 +243,11 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
         compile_hooks(lua)  # as `nimo hook-path --install` does
         setups.append(start(stack, name, lua, release))
         nimods[name] = start_nimod(folder, setups[-1].cluster, mode, **given)
+        setups[-1].nimod = nimods[name]
     nimod = nimods["NIMO, enforce"]
     (asking / "cli_filter.lua").write_text(ASKING_FILTER % nimod.socket)
     setups.append(start(stack, "empty hooks, the command asks", asking, release))
     return setups, nimod
-
-
-def start(stack: contextlib.ExitStack, name: str, lua: Path | None, release: str | None) -> Setup:
-    """Start a cluster with these hooks."""
-    folder = stack.enter_context(in_memory())
-    conf = [SOFT] if "soft" in name else []
-    cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release, conf=conf)
-    stack.callback(cluster.down)
-    cluster.up()
-    return Setup(name, cluster)
-
-
-def start_nimod(
-    folder: Path, cluster: SlurmCluster, mode: str, *, first: bool = True, **settings: Any
-) -> Nimod:
-    """Start a nimod that knows the application; it ends with its cluster.
-
-    first: in the real-time class.
-    settings: what nimo.yaml says besides.
-    """
-    nimod = Nimod(folder, cluster, {"mode": mode, **settings})
-    with Store.open(nimod.store, create=True) as store:
-        store.fits.replace([recorded_application()])
-    nimod.start()
-    if first:
-        tasks = Path(f"/proc/{pid_of(nimod)}/task").iterdir()
-        in_real_time((int(task.name) for task in tasks), _OF_NIMOD)
-    return nimod
-
-
-def in_real_time(tasks: Iterable[int], priority: int) -> None:
-    """Put tasks into the class that nimod's unit lets it enter, where this user may.
-
-    Clients get a higher priority, so that only nimod's own delay is measured.
-    """
-    with contextlib.suppress(PermissionError):
-        for task in tasks:
-            os.sched_setscheduler(task, os.SCHED_RR, os.sched_param(priority))
-
-
-@contextlib.contextmanager
-def in_memory() -> Iterator[Path]:
-    """Make a folder that lives in memory, and that Slurm's own user may enter."""
-    shm = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(prefix="nimo-bench-", dir=shm if shm.is_dir() else None))
-    directory.chmod(0o755)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def recorded_application(key: str = "bench") -> FitRow:
-    """Make a table as a refit leaves it for an application that was run on 1 to 8 nodes."""
-    nodes = tuple(range(1, 33))
-    times = tuple(3000 / n + 60 for n in nodes)
-    table = PredictionTable(
-        level=KeyLevel.TAG,
-        key=key,
-        label=key,
-        model="interpolation",
-        verdict=Verdict.RELIABLE,
-        problems=(),
-        nodes=nodes,
-        median_s=times,
-        low_s=tuple(t * 0.9 for t in times),
-        high_s=tuple(t * 1.1 for t in times),
-        curve_sd=(0.02,) * len(nodes),
-        confidence=0.9,
-        observed=tuple(Point(n, times[n - 1], 3, 0.02) for n in (1, 2, 4, 8)),
-        tails=tuple(Tail(share, tuple(t * by for t in times)) for share, by in TAILS),
-        knee=4,
-        max_useful=8,
-        runs=12,
-        mem_node_bytes=None,
-        fitted_s=time.time(),
-        owner="root",  # who submits
-    )
-    return FitRow(
-        level=KeyLevel.TAG,
-        key=table.key,
-        label=table.label,
-        verdict=table.verdict,
-        model=table.model,
-        fitted_s=table.fitted_s,
-        payload=encode(table),
-    )
 
 
 def _refitted(row: FitRow, rng: Random) -> FitRow:
@@ -375,88 +319,6 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     }
 
 
-def under_attack(release: str | None, rounds: int, times: int) -> list[dict[str, Any]]:
-    """Submit and ask alone and beside three attackers, in turns; one row for each who waits."""
-    took: dict[tuple[str, bool], list[float]] = defaultdict(list)
-    with contextlib.ExitStack() as stack:
-        other = start(stack, "sbatch, without plugin", None, release)
-        folder = stack.enter_context(in_memory())
-        lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
-        ours = start(stack, "sbatch, NIMO", lua, release)
-        nimod = start_nimod(folder, ours.cluster, "enforce", first=False)
-        for number in range(-1, rounds):  # the first one fills caches
-            for attacked in (False, True):
-                with attackers(nimod) if attacked else contextlib.nullcontext():
-                    for setup in (other, ours):
-                        setup.round(times)
-                        if number >= 0:
-                            took[setup.name, attacked] += setup.sbatch_s
-                        setup.sbatch_s.clear()
-                    for who, op in (("root", "decide"), (HONEST, "advise")):
-                        seconds = asked_by(who, request(who, op), times, nimod)
-                        if number >= 0:
-                            took[f"{op}, {who}", attacked] += seconds
-        most_mib = memory_mib(nimod, "VmHWM")
-    rows = []
-    for name in dict.fromkeys(name for name, _ in took):
-        alone, beside = (statistics.quantiles(took[name, one], n=20) for one in (False, True))
-        rows.append(
-            {
-                "who waits": name,
-                "alone: median ms": alone[9] * 1e3,
-                "p95 ms": alone[-1] * 1e3,
-                "attacked: median ms": beside[9] * 1e3,
-                "p95 ms ": beside[-1] * 1e3,
-                "ratio": beside[9] / alone[9],
-                "nimod MiB at most": most_mib,
-            }
-        )
-    return rows
-
-
-@contextlib.contextmanager
-def attackers(nimod: Nimod) -> Iterator[None]:
-    """Let three users attack, each in a way of their own."""
-    program = (ROOT / "tests" / "attack" / "hostile_user.py").read_text()
-    users = []
-    for number, (user, act) in enumerate(ATTACKS.items()):
-        account = pwd.getpwnam(user)
-        given = (nimod.socket, number, 600, account.pw_uid, account.pw_gid, act)
-        argv = [sys.executable, "-I", "-c", program, *map(str, given)]
-        users.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
-    time.sleep(2.0)  # they are at it
-    try:
-        yield
-    finally:
-        for one in users:
-            one.kill()
-            one.wait()
-
-
-def asked_by(user: str, line: bytes, times: int, nimod: Nimod) -> list[float]:
-    """Ask as a user, in a process of its own; seconds of each answer."""
-    uid = pwd.getpwnam(user).pw_uid
-    work = partial(_asked_by, uid, line, times)
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(work, (str(nimod.socket),))
-
-
-def _asked_by(uid: int, line: bytes, times: int, path: str) -> list[float]:
-    os.setuid(uid)
-    took_s = []
-    for _ in range(times):
-        time.sleep(0.1)
-        began = time.perf_counter()
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(path)
-            connection.sendall(line)
-            answer = connection.makefile("rb").readline()
-        took_s.append(time.perf_counter() - began)
-        if not json.loads(answer).get("ok", True):
-            raise ConnectionError(answer)
-    return took_s
-
-
 def stall_in_every_way() -> list[dict[str, Any]]:
     """Let the hooks, as they are shipped, ask a nimod that fails; one row each."""
     with in_memory() as folder:
@@ -516,29 +378,15 @@ def wait_for_tables(nimod: Nimod, identities: int, *, after_s: float) -> None:
         time.sleep(0.05)
 
 
-def memory_mib(nimod: Nimod, which: str) -> float:
-    """Memory of nimod as proc(5) names it: VmRSS now, VmHWM at most so far."""
-    text = Path(f"/proc/{pid_of(nimod)}/status").read_text()
-    return int(re.findall(rf"{which}:\s+(\d+) kB", text)[0]) / 1024
-
-
-def request(user: str = "root", op: str = "decide") -> bytes:
-    """Line that asks about the job of the script."""
-    job: Request = {"name": "bench", "user_name": user, "comment": "nimo:app=bench"}
-    job["user_id"] = pwd.getpwnam(user).pw_uid
-    job |= {"partition": "batch", "min_nodes": 1, "max_nodes": 8, "min_cpus": 1, "time_limit": 60}
-    return json.dumps({"v": 1, "op": op, "job": job | {"script": SCRIPT}}).encode() + b"\n"
-
-
 def ask_from_all(
     nimod: Nimod, work: Callable[[str], list[float]]
 ) -> tuple[list[float], float, float]:
     """Let all clients work; seconds of each answer, seconds in all, CPU seconds of nimod."""
     with multiprocessing.get_context("fork").Pool(CLIENTS) as pool:
-        began, cpu_s = time.perf_counter(), cpu_of(nimod)
+        began, cpu_s = time.perf_counter(), cpu_of(pid_of(nimod))
         parts = pool.map(work, [str(nimod.socket)] * CLIENTS, chunksize=1)
         wall_s = time.perf_counter() - began
-        return [took for part in parts for took in part], wall_s, cpu_of(nimod) - cpu_s
+        return [took for part in parts for took in part], wall_s, cpu_of(pid_of(nimod)) - cpu_s
 
 
 def client(line: bytes, pause_s: float, seconds: float, path: str) -> list[float]:
@@ -563,21 +411,6 @@ def client(line: bytes, pause_s: float, seconds: float, path: str) -> list[float
 def hung_up() -> bytes:
     """Nothing can be measured any more."""
     raise ConnectionError("nimod hung up")
-
-
-def pid_of(nimod: Nimod) -> int:
-    """Process that answers."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(nimod.socket))
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid: int = struct.unpack("3i", credentials)[0]
-    return pid
-
-
-def cpu_of(nimod: Nimod) -> float:
-    """CPU seconds that nimod has used."""
-    fields = Path(f"/proc/{pid_of(nimod)}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
