@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PACKAGES := sacct_ingest predictor slurm_plugin
 # Other releases of Slurm than this machine's run in root directories that the tests make as root.
 FOREIGN_SLURM ?= 26.05/slurm
+# Made while other tests wait for their servers; those that need it wait for it.
+MAKE_ROOT = $(BIN)/python -c 'from tests.cluster import releases; releases.root("$(FOREIGN_SLURM:/slurm=)")'
 # Every release with every authentication that there is, those that were built here too.
 EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones; two such tests may pass.
@@ -14,8 +16,8 @@ PYTEST := $(AGAIN) $(BIN)/pytest
 REAL := cluster or database
 # Of the others a few wait, for processes that they kill or let hang: one file more than there are cores.
 EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
-# Tests with servers mostly wait for them: five files at a time, however many cores there are; long files first.
-FIVE := -n 5 --dist loadfile --no-loadscope-reorder
+# Tests with servers mostly wait for them: eight files at a time, however many cores there are; long files first.
+EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
 SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes.py
 # What most changes touch: decisions, hooks' Lua, sources, curves, backtest, tables.
@@ -70,8 +72,9 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	$(BIN)/pytest -m 'not ($(REAL))' $(EACH_CORE)
 	sh scripts/pytest-each-processor $(BIN)/pytest -q $(SELECTING) $(EACH_CORE)
 	$(AGAIN) --forget
-	$(PYTEST) -m '$(REAL)' $(FIVE)
-	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FIVE)
+	$(MAKE_ROOT) >/dev/null 2>&1 &
+	$(PYTEST) -m '$(REAL)' $(EIGHT)
+	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(EIGHT)
 	$(AGAIN) --verdict
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
@@ -81,7 +84,7 @@ test-releases: ## all tests with a cluster on every release of Slurm that there 
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  NIMO_PYSLURM=make NIMO_ENGINES=make $(PYTEST) -m cluster --slurm $$slurm $(FIVE) || failed="$$failed $$slurm"; \
+	  NIMO_PYSLURM=make NIMO_ENGINES=make $(PYTEST) -m cluster --slurm $$slurm $(EIGHT) || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root

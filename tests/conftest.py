@@ -41,6 +41,13 @@ MARKS = {
     "postgresql_server": "database",
     "mariadb_server": "database",
 }
+HERE = Path(__file__).parent
+#: Where tests with servers are: a run of these alone imports no others, some 10 s for each worker.
+WITH_SERVERS = (
+    *("attack/", "cluster/", "end_to_end/", "harm/", "requests/", "sacct_ingest/", "lua/test_ho"),
+    *("predictor/test_old", "predictor/test_same", "slurm_plugin/cli/", "slurm_plugin/doctor/"),
+    *("slurm_plugin/evaluation/test_out", "slurm_plugin/experiments/", "slurm_plugin/slurm/"),
+)
 CLUSTER_TIMES = pytest.StashKey[list[str]]()
 
 _database_names = (f"nimo_test_{number}" for number in itertools.count(1))
@@ -59,12 +66,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files that can have what the marks select."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    match config.option.markexpr:
+        case "releases":
+            return "mark.releases" not in collection_path.read_text() or None
+        case "cluster" | "cluster or database":
+            return not _with_servers(collection_path) or None
+    return None
+
+
+def _with_servers(path: Path) -> bool:
+    return str(path.relative_to(HERE)).startswith(WITH_SERVERS)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark the tests that use a real server, before ``-m`` selects; sort the files after it."""
     for item in items:
         for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARKS[name])
+            if not _with_servers(item.path):
+                raise pytest.UsageError(f"{item.path}: not in WITH_SERVERS of {__file__}")
     yield
     items[:] = by_files(items)
 

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("sacct_ingest", "predictor", "slurm_plugin")
 OWN = (*PRODUCT, "benchmarks", "packages", "scripts", "tests")
@@ -73,37 +71,3 @@ def test_no_test_or_benchmark_uses_a_private_name():
         if name not in EXCEPTIONS
     ]
     assert uses == []
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("made._left", ["_left"]),
-        ("site._how(config)._source", ["_source", "_how"]),
-        ("from predictor.forecasts.adrm import line, _Pair", ["_Pair"]),
-        ("from predictor._hidden import line", ["_hidden"]),
-        ("from tests.docs.pages import _blocks", ["_blocks"]),
-        ("patch.setattr(tag, '_TAG', 1)", ["_TAG"]),
-        ("patch.setattr('predictor.waits.backtest._WORK', 1)", ["_WORK"]),
-        ("getattr(store, '_engine')", ["_engine"]),
-        ("import predictor.tag\npredictor.tag._TAG", ["_TAG"]),
-    ],
-)
-def test_private_names_are_noticed(source, names):
-    assert [name for _, name in private_uses(source)] == names
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "class A:\n    def take(self): return self._left",
-        "import os\nos._exit(0)",
-        "from re import _parser",
-        "made.__class__",
-        "from benchmarks._cdf_matching import CdfMatching",
-        "patch.setattr(tag, 'TAG', 1)",
-        "[_ for _ in made]",
-    ],
-)
-def test_what_is_nobody_elses_is_allowed(source):
-    assert list(private_uses(source)) == []

@@ -12,7 +12,7 @@ from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
 from tests.processes import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.releases]
+pytestmark = [pytest.mark.cluster, pytest.mark.releases, pytest.mark.long]
 
 OPTION = "time_min_as_soft_limit"
 SCHEDULER = "SchedulerParameters=bf_interval=2,batch_sched_delay=1"

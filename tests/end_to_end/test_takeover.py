@@ -31,6 +31,7 @@ from tests.slurm_plugin.nimod.test_store_link import fit
 
 pytestmark = [
     pytest.mark.releases,
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces with a host name"),
 ]
 BACKUP, BACKUP_ADDRESS = "controller2", "127.0.0.2"

@@ -11,7 +11,8 @@ import slurm_plugin
 
 HERE = Path(__file__).parent
 HOOKS = Path(slurm_plugin.__file__).parent / "lua"
-VERSIONS = ("lua51", "lua52", "lua53", "lua54")
+#: Those that distributions link Slurm with.
+VERSIONS = ("lua51", "lua53", "lua54")
 
 Fields = dict[str, Any]
 

@@ -17,7 +17,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.lua.canned_nimod import CannedNimod, say
 
-pytestmark = [pytest.mark.cluster, pytest.mark.releases]
+pytestmark = pytest.mark.cluster
 
 ASKED = ("-H", "-N", "1-8", "-t", "30", "-J", "honest", "--comment=mine")
 LEAST_MIN = 2  # of half an hour, by default
@@ -35,7 +35,7 @@ def both(nodes: Any, **fields: Any) -> bytes:
     return change(min_nodes=nodes, max_nodes=nodes, **fields)
 
 
-#: None of it can change a job.
+#: None of it can change a job: the hook's Lua, the same on all releases, hands nothing on.
 TURNED_DOWN = {
     "refusal": answer(action="refuse", message="nope"),
     "refusal without a word": answer(action="refuse"),
@@ -132,6 +132,7 @@ def test_the_job_stays_as_its_user_wrote_it(cluster, nimod, untouched, text):
     assert "AdminComment" not in job
 
 
+@pytest.mark.releases
 @pytest.mark.parametrize("text", CARRIED_OUT.values(), ids=CARRIED_OUT.keys())
 def test_what_may_be_written_is_all_that_is_written(cluster, nimod, untouched, text):
     nimod.behave = say(text)
@@ -140,12 +141,13 @@ def test_what_may_be_written_is_all_that_is_written(cluster, nimod, untouched, t
     assert "\x1b" not in str(job)
 
 
+@pytest.mark.releases
 def test_the_least_limit_is_a_share_of_the_users(cluster, nimod):
     nimod.behave = say(change(time_limit=LEAST_MIN))
     assert submitted(cluster)["TimeLimit"] == f"00:{LEAST_MIN:02}:00"
 
 
+@pytest.mark.releases
 def test_slurmctld_has_lived_through_it(cluster, nimod):
     assert cluster.processes.running("slurmctld")
-    assert len(nimod.jobs) >= len(TURNED_DOWN)
-    assert "allow_refusal is off" in cluster.log("slurmctld")
+    assert len(nimod.jobs) > len(CARRIED_OUT)

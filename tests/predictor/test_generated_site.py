@@ -28,7 +28,7 @@ from tests.predictor.level.test_backtest import (
 )
 from tests.predictor.rows import job
 
-SEEDS = range(6)
+SEEDS = range(4)
 RUNS = 40
 #: Next runs on each node count: with one, a share of 85 % inside would be a matter of luck.
 DRAWN = 10

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace as replace_run
 from threadpoolctl import threadpool_info
 
-from predictor.refit import BATCH, refit
+from predictor.refit import refit
 from predictor.table import decode
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
@@ -140,10 +140,11 @@ def decide(store: Store, run: JobRun) -> None:
 
 
 def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.WRITTEN", BATCH)
-    store.runs.add(applications(BATCH + 20))
+    for name in ("BATCH", "WRITTEN"):
+        monkeypatch.setattr(f"predictor.refit.{name}", 8)
+    store.runs.add(applications(12))
     settle(store)
-    every = 2 * (BATCH + 20) + 1
+    every = 2 * 12 + 1
 
     def stop(_: int) -> None:
         if store.fits.version() > before:
@@ -153,7 +154,7 @@ def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypat
     other = TableSettings(confidence=0.8)
     with pytest.raises(KeyboardInterrupt):
         refit(store, now_s=6.0, settings=other, progress=stop)
-    assert refit(store, now_s=6.0, settings=other).fitted == every - BATCH
+    assert refit(store, now_s=6.0, settings=other).fitted == every - 8
     assert {row.fitted_s for row in store.fits.all()} == {6.0}
 
 
@@ -173,8 +174,9 @@ def test_tables_of_applications_that_are_gone_go(store):
     assert "gone" not in {row.key for row in store.fits.all()}
 
 
-def test_the_number_of_workers_and_their_pool_change_nothing(store):
-    store.runs.add(applications(BATCH + 20))
+def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch):
+    monkeypatch.setattr("predictor.refit.BATCH", 8)
+    store.runs.add(applications(12))
     settle(store)
     alone = refit(store, now_s=5.0, workers=1, whole=True)
     before = store.fits.all()

@@ -134,25 +134,25 @@ ATTACKS: tuple[Callable[[Site], None], ...] = (
 )
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"comment": ""},
-        {"min_nodes": 4, "max_nodes": 4},
-        {"deadline": f"uts{int(NOW) + 2 * 3600}"},
-        {"comment": f"{TAG},time=set", "deadline": f"uts{int(NOW) + 3 * 3600}"},
-    ],
-    ids=["range", "untagged", "fixed", "deadline", "limit and deadline"],
+#: A range, untagged, one count, with a deadline, and with a limit to be set too.
+REQUESTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"comment": ""},
+    {"min_nodes": 4, "max_nodes": 4},
+    {"deadline": f"uts{int(NOW) + 2 * 3600}"},
+    {"comment": f"{TAG},time=set", "deadline": f"uts{int(NOW) + 3 * 3600}"},
 )
-def test_runs_of_another_user_move_no_job(
-    site: Site, attack: Callable[[Site], None], fields: dict[str, Any]
-) -> None:
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+def test_runs_of_another_user_move_no_job(site: Site, attack: Callable[[Site], None]) -> None:
+    def answers() -> list[Answer]:
+        return [site.answer(**fields) for fields in REQUESTS]
+
     # Twice: what a refit learns of predictions counts from the next one on.
-    before = [site.answer(**fields) for _ in range(3)][-1]
+    before = [answers() for _ in range(2)][-1]
     attack(site)
-    assert [site.answer(**fields) for _ in range(2)] == [before] * 2
+    assert [answers() for _ in range(2)] == [before] * 2
 
 
 def test_the_attacks_are_about_jobs_that_are_decided_on(site: Site) -> None:
@@ -264,7 +264,7 @@ def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: 
     others = [
         [
             one
-            for user in range(12)
+            for user in range(5)
             for one in runs_of(f"u{user}", 10.0 ** (user % 5), first=10_000 * (user + 1) + 99 * n)
         ]
         for n in range(3)

@@ -29,9 +29,9 @@ APP = """\
 #SBATCH -J app
 n=$SLURM_JOB_NUM_NODES
 [ -z "$BEYOND" ] || [ $n -gt 1 ] || exit 3
-sleep $((${BEYOND:+n + }2 + 12 / n))
+sleep $((${BEYOND:+n + }1 + 8 / n))
 """
-GPU_APP = "#!/bin/sh\n#SBATCH -J gpu-app\nsleep $((3 + 12 / SLURM_GPUS))\n"
+GPU_APP = "#!/bin/sh\n#SBATCH -J gpu-app\nsleep $((1 + 8 / SLURM_GPUS))\n"
 PRIVATE = "PrivateData=accounts,events,jobs,reservations,usage,users"
 
 
