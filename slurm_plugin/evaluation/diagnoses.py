@@ -112,7 +112,10 @@ class JobUsage:
 def problems(
     tables: Iterable[PredictionTable], decisions: Counter[tuple[str, str]]
 ) -> tuple[JobDiagnosis, ...]:
-    """List the problems of applications that jobs asked for, those of most decisions first."""
+    """List the problems of applications that jobs asked for, those of most decisions first.
+
+    Those of one table stay in its order: the first names the run that would help most.
+    """
     rows = [
         JobDiagnosis(
             application=table.label,
@@ -127,7 +130,7 @@ def problems(
         for table in tables
         for problem in table.problems
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, row.problem)))
+    return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application)))
 
 
 def records_of(

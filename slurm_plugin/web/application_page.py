@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from math import expm1
+from math import expm1, inf
 from statistics import median
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.memory_and_limits import from_prediction, memory_to_ask
+from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.outcomes import Pair
@@ -216,8 +217,7 @@ def _next_steps(prediction: PredictionTable, config: Config, largest: int | None
             f"Ask for: {' '.join(made.options) or 'what you asked for before'} (about "
             f"{time_span(made.time_s)}, {cost} {prediction.unit.word}-hours)"
         )
-    runs = (problem.observe for problem in prediction.problems if problem.observe)
-    if (best := next((one for one in runs if one <= (largest or one)), None)) is not None:
+    if (best := next_run(prediction, largest or inf)) is not None:
         lines.append(f"A run on {count(best, prediction.unit.word)} would help most")
     return lines
 
