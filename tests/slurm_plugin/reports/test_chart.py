@@ -36,10 +36,9 @@ def test_marks_stand_out_three_to_one_and_text_four_and_a_half(palette):
         for ink in ("ink", "soft", "link", "good", "bad"):
             assert contrast(palette[ink], palette[ground]) >= 4.5, (ink, ground)
     # The curve, the edges of its interval, runs, tries, the change, the marked counts, the spread.
-    for mark in ("first", "second", "third", "change", "soft", "ink"):
-        assert contrast(palette[mark], palette["paper"]) >= 3, mark
-    for mark in ("first", "change", "ink", "soft"):
-        assert contrast(palette[mark], palette["range"]) >= 3, mark
+    for ground in ("paper", "panel", "range", "band"):
+        for mark in ("first", "second", "third", "change", "soft", "ink"):
+            assert contrast(palette[mark], palette[ground]) >= 3, (mark, ground)
 
 
 def test_the_edges_are_drawn_in_a_colour_that_stands_out():
