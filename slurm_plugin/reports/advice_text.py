@@ -263,7 +263,7 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
             as_text=lambda one: f"{one:.1f}" if one else "-",
             worth=if_any(2, there=curve),
         ),
-        OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(4, there=curve)),
+        OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(2, there=curve)),
         OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
         amount("kwh", "kWh"),
         OutputColumn("kwh_low", "at least", as_text=hours, worth=ON_REQUEST),
@@ -289,9 +289,9 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
-        OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
-        seconds("limit_s", "limit", if_any(1, there=any(row.limit_s for row in advice.rows))),
+        seconds("limit_s", "limit", if_any(3, there=any(row.limit_s for row in advice.rows))),
         seconds("time_min_s", "time-min"),
+        OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
         OutputColumn("wait_bound", "bound", as_text=_if("at most"), worth=ON_REQUEST, left=True),
     ]
 
