@@ -11,6 +11,7 @@ from predictor.change.request import for_request
 from predictor.table import at, covers, level_quantile, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
@@ -126,6 +127,7 @@ def advice_of(
         late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
         to_ask = "" if late else messages.time_options(limits)
         advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
+        advice.limit_text = _limit_text(case, table, limits.limit_s if to_ask and limits else 0.0)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, part)
@@ -379,10 +381,11 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
         advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
-def _limit_text(case: DecisionContext, table: PredictionTable) -> str:
+def _limit_text(case: DecisionContext, table: PredictionTable, advised_s: float = 0.0) -> str:
     """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
     asked = case.request.low if case.request.low == case.request.high else None
-    ended = messages.limit_reached(case, asked, often=True).removeprefix("nimo: ")
+    ended = messages.limit_reached(case, asked, often=True, advised_s=advised_s)
+    ended = ended.removeprefix("nimo: ")
     early = [one.text for one in table.problems if one.name == "failed_early"]
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
 
@@ -415,9 +418,11 @@ def _limits(
     if known and option.nodes == table.asked:
         found = limits_for(request, table, rules, [option.nodes], level_quantile)
     own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
-    longer_s = whole_minutes(high_s * rules.policy.limit_margin)
-    ends = own_s and own_s < high_s and longer_s <= (part.max_time_s or inf)
-    return TimeLimits(longer_s) if ends and not found else found
+    longer_s, most_s = whole_minutes(high_s * rules.policy.limit_margin), part.max_time_s or inf
+    ends, ended = own_s and own_s < high_s, table.limit_reached
+    if own_s and ends and ended and ended.state == JobState.TIMEOUT and own_s <= ended.limit:
+        found, longer_s = None, max(longer_s, min(messages.beyond_reached(ended, own_s), most_s))
+    return TimeLimits(longer_s) if ends and not found and longer_s <= most_s else found
 
 
 def _memory_directive(

@@ -3,7 +3,7 @@
 from math import inf
 
 from predictor.table import at, covers, verdict_at
-from predictor.types import Prediction, PredictionTable, Verdict
+from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
@@ -79,13 +79,19 @@ def changed(
 
 
 def limit_reached(
-    case: DecisionContext, nodes: int | None, given: Change | None = None, *, often: bool = False
+    case: DecisionContext,
+    nodes: int | None,
+    given: Change | None = None,
+    *,
+    often: bool = False,
+    advised_s: float = 0.0,
 ) -> str:
     """Line for a user whose last runs were ended by the limit that this job has; else empty.
 
     nodes: count that the job gets; None: unknown.
     given: what is written into it.
     often: also of a limit that ended only a part of the runs.
+    advised_s: time limit in seconds that the job is advised otherwise; 0: none.
     """
     table, given = case.table, given or Change()
     ended = table.limit_reached if table else None
@@ -93,22 +99,36 @@ def limit_reached(
         return ""
     if ended.runs < 2 and not often:
         return ""
-    last, longer = f"nimo: the last {ended.runs} runs of this job", 2.0
+    last = f"nimo: the last {ended.runs} runs of this job"
     if often and ended.often > ended.runs:
-        last, longer = f"nimo: {ended.often} of the last {ended.of} runs of this job", 1.5
+        last = f"nimo: {ended.often} of the last {ended.of} runs of this job"
     if ended.state == JobState.TIMEOUT:
         limit_s = max(case.request.asked_limit_s or inf, 60.0 * (given.time_limit or 0))
-        next_s = whole_minutes(longer * limit_s)
-        more = "" if limit_s > ended.limit else _longer_limit(case, table, nodes, limit_s, next_s)
-        return more and f"{last} reached their time limit of {duration(ended.limit)}; {more}"
+        next_s = beyond_reached(ended, limit_s, often=often)
+        longer = (
+            ""
+            if limit_s > ended.limit
+            else _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
+        )
+        return longer and f"{last} reached their time limit of {duration(ended.limit)}; {longer}"
     memory = memory_bytes(case.job, case.partition)
     if memory is None or memory > ended.limit:
         return ""
     return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {_more(case, memory)}"
 
 
+def beyond_reached(ended: LimitReached, limit_s: float, *, often: bool = True) -> float:
+    """Time limit in seconds to ask for in place of one that ended runs; often: some were longer."""
+    return whole_minutes(limit_s * (1.5 if often and ended.often > ended.runs else 2.0))
+
+
 def _longer_limit(
-    case: DecisionContext, table: PredictionTable, nodes: int | None, limit_s: float, next_s: float
+    case: DecisionContext,
+    table: PredictionTable,
+    nodes: int | None,
+    limit_s: float,
+    next_s: float,
+    advised_s: float,
 ) -> str:
     """Say what to ask for after a limit that did not do; nothing where it surely does now."""
     most_s = (case.partition.max_time_s if case.partition else None) or inf
@@ -119,7 +139,7 @@ def _longer_limit(
         next_s = whole_minutes(high_s)
     if limit_s >= most_s:
         return "no longer one is allowed here: use more nodes, or let the job save its state"
-    return f"ask for --time={duration(min(next_s, most_s))}"
+    return f"ask for --time={duration(min(max(next_s, advised_s), most_s))}"
 
 
 def _more(case: DecisionContext, memory: int) -> str:

@@ -140,13 +140,18 @@ def test_intervals_hold_about_nine_of_ten():
     assert 0.85 < fmean(inside) <= 1.0
 
 
-def test_data_size_is_an_attribute_like_others():
+@pytest.mark.parametrize("flow", [2.5, 1e-10])
+def test_data_size_is_an_attribute_like_others_in_whatever_unit(flow):
+    each_s = 2.5e-9 / flow
     samples = [
-        Sample({"input_bytes": size, "cpu": cpu}, Occupancies(1e-9 / cpu, 0.0, 1e-10, 2.5 * size))
+        Sample(
+            {"input_bytes": size, "cpu": cpu},
+            Occupancies(each_s / cpu, 0.0, each_s / 10, flow * size),
+        )
         for size, cpu in product((1e9, 2e9, 4e9, 8e9), (1.0, 2.0))
     ]
     made = OccupancyModel().fit(samples).predict({"input_bytes": 6e9, "cpu": 1.0})
-    assert made.made_of.data_bytes == pytest.approx(15e9, rel=1e-3)
+    assert made.made_of.data_bytes == pytest.approx(flow * 6e9, rel=1e-3)
     assert made.time_s == pytest.approx(15e9 * 1.1e-9, rel=1e-3)
 
 

@@ -3,7 +3,9 @@
 import pytest
 
 from predictor.types import LimitReached
+from sacct_ingest.records import KeyLevel
 from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.decision.context import identity_of
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
 
@@ -80,3 +82,11 @@ def test_a_limit_that_ends_some_runs_is_named_in_advice_alone():
         "19 of the last 60 runs of this job reached their time limit of 00:10:00; "
         "ask for --time=00:15:00."
     )
+    key = identity_of(job()).key(KeyLevel.LINE)
+    for minutes, named in ((10, "--time=00:22:00"), (17, "--time=00:26:00")):
+        often = LimitReached("TIMEOUT", 0, 60.0 * minutes, 19, 60)
+        known = history(limit_reached=often, level="line", key=key)
+        asked = job(min_nodes=4, max_nodes=4, time_limit=minutes)
+        made = advisor(tables=[known], mode=Mode.ADVISE).advise(asked, now_s=NOW)
+        assert made.time_directive == f"#SBATCH {named}"
+        assert made.limit_text.endswith(f"ask for {named}.")
