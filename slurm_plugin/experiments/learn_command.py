@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,14 @@ if TYPE_CHECKING:
     from predictor.occupancy.active.refinement import Proposal
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
+    from slurm_plugin.experiments.learn.assignments import Assignment, Choices
     from slurm_plugin.experiments.learn.description import AssignmentGroup
     from slurm_plugin.experiments.learn.journal import Trial
-    from slurm_plugin.experiments.learn.proposers import ProposerState
+    from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
     from slurm_plugin.experiments.learn.workbench import Workbench
 
+#: Inputs for which it says what to submit.
+MOST_INPUTS = 4
 EXAMPLE = """\
   nimo learn blast.yaml --dry-run
   nimo learn blast.yaml
@@ -72,10 +76,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
         width = terminal_width()
-        print(summary(learned, runs, spent_node_h, ended, width=width))
+        print(summary(learned, runs, spent_node_h, ended, bench.choices, width=width))
         if proposal := bench.proposer.propose():
             left = bench.description.budget - spent_node_h
             print(wrapped(too_dear(bench.reserved_node_h(proposal), left), width))
+        if learned.expected:
+            print(next_steps(learned.expected, bench.choices, bench.description.limit))
     return 0
 
 
@@ -219,8 +225,41 @@ def too_dear(reserved_node_h: float, left_node_h: float) -> str:
     )
 
 
+def next_steps(expected: "Sequence[Expected]", choices: "Choices", limit: str) -> str:
+    """Give what to submit: for each size of the input what is fastest and what costs least.
+
+    limit: time limit of the runs.
+    """
+    from slurm_plugin.experiments.learn.assignments import INPUT_BYTES  # noqa: PLC0415
+
+    inputs: dict[float, list[tuple[float, float, Assignment]]] = {}
+    for one in expected:
+        assignment = choices.at(one.attributes)[0]
+        rows = inputs.setdefault(one.attributes.get(INPUT_BYTES, 0.0), [])
+        rows.append((one.time_s, _node_h(one, choices), assignment))
+    lines = [""]
+    for _, rows in sorted(inputs.items())[:MOST_INPUTS]:
+        fastest, least = min(rows, key=itemgetter(0)), min(rows, key=itemgetter(1, 0))
+        named = {"fastest": fastest} | ({"least node-hours": least} if least != fastest else {})
+        for name, (time_s, node_h, chosen) in named.items():
+            argv = ["sbatch", f"--time={limit}", *chosen.options, *chosen.command]
+            lines += [f"{name}: {duration(time_s)}, {node_h:.3g} node-hours", shlex.join(argv)]
+    asked = "Later: 'nimo-advise' with these options tells what runs by then have taken."
+    return "\n".join([*lines, asked])
+
+
+def _node_h(one: "Expected", choices: "Choices") -> float:
+    return one.time_s * choices.at(one.attributes)[0].nodes / 3600
+
+
 def summary(
-    state: "ProposerState", runs: int, spent_node_h: float, why: str, *, width: int = WIDTH
+    state: "ProposerState",
+    runs: int,
+    spent_node_h: float,
+    why: str,
+    choices: "Choices",
+    *,
+    width: int = WIDTH,
 ) -> str:
     """Summarise the fitted model, and say why learning ended, as wide as the terminal."""
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
@@ -232,12 +271,12 @@ def summary(
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
     lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     best = sorted(state.expected, key=lambda one: one.time_s)
-    shown = OutputTable(_columns(list(best[0].attributes)), best).text(width=width)
+    shown = OutputTable(_columns(list(best[0].attributes), choices), best).text(width=width)
     text = "\n".join(lines)
     return f"{wrapped(text, width)}\n{shown}"
 
 
-def _columns(names: "Sequence[str]") -> list[OutputColumn]:
+def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
     """Columns of a table of assignments; attributes are left out last to first."""
 
     def of(name: str, place: int) -> OutputColumn:
@@ -252,5 +291,6 @@ def _columns(names: "Sequence[str]") -> list[OutputColumn]:
         OutputColumn(
             "interval", "90 %", lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}", worth=ALWAYS - 1
         ),
+        OutputColumn("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
         OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True),
     ]

@@ -75,6 +75,12 @@ def choices(description: Description, profiles: Profiles, *, name: str, folder: 
     made: list[Assignment] = []
     for index, group in enumerate(description.assignments):
         place = f"{name}: assignments[{index}]"
+        words = [*group.variables, *(["input"] if group.inputs else [])]
+        text = " ".join((description.command, *description.arguments))
+        if unused := [one for one in words if one not in _PLACEHOLDER.findall(text)]:
+            raise ConfigError(
+                f"{place}: the command never uses {{{unused[0]}}}: all would run alike"
+            )
         also = {**group.attributes, **_figures(description.profile, profiles, group, place)}
         context = (inputs, folder, script, place)
         combined = _combinations(group, place)

@@ -155,7 +155,13 @@ def test_it_learns_and_stops(state: Path) -> None:
     expected = {tuple(one.attributes.items()): one for one in again.proposer.learned().expected}
     for one in expected.values():
         assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
-    assert "reliable" in words.summary(again.proposer.learned(), 6, 1.0, "good enough")
+    learned, choices = again.proposer.learned(), again.choices
+    assert "reliable" in words.summary(learned, 6, 1.0, "good enough", choices)
+    *_, best, argv, _ = words.next_steps(learned.expected, choices, "10").splitlines()
+    fastest = min(learned.expected, key=lambda one: one.time_s)
+    nodes = choices.at(fastest.attributes)[0].nodes
+    assert best.endswith(f"{fastest.time_s * nodes / 3600:.3g} node-hours")
+    assert argv.startswith("sbatch --time=10 --nodes=")
 
 
 @pytest.mark.parametrize(
@@ -280,6 +286,7 @@ def test_profiles_of_nodes_are_attributes() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reported"),
     [
+        ("-t {share}", "-t 4", "the command never uses {share}"),
         ("limit:", "limits:", "limits: unknown key; did you mean 'limit'?"),
         ('"60"', "soon", "limit: 'soon' is no time"),
         ("command: blast -t {share}", "", "give either command or script"),
