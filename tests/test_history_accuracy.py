@@ -71,19 +71,3 @@ def test_each_group_of_a_log_has_all_figures(tmp_path: Path) -> None:
     assert gap["same"] == "line"
     assert 0.9 < gap["nimo"] <= 1
     assert 0.97 < gap["noise"] <= 1
-
-
-def hindsight(path: Path) -> dict[str, float]:
-    """Least median error by what runs are grouped by, in %."""
-    script = SCRIPT.with_name("history_shares.py")
-    saved = path.with_suffix(".json")
-    command = [sys.executable, script, "--hindsight", "--data", path, "--json", saved]
-    subprocess.run(command, check=True, capture_output=True)
-    rows = json.loads(saved.read_text())["shares"]
-    return {row["groups by"]: row["least median error %"] for row in rows}
-
-
-def test_hindsight_says_what_a_size_can_give_at_all(tmp_path: Path) -> None:
-    """Two inputs, of which one takes four times as long: half of each group is one of them."""
-    least = hindsight(log(tmp_path / "two.sacct"))
-    assert least["nodes"] == least["nodes and CPUs"] < 10 < least["nothing"]

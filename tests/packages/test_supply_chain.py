@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 import venv
 from importlib.metadata import PackageNotFoundError, requires
@@ -85,28 +83,6 @@ def test_libpq_is_that_of_the_system():
     packages = stage.PROJECT / "packages"
     assert "libpq5" in (packages / "deb" / "control.in").read_text()
     assert "libpq" in (packages / "rpm" / "nimo-slurm.spec").read_text()
-
-
-def test_pip_refuses_another_file(tmp_path):
-    """One of a package whose content differs from that which was pinned."""
-    module = tmp_path / "odd" / "pyproject.toml"
-    module.parent.mkdir()
-    module.write_text('[project]\nname = "odd"\nversion = "1"\n')
-    required = tmp_path / "requirements.txt"
-    required.write_text(f"odd==1 --hash=sha256:{'0' * 64}\n")
-    archive = tmp_path / "odd-1.tar.gz"
-    subprocess.run(["tar", "-C", tmp_path, "-czf", archive, "odd"], check=True)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--no-index", "--find-links", tmp_path),
-            *("--require-hashes", "--target", tmp_path / "out", "-r", required),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
 def test_the_bill_of_materials_lists_what_is_there(tmp_path):

@@ -29,7 +29,7 @@ from tests.predictor.rows import row
 
 SETTINGS = BacktestSettings()
 COUNTS = (1, 2, 4, 8)
-SEEDS = range(12)
+SEEDS = range(10)
 RUNS = 48
 Times = Callable[[random.Random, int, int], float]
 
