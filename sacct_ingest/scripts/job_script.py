@@ -13,6 +13,8 @@ from itertools import islice, takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
+from sacct_ingest.scripts.bounded_cache import bounded_cache
+
 
 class Value(Enum):
     """Whether an option takes a value."""
@@ -176,6 +178,7 @@ class CommandLine(NamedTuple):
     het: bool = False
 
 
+@bounded_cache(entries=256, characters=16_384)
 def parse_script(text: str) -> Script:
     r"""Read a job script.
 

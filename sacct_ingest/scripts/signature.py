@@ -17,7 +17,6 @@ from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.job_script import (
     CommandLine,
-    Script,
     parse_command_line,
     parse_script,
     split_submit_line,
@@ -45,7 +44,7 @@ def identity_of_request(
     argv: script (or command) and its arguments.
     work_dir: folder that paths among the arguments start from; empty: unknown.
     """
-    parsed = _parsed(script) if script else None
+    parsed = parse_script(script) if script else None
     words = words_of_request(script, argv, work_dir)
     arguments = [_argument(word, work_dir) for word in argv[1:]]
     body = parsed.body if parsed is not None else ""
@@ -55,7 +54,7 @@ def identity_of_request(
 
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
     """Command of a job and its arguments, as `words_of_line` spells them."""
-    if script and (parsed := _parsed(script)).wrapped:
+    if script and (parsed := parse_script(script)).wrapped:
         return ("--wrap", *parsed.body.split())
     return _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
 
@@ -184,11 +183,6 @@ def _argument(word: str, work_dir: str) -> str:
         folder = normpath(work_dir).rstrip("/")
         path = path.removeprefix(f"{folder}/") if path != folder else "."
     return f"{option}{equals}{path}"
-
-
-@bounded_cache(entries=256, characters=16_384)
-def _parsed(script: str) -> Script:
-    return parse_script(script)
 
 
 def _digest(*parts: str) -> str:

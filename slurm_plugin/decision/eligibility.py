@@ -6,7 +6,6 @@ from math import inf
 
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.scripts.bounded_cache import bounded_cache
 from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
@@ -332,10 +331,5 @@ def _deadline_s(job: Job, *, now_s: float) -> float | None:
     """Deadline of a job; that of its script where the hook could not see the option."""
     text = job.deadline
     if not text and "deadline" in job.script:
-        text = _script_deadline(job.script)
+        text = parse_script(job.script).options.get("deadline") or ""
     return parse_time(text, now_s=now_s) if text else None
-
-
-@bounded_cache(entries=256, characters=16_384)
-def _script_deadline(script: str) -> str:
-    return parse_script(script).options.get("deadline") or ""

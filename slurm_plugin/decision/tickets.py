@@ -9,6 +9,7 @@ user and is what the command was to submit, and for one job.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -63,7 +64,7 @@ TicketKey = tuple[int, str]
 Publish = Callable[[TicketKey, ReadyDecision | None], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedDecision:
     """A decision on a job that is still to come."""
 
@@ -75,6 +76,7 @@ class PreparedDecision:
     announced: bool = False  #: the command did not wait for it
     comes: bool = True  #: the job will be there; not so with ``--test-only``
 
+    @cached_property
     def expected(self) -> dict[str, int | str | None]:
         """Fields that the job must have for this to be about it; None: not set."""
         given = msgspec.structs.asdict(self.given) if self.given else {}
@@ -89,23 +91,20 @@ class PreparedDecision:
 
     def is_for(self, job: Job) -> bool:
         """Whether this is the job that the command was to submit."""
-        expected = self.expected()
-        named = expected.pop("named")
-        same = all(_field(job, name) == expected[name] for name in expected)
+        own = self.expected.items()
         return (
-            same
-            and job.named in (None, named)
+            job.named in (None, self.expected["named"])
+            and all(_field(job, name) == value for name, value in own if name != "named")
             and (self.given is None or _has_devices(job, self.given))
         )
 
     def ready(self) -> ReadyDecision:
         """Give what job_submit needs to carry it out by itself."""
-        expected = self.expected()
         return ReadyDecision(
             until_s=self.case.now_s + _VALID_S,
             user_id=self.case.job.user_id or 0,
-            fields=list(expected),
-            values=list(expected.values()),
+            fields=list(self.expected),
+            values=list(self.expected.values()),
             answer=self.remaining(),
         )
 
@@ -179,7 +178,8 @@ class TicketCache:
         prepared = self._held.pop(key, None)
         if prepared is not None:
             self._each[key[0]] -= 1
-            self._each += Counter()  # without those that have none
+            if not self._each[key[0]]:
+                del self._each[key[0]]
             self._publish(key, None)
         return prepared
 
@@ -187,8 +187,8 @@ class TicketCache:
 def without_texts(case: DecisionContext) -> DecisionContext | None:
     """Leave out what only the decision needed, so that little waits; None: what is left is long."""
     job = msgspec.structs.replace(case.job, script="", argv=[], comment="", input_text="")
-    texts = (one for one in msgspec.structs.astuple(job) if isinstance(one, str))
-    short = sum(map(len, texts)) <= _LONGEST
+    texts = [len(one) for one in msgspec.structs.astuple(job) if type(one) is str]
+    short = sum(texts) <= _LONGEST
     return msgspec.structs.replace(case, job=job) if short else None
 
 

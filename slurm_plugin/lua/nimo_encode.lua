@@ -16,16 +16,19 @@ local SEQUENCES = {
   { nil, "([\241-\243])([\128-\191])([\128-\191])([\128-\191])", "\1%1\1%2\1%3\1%4" },
   { "\244", "(\244)([\128-\143])([\128-\191])([\128-\191])", "\1%1\1%2\1%3\1%4" },
 }
-local UNMARKED, ESCAPES = {}, {}
-for code = 0, 255 do
-  local byte = string.char(code)
-  if code >= 128 then
-    UNMARKED[byte], UNMARKED[MARK .. byte] = "\239\191\189", byte
-  elseif byte:find("%c") then
-    ESCAPES[byte] = ("\\u%04x"):format(code)
-  end
-end
-ESCAPES["\n"], ESCAPES['"'], ESCAPES["\\"] = "\\n", '\\"', "\\\\"
+-- What stands for a byte is made when it first comes: a submit command meets few of them.
+local UNMARKED = setmetatable({}, {
+  __index = function(made, bytes)
+    made[bytes] = #bytes == 1 and "\239\191\189" or bytes:sub(2)
+    return made[bytes]
+  end,
+})
+local ESCAPES = setmetatable({ ["\n"] = "\\n", ['"'] = '\\"', ["\\"] = "\\\\" }, {
+  __index = function(made, byte)
+    made[byte] = byte:find("[%z\1-\31\127]") and ("\\u%04x"):format(byte:byte()) or false
+    return made[byte]
+  end,
+})
 
 -- The text with every byte that is not part of valid UTF-8 replaced: JSON must be UTF-8.  Control
 -- characters of the text are escaped already.  Ten passes at most, none of which calls Lua: byte by

@@ -5,6 +5,7 @@ know: slurmctld's user, who need not be ours, and the job's own user, who made t
 """
 
 import logging
+import os
 import re
 import shutil
 from contextlib import suppress
@@ -55,12 +56,12 @@ class ReadyDecisions:
         """Put a decision there, or take it away."""
         if not self._usable:
             return
-        path = self._folder / f"{key[0]}-{key[1]}"
+        path = f"{self._folder}/{key[0]}-{key[1]}"
         if decision is None:
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)  # noqa: PTH108 - for each job
             return
         try:
-            atomic_file.write(path, encode(decision), mode=_FILE_MODE, synced=False)
+            atomic_file.write(Path(path), encode(decision), mode=_FILE_MODE, synced=False)
         except OSError as error:
             _log.debug("%s: %s", path, error)

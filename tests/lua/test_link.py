@@ -116,7 +116,11 @@ def test_an_open_connection_says_that_a_question_is_about_to_come(hooks):
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
+        hooks.peer.now += 1
     assert (hooks.peer.awake, len(hooks.asked())) == (2, 3)
+    hooks.submit()
+    hooks.submit()  # of those that come one after the other the first only
+    assert (hooks.peer.awake, len(hooks.asked())) == (3, 5)
 
 
 def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks):
