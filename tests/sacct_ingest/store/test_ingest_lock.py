@@ -8,12 +8,14 @@ import threading
 
 import pytest
 
-from sacct_ingest.store import Store
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store import Store, ingest_lock
 from tests.processes import wait_until
 
 _HOLDER = """
 import sys, time
-from sacct_ingest.store import Store
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store import Store, ingest_lock
 with Store.open(sys.argv[1]) as store, store.ingest_lock(lambda: None):
     print("mine", flush=True)
     time.sleep(300)
@@ -60,6 +62,19 @@ def test_a_turn_ends_with_its_process(store_url, ending):
         wait_until(had.is_set, what="the turn")
         thread.join(30)
         holder.stdout.close()
+
+
+@pytest.mark.database
+def test_a_lock_that_mariadb_does_not_give_is_an_error(mariadb_url, monkeypatch):
+    attempt, _, release = ingest_lock._SERVERS["mysql"]
+    monkeypatch.setitem(ingest_lock._SERVERS, "mysql", (attempt, attempt, release))
+    with (
+        Store.open(mariadb_url) as store,
+        store.ingest_lock(pytest.fail),
+        pytest.raises(StoreError, match="not to be had"),
+        store.ingest_lock(str),
+    ):
+        pytest.fail("two have the lock")
 
 
 def test_a_turn_comes_back_after_an_error(store):
