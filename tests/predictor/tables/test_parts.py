@@ -1,5 +1,7 @@
 from dataclasses import replace
+from math import log
 from random import Random
+from statistics import fmean
 
 import pytest
 from msgspec import structs
@@ -143,6 +145,20 @@ def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed: int)
             beside = [*[m for m in ran if m < n][-1:], *[m for m in ran if m > n][:1]]
             assert sure[n][0] * 1.001 >= min(sure[m][0] for m in beside)
             assert sure[n][1] >= min(sure[m][1] for m in beside)
+
+
+def test_own_runs_make_surer() -> None:
+    falls = []
+    for seed in range(6):
+        rng, noise = Random(seed), (0.02, 0.1, 0.3)[seed % 3]
+        counts = rng.sample((1, 2, 4, 8, 16), 3)
+        times = [(n, (600 / n + 20) * rng.lognormvariate(0, noise)) for n in counts * 8]
+        rows = [row(i, *one) for i, one in enumerate(times)]
+        few, many = (made(rows[:runs])[0] for runs in (6, 24))
+        falls += [log(wide(few, n)[0] / wide(many, n)[0]) for n in counts]
+        assert all(wide(few, n)[1] >= wide(many, n)[1] for n in counts)
+    assert fmean(falls) > 0.1
+    assert min(falls) > -0.1
 
 
 def wide(table: PredictionTable, nodes: int) -> tuple[float, int]:
