@@ -254,7 +254,9 @@ class PolicyContext:
         left_s = deadline_s - max(self.now_s, self.request.begin_s)
         wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
         late_s = wait_s + one.prediction.high_s - deadline_s
-        one = replace(one, late_s=late_s, chance=self._chance_of(one, 0.0, inf))
+        # Advice says what comes of the job with its limit.
+        limits = self._limits(one) if self.request.advised else (0.0, inf)
+        one = replace(one, late_s=late_s, chance=self._chance_of(one, *limits))
         if one.prediction.high_s > left_s:
             return replace(one, deadline=DeadlineVerdict.RUN)
         if better_s is not None and better_s != one.limit_s:

@@ -291,6 +291,8 @@ def test_one_request_has_one_chance_whatever_count_or_limit_the_command_names(
     rows, others = (rows_of(left_s, own_s, n, where) for n in (nodes, 16))
     chances = {n: (row.chance, row.limit_s) for n, row in rows.items()}
     assert chances == {n: (row.chance, row.limit_s) for n, row in others.items()}
+    # Slurm ends a job whose limit reaches beyond its deadline.
+    assert own_s <= left_s or all(one.limit_s or not one.chance for one in rows.values())
     row = rows[nodes]
     again = rows_of(left_s, row.limit_s or own_s, nodes, where)[nodes]
     assert (again.chance, again.limit_s) == (pytest.approx(row.chance), None)
