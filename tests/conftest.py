@@ -30,7 +30,9 @@ from tests.environments import make_wheel
 from tests.processes import Account, Processes
 
 # How long an example takes says more about what else the machine does.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 ClusterFactory = Callable[..., AbstractContextManager[SlurmCluster]]

@@ -23,7 +23,7 @@ from tests.processes import LONGEST_WAIT_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
 HONEST, HOSTILE = "games", ("daemon", "bin", "nobody")
-JOBS = int(os.environ.get("NIMO_ATTACK_JOBS", "200"))
+JOBS = int(os.environ.get("NIMO_ATTACK_JOBS", "100"))
 SECONDS = float(os.environ.get("NIMO_ATTACK_SECONDS", "300"))  #: at most
 MOST_MIB, MOST_HELD_S = 300, 0.05
 SCRIPT = "#!/bin/sh\nsrun ./solve\n"

@@ -155,14 +155,3 @@ def test_sbatch_that_hangs_or_is_missing(tmp_path):
         run([str(program)], "", environ=os.environ, timeout_s=0.2)
     with pytest.raises(SlurmError, match="No such file"):
         run([str(tmp_path / "none")], "", environ=os.environ, timeout_s=1)
-
-
-def test_the_real_slurm_tells_a_start(slurm, tmp_path):
-    job = EstimateRequest(options=("-t", "10", "--wrap", "hostname"))
-
-    def ask(argv, text):
-        return run(argv, text, environ=slurm.env, timeout_s=20)
-
-    result = starts(job, [2, 99], ask, cache(tmp_path), now_s=NOW)
-    assert set(result) == {2}
-    assert slurm.run("squeue", "-h", "-o", "%k").stdout.count(ESTIMATE_COMMENT) == 0

@@ -58,26 +58,6 @@ def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
     wait_until(lambda: slow == [b"done\n"], what="the first answer")
 
 
-def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links, monkeypatch):
-    """Word comes that an answer takes longer: its own time counts from there."""
-    monkeypatch.setattr(uplink, "ANSWER_S", 10 * LONGEST_WAIT_S)
-    monkeypatch.setattr(uplink, "PENDING_S", 0.02)
-    monkeypatch.setattr(gateway, "PENDING_S", 0.01)
-    at = port()
-    links.gateway(at, lambda *_: None)
-    link = links.uplink(at)
-    assert f"nimod on {HOST}:{at} does not answer within 0.02 s" in error_of(link)
-
-
-def test_a_controller_that_is_slow_is_named(links, monkeypatch):
-    monkeypatch.setattr(uplink, "ANSWER_S", 0.15)
-    at = port()
-    links.gateway(at, lambda *_: None)
-    link = links.uplink(at)
-    links.patch.setattr(gateway, "PENDING_S", LONGEST_WAIT_S)
-    assert f"nimod on {HOST}:{at} does not answer within 0.15 s" in error_of(link)
-
-
 def test_without_a_link_the_answer_comes_at_once_and_names_host_and_fix(links):
     at = port()
     link = links.uplink(at, up=False)
