@@ -31,7 +31,6 @@ from slurm_plugin.text.table_columns import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from predictor.occupancy.active.refinement import Proposal
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
     from slurm_plugin.experiments.learn.assignments import Assignment, Choices
@@ -175,8 +174,12 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
                 "node_hours_reserved": reserved,
             }
         )
-    shown = design(proposal, argv, candidates, left)
-    return f"{shown}\n{too_dear(reserved, left)}" if reserved > left else shown
+    lines = [f"{count(candidates, 'assignment')}; {hours(left)} node-hours are left"]
+    if proposal:
+        lines += [f"next: {assignment(proposal.attributes)} ({proposal.why})", shlex.join(argv)]
+    else:
+        lines.append("nothing is to be run")
+    return "\n".join([*lines, *([too_dear(reserved, left)] if reserved > left else [])])
 
 
 def progress_line(trial: "Trial") -> str:
@@ -199,18 +202,6 @@ def assignment(attributes: "Mapping[str, float]") -> str:
     'cpus 4, rate 1e+06'
     """
     return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
-
-
-def design(
-    proposal: "Proposal | None", argv: list[str], candidates: int, budget_node_h: float
-) -> str:
-    """Show the next run without submitting it."""
-    first = f"{count(candidates, 'assignment')}; {hours(budget_node_h)} node-hours are left"
-    if proposal is None:
-        return f"{first}\nnothing is to be run"
-    return "\n".join(
-        (first, f"next: {assignment(proposal.attributes)} ({proposal.why})", shlex.join(argv))
-    )
 
 
 def too_dear(reserved_node_h: float, left_node_h: float) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sacct_ingest.records import Identity
+from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW, attributes
 from sacct_ingest.scripts.engines import ENGINES, engine_job
 from sacct_ingest.scripts.signature import (
@@ -17,9 +17,9 @@ from tests.engine_jobs import job_of, run_of, submissions
 NAMES = [engine.name for engine in ENGINES]
 
 
-def asked(job: Job) -> Identity:
+def asked(job: Job, user: str = "ada") -> Identity:
     return identity_of_request(
-        user="ada",
+        user=user,
         name=job.name,
         comment=job.comment,
         script=job.script,
@@ -43,6 +43,14 @@ def test_both_sides_recognise_the_process(one):
         one["engine"],
         *(one[name] for name in ("process", "sample", "workflow", "attempt")),
     )
+
+
+def test_two_users_of_one_public_workflow_are_two_applications():
+    for one in submissions():
+        first, second = asked(job_of(one)), asked(job_of(one), "bob")
+        assert second.tag.partition("/")[2] == first.tag.partition("/")[2]
+        keys = [(first.key(level), second.key(level)) for level in KeyLevel]
+        assert all(own != other for own, other in keys if own or other), one
 
 
 def test_a_script_in_a_hashed_folder_is_one_script():
