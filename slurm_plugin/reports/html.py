@@ -80,13 +80,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        clock=formatting.clock,
-        duration=formatting.duration,
-        percent=formatting.percent,
-        hours=formatting.hours,
-        anchor=anchor,
-    )
+    made.filters.update(clock=formatting.clock, anchor=anchor)
     made.globals["style"] = style()
     return made
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -266,23 +266,15 @@ class RefreshingCache(Generic[Key, Value]):
         threading.Thread(target=work, name="renew", daemon=True).start()
 
 
-class Finding(Protocol):
-    """What a check found, with message and fix."""
-
-    @property
-    def state(self) -> str:
-        """Give ``ok``, ``warning``, ``error`` or ``skipped``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Service:
     """What is asked outside of the store.
 
-    checks: looks at nimod, the last ingest and the last fit.
+    checks: looks at nimod, the last ingest and the last fit; findings have state, message and fix.
     waits: asks nimod when the jobs of a user start; an answer with an error where it has none.
     """
 
-    checks: Callable[[], Sequence[Finding]] = tuple
+    checks: Callable[[], Sequence[Any]] = tuple
     waits: Callable[[str], Waits] = lambda _: Waits(error="nimod was not asked")
 
 
@@ -315,7 +307,7 @@ class PageData:
         )
         self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
         self.service = service or Service()
-        self._checks: RefreshingCache[None, tuple[float, Sequence[Finding]]] = RefreshingCache(
+        self._checks: RefreshingCache[None, tuple[float, Sequence[Any]]] = RefreshingCache(
             lambda _: (time.time(), self.service.checks()),
             keep_s=_CHECKS_S,
             serve_s=_OLDEST_CHECKS_S,
@@ -371,7 +363,7 @@ class PageData:
             _visible(selection, viewer.visibility), most=most, before=before
         )
 
-    def checks(self) -> tuple[float, Sequence[Finding]]:
+    def checks(self) -> tuple[float, Sequence[Any]]:
         """Look at nimod, the last ingest and the last fit; the time is when that was done."""
         return self._checks.get(None)
 

@@ -72,7 +72,7 @@ def _shoot_all(ask: site.Ask, folder: Path) -> None:
     url = f"sqlite:///{folder}/demo/nimo.db"
     with Store.open(url) as store:
         pairs = store.decisions.newest(DecisionSelection(changed=True), most=50)
-    one, _ = next(pair for pair in pairs if pair[0].reason == "cheapest" and pair[1])
+    one, _ = next(pair for pair in pairs if pair[0].requested_nodes == 2 and pair[1])
     addresses = (
         *("/", "/mine", f"/application?level={one.key_level}&key={one.key}", "/decisions"),
         *(f"/decision?id={one.decision_id}", "/queue", "/report", "/replay"),
