@@ -4,8 +4,8 @@ Each identity is independent of all others, so they are spread over processes, o
 ``concurrent.futures.Executor`` is given; the result does not depend on how many there are.
 What became of earlier predictions is read from the store, goes on with the runs that ended since,
 and is written back: of each identity, and pooled for the site.  All tables rest on one state of the
-site's record (`Basis`).  When it has moved, those that rest on an earlier one are made anew too, a
-quarter as many at a refit as have new runs.
+site's record (`Basis`).  When it has moved, those that rest on an earlier one are made anew too, at
+a refit a quarter as many as have new runs, or one table in 200.
 """
 
 from collections import Counter, defaultdict, deque
@@ -63,9 +63,10 @@ BATCH, BATCH_RUNS = 64, 10_000
 Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str], list[Run]]
 #: Identities written together: what a refit that is stopped loses.
 WRITTEN = 2_000
-#: Where a site has no record yet, so many identities of each level make a first one; at least as
-#: many identities rest on the present one after each refit.
+#: Where a site has no record yet, so many identities of each level make a first one.
 FIRST = 100
+#: At least so many tables, and one in so many, follow the site's record at each refit.
+_LEAST, _ONE_IN = 20, 200
 #: Newest runs whose nodes say how many a cluster has.
 _LISTS = 2_000
 # Passing a row on takes a fifth of the time that pickling it does.
@@ -152,7 +153,8 @@ def refit(  # noqa: PLR0913 - each by its name
     if whole or anew:
         store.changes.mark_all()
     some = only is None and not (whole or anew)
-    stale = store.fits.stale(basis.number, max(FIRST, waiting // 4)) if some else []
+    following = max(_LEAST, store.fits.count() // _ONE_IN, waiting // 4)
+    stale = store.fits.stale(basis.number, following) if some else []
     store.changes.mark(stale)
     if not (whole or anew or waiting or stale):
         return _summary(store, 0, now_s, perf_counter() - started)
