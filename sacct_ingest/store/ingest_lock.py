@@ -15,7 +15,7 @@ from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.store.engine import translated
 
 #: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
-_SERVERS = {
+SERVERS = {
     "postgresql": (
         "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
         "SELECT 1 FROM pg_advisory_lock(5140612)",
@@ -28,7 +28,7 @@ _SERVERS = {
         "SELECT RELEASE_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())))",
     ),
 }
-_SERVERS["mariadb"] = _SERVERS["mysql"]
+SERVERS["mariadb"] = SERVERS["mysql"]
 
 
 @contextmanager
@@ -39,14 +39,14 @@ def ingest_lock(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
     Raises StoreError: the database cannot be reached or does not give the lock, or the lock beside
         an SQLite file cannot be made.
     """
-    if engine.dialect.name in _SERVERS:
+    if engine.dialect.name in SERVERS:
         yield from _on_server(engine, waiting)
     else:
         yield from _beside_file(engine, waiting)
 
 
 def _on_server(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
-    attempt, wait, release = _SERVERS[engine.dialect.name]
+    attempt, wait, release = SERVERS[engine.dialect.name]
     with translated(engine):
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     with closing(connection):

@@ -66,8 +66,8 @@ def test_a_turn_ends_with_its_process(store_url, ending):
 
 @pytest.mark.database
 def test_a_lock_that_mariadb_does_not_give_is_an_error(mariadb_url, monkeypatch):
-    attempt, _, release = ingest_lock._SERVERS["mysql"]
-    monkeypatch.setitem(ingest_lock._SERVERS, "mysql", (attempt, attempt, release))
+    attempt, _, release = ingest_lock.SERVERS["mysql"]
+    monkeypatch.setitem(ingest_lock.SERVERS, "mysql", (attempt, attempt, release))
     with (
         Store.open(mariadb_url) as store,
         store.ingest_lock(pytest.fail),
