@@ -27,8 +27,6 @@ _SECTIONS = (
     ("Job arrays", ("arrays",)),
     ("Jobs", ("jobs",)),
 )
-#: Sections that no decision is needed for.
-_OF_RUNS = ("Nodes beyond the knee", "Unused resources", "Job arrays")
 _MOST_ROWS = 200  #: of one table; CSV has all
 _MOST_BARS = 12
 
@@ -53,7 +51,7 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
         head=headline(report) if some else None,
         figures=figures(report),
         charts=list(charts(report, reasons)),
-        sections=report_sections(report, reasons),
+        sections=sections(report, reasons),
         release=version("nimo-slurm"),
         made=clock(now_s),
         anonymous=report.anonymous,
@@ -69,16 +67,6 @@ def sections(
         (heading, [find(sheets, name).table(most) for name in names])
         for heading, names in _SECTIONS
     ]
-
-
-def report_sections(
-    report: OutcomeReport, reasons: Mapping[str, str], *, most: int = _MOST_ROWS
-) -> list[tuple[str, list[Table]]]:
-    """All sections; where nothing was decided those that runs alone fill."""
-    every = sections(report, reasons, most=most)
-    if report.decisions:
-        return every
-    return [one for one in every if one[0] in _OF_RUNS and any(table.rows for table in one[1])]
 
 
 def figures(report: OutcomeReport) -> list[Figure]:

@@ -46,7 +46,7 @@ def report(view: View) -> str:
         periods=periods(view, "/report", days),
         sections=[
             (heading, [shown(one) for one in tables])
-            for heading, tables in page.report_sections(outcomes, WORDS, most=_REPORT_ROWS)
+            for heading, tables in page.sections(outcomes, WORDS, most=_REPORT_ROWS)
         ],
     )
 

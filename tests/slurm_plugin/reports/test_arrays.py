@@ -10,7 +10,7 @@ from sacct_ingest.store import ArrayRow, DecisionSelection, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.evaluation.report_data import collect
-from slurm_plugin.reports.page import page, report_sections
+from slurm_plugin.reports.page import page
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
 from tests.sacct_ingest.records import run as stored_run
@@ -41,10 +41,10 @@ def test_they_are_there_with_and_without_a_decision(pairs):
     text = console.file.getvalue()
     assert "Job arrays, the newest first\narray" in text
     assert ("Applications" in text) is bool(pairs)
-    headings = [heading for heading, _ in report_sections(report, {})]
-    assert "Job arrays" in headings
-    assert ("Decisions" in headings) is bool(pairs)
-    assert report_sections(summarise([], confidence=0.9), {}) == []
+    shown = page(report, {}, now_s=0.0)
+    assert 'id="of-job-arrays"' in shown
+    assert ('id="of-decisions"' in shown) is bool(pairs)
+    assert "<h2" not in page(summarise([], confidence=0.9), {}, now_s=0.0)
 
 
 def test_names_are_hidden_where_that_is_asked_for():
