@@ -57,6 +57,8 @@ from sacct_ingest.store.ingests import REFITTED
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
+#: Starting a process takes as long as fitting about so many identities.
+ALONE = 100
 
 #: With the texts of aprof's sums by node type and form, and of records by key, and the last runs of
 #: the same user.
@@ -369,10 +371,11 @@ def _fit_all(
     if pool is not None:
         yield from _spread(stream, now_s, settings, pool, ahead=2 * workers)
         return
-    first = list(islice(stream, workers))
+    first: list[list[Work]] = []
+    while sum(map(len, first)) < ALONE and (batch := next(stream, None)):
+        first.append(batch)
     stream = chain(first, stream)
-    if workers <= 1 or len(first) < workers:
-        # Starting processes takes longer than these few batches.
+    if workers <= 1 or sum(map(len, first)) < ALONE:
         for batch in stream:
             yield _fit_batch(batch, now_s, settings)
         return

@@ -175,7 +175,8 @@ def test_tables_of_applications_that_are_gone_go(store):
 
 
 def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.BATCH", 8)
+    for name in ("BATCH", "ALONE"):
+        monkeypatch.setattr(f"predictor.refit.{name}", 8)
     store.runs.add(applications(12))
     settle(store)
     alone = refit(store, now_s=5.0, workers=1, whole=True)
@@ -186,6 +187,19 @@ def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch)
     with ThreadPoolExecutor(2) as pool:
         refit(store, now_s=5.0, workers=2, pool=pool, whole=True)
     assert store.fits.all() == before
+
+
+@pytest.mark.parametrize(("count", "start"), [(3, False), (4, True)])
+def test_processes_start_where_there_is_much_to_fit(store, monkeypatch, count, start):
+    store.runs.add(applications(count))  # tables: two of each, and the user's
+    begun = []
+    monkeypatch.setattr("predictor.refit.ALONE", 8)
+    monkeypatch.setattr(
+        "predictor.refit.ProcessPoolExecutor",
+        lambda workers, **_: begun.append(workers) or ThreadPoolExecutor(workers),
+    )
+    refit(store, now_s=5.0, workers=2)
+    assert bool(begun) is start
 
 
 def test_fits_leave_the_other_cores_alone(store, monkeypatch):
