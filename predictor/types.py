@@ -267,6 +267,13 @@ class Change:
     moved: int = 0  #: runs on another count than was asked for
     tries: int = 0  #: runs to learn: those that NIMO moved, and those of studies
 
+    @property
+    def learnt(self) -> tuple[int, ...]:
+        """Counts of the tries for one range and of its other runs; empty for fewer than three."""
+        tried = (one.counts for one in self.ranges if one.tries)
+        counts = max(tried, key=len, default=())
+        return counts if len(counts) > 2 else ()
+
 
 @dataclass(frozen=True, slots=True)
 class ByType:

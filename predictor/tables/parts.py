@@ -228,6 +228,13 @@ def _as_sure(shown: PredictionTable, own: PredictionTable) -> bool:
     )
 
 
+def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
+    """Give a table with what a change does; where that was learnt, it misses no curve."""
+    learnt = change is not None and change.learnt
+    left = (one for one in table.problems if not (learnt and one.name == "no_curve"))
+    return replace(table, change=change, problems=tuple(left))
+
+
 def _fitted(
     runs: _IdentityRuns, settings: TableSettings, old: Mapping[str, Record]
 ) -> list[Fitted]:
@@ -243,7 +250,7 @@ def _fitted(
         record = record_of(level, asked, settings, before)
         table = make(level, name, asked, now_s=now_s, settings=settings, record=record, had=own)
         if table is not None:
-            table = by_types(replace(table, change=runs.changes.get(name)), own, unit)
+            table = by_types(_changing(table, runs.changes.get(name)), own, unit)
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:

@@ -59,11 +59,11 @@ def count_to_try(
     return tried if tried and gains[tried.nodes] > least and not again else None
 
 
-def tries_of(scene: PolicyContext) -> tuple[int, int]:
+def tries_of(scene: PolicyContext, nodes: int) -> tuple[int, int]:
     """Say which of how many counts is tried."""
     change = scene.table.change
     own = range_of(change, scene.request.given) if change else None
-    number = (len(own.counts) if own else 1) + 1
+    number = len({*(own.counts if own else (scene.asked,)), nodes})
     return number, max(number, _COUNTS)
 
 
@@ -132,15 +132,12 @@ class PendingTries:
     def pending(self, table: PredictionTable, cluster: Cluster | None, now_s: float) -> bool:
         """Whether a try of this application waits, runs, or has ended since the last refit."""
         last = self._tries.get(table.key)
-        if last is None or now_s - last.at_s > _FORGOTTEN_S:
+        if last is None or now_s - last.at_s > _FORGOTTEN_S or _moved(table) > last.moved:
             return False
-        if now_s - last.at_s < _UNLISTED_S:
+        if cluster is None or cluster.taken_s - last.at_s <= _UNLISTED_S:
             return True
-        listed = cluster is not None and cluster.taken_s - last.at_s > _UNLISTED_S
-        if not listed or (cluster is not None and last.decision_id in cluster.shown):
-            return not _moved(table) > last.moved
-        # It is gone: the tables have it, or it failed and they are newer than the view.
-        return not (_moved(table) > last.moved or table.fitted_s > last.at_s)
+        # It is gone where it is not shown: it failed, and the tables are newer than that.
+        return last.decision_id in cluster.shown or table.fitted_s <= last.at_s
 
 
 class RecentCounts:

@@ -334,7 +334,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if is_serial(table):
         return "There are run times of one CPU, and nothing to scale."
     if not table.is_curve:
-        return "There are run times, but no scaling curve yet."
+        return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
         return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, table.unit.word)}."
     sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
@@ -342,6 +342,14 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
         f" on {_span(sure[0], sure[-1], table.unit)}" if 0 < len(sure) < len(table.nodes) else ""
     )
     return f"{_OPENINGS[table.verdict]}{where}."
+
+
+def _without_curve(table: PredictionTable) -> str:
+    if table.change is None or not table.change.learnt:
+        return "There are run times, but no scaling curve yet."
+    *counts, last = table.change.learnt
+    on = f"{', '.join(map(str, counts))} and {last} {table.unit.plural}"
+    return f"How this job scales was learnt on {on}."
 
 
 def _span(low: int, high: int, unit: Unit) -> str:

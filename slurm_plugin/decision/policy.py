@@ -147,7 +147,7 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
         reason=Reason.LEARNING if tried else _reason(scene, best, asked, feasible, options),
         chosen=chosen,
         request=asked,
-        learns=tries_of(scene) if tried else None,
+        learns=tries_of(scene, tried.nodes) if tried else None,
         deadline_met=chosen.meets_deadline,
         options=options,
     )

@@ -83,6 +83,14 @@ def _of_user(user: str) -> tuple[Application, ...]:
     )  # fmt: skip
 
 
+def newcomer(user: str) -> Application:
+    """Give an application that never ran."""
+    return Application(
+        "heat", user, "heat.sh", {}, 4_800, serial_s=900, comm_s=60, trouble=0.0,
+        script=("srun ./heat input.dat",), script_nodes="1-8", script_min=240,
+    )  # fmt: skip
+
+
 def _of_others() -> tuple[Application, ...]:
     return (
         Application(

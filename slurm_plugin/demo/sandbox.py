@@ -13,6 +13,7 @@ from slurm_plugin.demo.history import (
     Application,
     applications,
     make_runs,
+    newcomer,
     node_names,
 )
 from slurm_plugin.slurm import fields
@@ -216,7 +217,7 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
         'mode: enforce\nopt_in: {proven: "on"}\nsnapshot: {source: text, interval_s: 0.5}\n'
     )
     write_stand_ins(site.stand_ins, now_s=now_s)
-    for application in demo_applications:
+    for application in (*demo_applications, newcomer(user)):
         if application.script:
             (site.folder / application.argv[0]).write_text(job_script(application))
     return runs

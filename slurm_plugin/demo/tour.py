@@ -21,7 +21,14 @@ from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.history import CORES, NODES, Application, applications, start_run
+from slurm_plugin.demo.history import (
+    CORES,
+    NODES,
+    Application,
+    applications,
+    newcomer,
+    start_run,
+)
 from slurm_plugin.demo.sandbox import RUNNING, DemoSite, job_script
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
@@ -54,7 +61,7 @@ class DemoSubmission:
             account=self.application.account,
             partition=self.application.partition,
             min_nodes=self.low,
-            max_nodes=int(self.range.rpartition("-")[2]),
+            max_nodes=self.high,
             ntasks_per_node=CORES,
             time_limit=self.application.script_min,
             array_inx=self.array,
@@ -74,6 +81,11 @@ class DemoSubmission:
     def low(self) -> int:
         """Fewest nodes requested."""
         return int(self.range.partition("-")[0])
+
+    @property
+    def high(self) -> int:
+        """Most nodes requested: Slurm gives them where they are free."""
+        return int(self.range.rpartition("-")[2])
 
     @property
     def line(self) -> str:
@@ -137,7 +149,7 @@ def _ended(
 ) -> JobRun:
     """Run a job by itself."""
     change = answer.set
-    nodes = (change.min_nodes if change else None) or submission.low
+    nodes = (change.min_nodes if change else None) or submission.high
     done = start_run(
         replace(submission.application, trouble=0.0, limit_min=submission.application.script_min),
         nodes=nodes,
@@ -188,6 +200,17 @@ class Narrator:
             raise NimoError(f"{shlex.join(command)} ended with status {done.returncode}")
         if done.returncode:
             self.say(f"(exit status {done.returncode})")
+
+    def quietly(self, *lines: str) -> None:
+        """Run commands of nimo, in one process, and show nothing of them.
+
+        Raises NimoError: one of them failed.
+        """
+        code = f"import sys; from {_MODULES['nimo']} import main; "
+        code += "sys.exit(any(main(one.split()) for one in sys.argv[1:]))"
+        argv, quiet = [sys.executable, "-c", code, *lines], subprocess.DEVNULL
+        if subprocess.call(argv, cwd=self.site.folder, env=self._env(), stdout=quiet):
+            raise NimoError(f"{', '.join(lines)}: failed")
 
     @contextmanager
     def background(self, *command: str) -> Iterator[None]:
@@ -263,6 +286,10 @@ _OUTCOME = """\
 7. The jobs run (simulated, beside those that run, on the nodes that they were given).  The next
    ingest reads their accounting and joins each outcome with its decision."""
 _REPORT = "8. Compare predictions and decisions with outcomes."
+_LEARN = """\
+9. An application that never ran; its script asks for a range of nodes.  After each job the
+   accounting is read and fitted again, as timers do at a site.  What sbatch prints:"""
+_LEARNT = "   After four submissions it is known what each count means:"
 _END = """\
 Next:
   export NIMO_CONFIG={config}
@@ -311,6 +338,11 @@ def tour(
     narrator.show("nimo", "ingest", _AFTER)
     narrator.say(_REPORT)
     narrator.show("nimo", "report")
+    narrator.say(_LEARN)
+    with narrator.background("nimo", "serve"):
+        _learn(narrator, user=user, uid=uid, clock=clock, rng=rng)
+        narrator.say(_LEARNT)
+        narrator.show("nimo-advise", "heat.sh")
     programs = Path(sys.executable).parent
     where = {"config": site.config, "stand_ins": site.stand_ins, "programs": programs}
     narrator.say(_END.format(folder=folder, **where))
@@ -362,6 +394,22 @@ def _submit(
         narrator.await_view(time.time())
     narrator.say(answers_table(planned, answers))
     return planned, answers
+
+
+def _learn(
+    narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
+) -> None:
+    site, one = narrator.site, DemoSubmission(application=newcomer(user))
+    for number in range(4):
+        (answer,) = submit(site.socket, [one.job(uid)])
+        (job,) = run([one], [answer], first_id=_FIRST_ID + 100 + number, submit_s=int(clock()),
+                     uid=uid, rng=rng)  # fmt: skip
+        told = answer.message or f"(nothing: Slurm gives it {job.nodes} nodes)"
+        print(f"$ {one.line}\n{told}", file=narrator.out, flush=True)
+        sites.write_history(site, _AFTER, [job])
+        narrator.quietly(f"ingest {_AFTER}", "fit --workers 1")
+        client.status(site.socket, reload=True, timeout_s=_PATIENCE_S)
+        narrator.await_view(time.time())
 
 
 def _shortest(path: Path) -> str:

@@ -1,9 +1,6 @@
 """What the pages tell to type is typed, on the demo's store."""
 
-import os
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,7 @@ import pytest
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.slurm.job_request import user_name
-from tests.docs.pages import blocks, command_lines
+from tests.docs.pages import command_lines
 
 #: Commands that only look at the store.
 LOOKING = ("predict", "report", "replay", "prune --dry-run", "config", "hook-path")
@@ -60,24 +57,3 @@ def test_commands_that_look_at_the_store_end_well(line, capsys):
 
 def test_there_are_enough_of_them():
     assert {"predict", "report", "replay"} <= {line.split()[1] for line in TYPED}
-
-
-def test_what_the_tutorial_for_users_tells_works(in_its_folder):
-    lines = [
-        line.removeprefix("$ ")
-        for shown in blocks("console")
-        if shown.page == "tutorial-user.md"
-        for line in shown.text.splitlines()
-    ]
-    assert lines.pop(0) == "nimo demo --directory demo"
-    commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    run = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": commands},
-    )
-    assert run.returncode == 0, run.stderr
-    assert "=>" in run.stdout
-    assert "<svg" in (in_its_folder / "curve.svg").read_text()

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.nimo import main
+from tests.docs.pages import blocks
 
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("demo")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tour") / "demo"
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", CODE, "demo", "--directory", str(folder)],
         capture_output=True,
@@ -68,7 +73,36 @@ def test_statuses_for_scripts_are_shown(shown):
     assert "(exit status 4)" in shown
 
 
-def test_no_traceback_and_no_leftover(shown):
+def test_an_application_that_never_ran_has_a_curve_after_four_submissions(shown):
+    told = shown.partition("What sbatch prints:")[2].split("$ sbatch heat.sh\n")[1:]
+    assert told[0].startswith("(nothing: Slurm gives it 8 nodes)")
+    assert told[1].endswith("to learn how it scales (2 of 3)\n")
+    assert told[2].endswith("to learn how it scales (3 of 3)\n")
+    assert told[3].startswith("nimo: ")
+    assert "How this job scales was learnt on " in shown
+
+
+def test_what_the_tutorial_for_users_tells_works(shown, folder):
+    lines = [
+        line.removeprefix("$ ")
+        for shown in blocks("console")
+        if shown.page == "tutorial-user.md"
+        for line in shown.text.splitlines()
+    ]
+    assert lines.pop(0) == "nimo demo --directory demo"
+    run = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder.parent,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "=>" in run.stdout
+    assert "<svg" in (folder.parent / "curve.svg").read_text()
+
+
+def test_no_traceback_and_no_leftover(shown, folder):
     assert "Traceback" not in shown
-    folder = Path(re.search(r"export NIMO_CONFIG=(\S+)/nimo.yaml", shown)[1])  # type: ignore[index]
     assert not (folder / "nimod.sock").exists()
