@@ -297,6 +297,12 @@ def test_a_fixed_request_keeps_its_reason():
     assert decided.chosen == decided.request
 
 
+def test_a_wait_that_no_record_bears_out_makes_no_job_smaller():
+    busy = partition(profile([(NOW, 2), (NOW + 3600, 8)]), nodes=8)
+    decided = choose(Request(low=1, high=8, asked=8, limit_s=7200.0), part=busy)
+    assert (decided.chosen.nodes, decided.request.wait_s) == (8, 3600.0)
+
+
 def test_one_count_is_no_choice():
     decided = choose(part=partition(min_nodes=16))
     assert (decided.action, decided.reason) == (Action.KEEP, Reason.NO_CHOICE)
