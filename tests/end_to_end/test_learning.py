@@ -82,7 +82,7 @@ def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing: Site
     # Which runs were tries is in the job's comment, in the report, and in "nimo why".
     tried = [one.reason == "learning" for one in made]
     assert ["learning" in one for one in comments] == tried
-    report = json.loads(site.nimod.run("report", "--json").stdout)
+    report = json.loads(site.nimod.run("report", "--json", "--app", tries[0].label).stdout)
     assert report["promises"]["tries"] == sum(tried)
     assert report["promises"]["applications"] == 1
     assert report["promises"]["try_hours"]["nodes"] > 0
