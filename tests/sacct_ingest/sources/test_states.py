@@ -1,19 +1,13 @@
-"""One table says what each state of a job means, and all that depends on it goes by that table."""
-
-import ast
-from pathlib import Path
+"""What each state of a job means for what is stored, kept and predicted."""
 
 import pytest
 
-import sacct_ingest
 from predictor.tables.run_facts import runs_of
 from sacct_ingest.ingest.into_store import to_store
 from sacct_ingest.records import ENDED_CODES, JobState, KeyLevel
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with
-
-_PROJECT = Path(sacct_ingest.__file__).parents[1]
 
 
 def test_what_the_states_mean():
@@ -46,15 +40,3 @@ def test_prune_leaves_all_that_predictions_are_made_of(state):
 def test_a_run_is_stored_once_its_row_changes_no_more(state):
     given = run(state=state, end_s=SUBMIT_S + 100)
     assert (to_store(given) is given) is state.ended
-
-
-@pytest.mark.parametrize("package", ["sacct_ingest", "predictor", "slurm_plugin"])
-def test_no_other_module_lists_states(package):
-    """Two or more states in one list are a second table."""
-    for path in sorted((_PROJECT / package).rglob("*.py")):
-        if "demo" in path.parts:  # what goes wrong in a made-up history
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Tuple | ast.Set | ast.List):
-                names = [ast.unparse(item) for item in node.elts]
-                assert sum(name.startswith("JobState.") for name in names) < 2, (path, names)

@@ -28,9 +28,9 @@ def channels():
             channel.close()
 
 
-def listener(names, *, trusted=False, later=lambda _: None):
+def listener(names, *, trusted=False, later=lambda _: None, **limits):
     return ConnectionLimiter(
-        limits=Access(connections=2),
+        limits=Access(**limits),
         trusted=lambda uid: trusted,
         respond=lambda line, uid: Reply(b""),
         names=names,
@@ -81,7 +81,7 @@ def test_connections_are_counted_until_they_are_over(channels):
     recorded = threading.Event()
     names.ask(ME, recorded.set)
     assert recorded.wait(LONGEST_WAIT_S)
-    at_limit = listener(names)
+    at_limit = listener(names, connections=2)
     first, _, third = (at_limit.enter(channel) for channel in channels[:3])
     assert third is None
     at_limit.leave(first)
@@ -89,7 +89,7 @@ def test_connections_are_counted_until_they_are_over(channels):
 
 
 def test_slurmctld_is_not_counted(channels):
-    at_limit = listener(UserNames(lambda uid: ""), trusted=True)
+    at_limit = listener(UserNames(lambda uid: ""), trusted=True, connections=2)
     assert all(at_limit.enter(channel) for channel in channels)
 
 
@@ -119,16 +119,9 @@ def asked(names, uid=ME):
     assert done.wait(LONGEST_WAIT_S)
 
 
-def limiter_of(names):
-    return ConnectionLimiter(
-        limits=Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
-        names=names, later=lambda _: None,
-    )  # fmt: skip
-
-
 def test_a_crowd_of_users_leaves_places_for_the_next_one():
     """25 users take all that they may have, 16 each; the next ones are still let in."""
-    limiter = limiter_of(UserNames(own={uid: str(uid) for uid in range(105)}))
+    limiter = listener(UserNames(own={uid: str(uid) for uid in range(105)}))
     places = [limiter.admit(uid) for uid in range(25) for _ in range(16)]
     assert len([uid for uid in places if uid is not None]) < 400
     assert [limiter.admit(uid) for uid in range(100, 105)] == list(range(100, 105))
@@ -137,7 +130,7 @@ def test_a_crowd_of_users_leaves_places_for_the_next_one():
 def test_uids_without_a_name_share_the_places_of_one_user():
     """The subordinate uids of one account; another user comes in, whose name is not known yet."""
     names = UserNames({7: "alice"}.__getitem__)
-    limiter = limiter_of(names)
+    limiter = listener(names)
     crowd = range(100_000, 100_400)
     unnamed = [uid for uid in crowd if limiter.admit(uid) is not None]
     assert len(unnamed) == 64
