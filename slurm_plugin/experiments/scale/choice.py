@@ -55,7 +55,7 @@ def answer_of(fit: AveragedFit, counts: Sequence[int], *, weak: bool) -> Answer:
     """
     costs = _costs(fit, counts, weak=weak)
     over = costs / costs.min(axis=0) - 1
-    best = int(np.median(over, axis=1).argmin())
+    best = int(over.mean(axis=1).argmin())
     return Answer(counts[best], float(over[best].mean()), tuple(fit.predict(counts)))
 
 
