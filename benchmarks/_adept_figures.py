@@ -10,7 +10,7 @@ from _plots import panels
 from numpy.typing import NDArray
 
 from predictor.models.adept import Adept, AdeptFit
-from predictor.models.adept.fluctuation import AnomalySettings, Metric
+from predictor.models.adept.anomalies import AnomalySettings, Metric
 from predictor.models.adept.search import SearchSettings
 from predictor.models.downey import speedup
 from predictor.types import Curve, Point

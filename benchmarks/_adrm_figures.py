@@ -10,7 +10,7 @@ from _error_measures import mse, nmae
 from _plots import panels
 from transfer_accuracy import PAPER, START_UP, WINDOWS, by_model, windows
 
-from predictor.forecasts.adrm import AdRM, RawBandwidth
+from predictor.forecasts.transfer_time import AdRM, RawBandwidth
 
 
 def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from predictor.checks import need_nodes
-from predictor.curves.interval import Uncertainty, around, measure
+from predictor.curves.reliability import Uncertainty, around, measure
 from predictor.models.base import need, register
 from predictor.types import Curve, Point, Prediction, Problem
 

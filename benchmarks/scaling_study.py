@@ -16,7 +16,7 @@ import _generated
 from _one_application import curves
 
 from predictor.types import Run
-from slurm_plugin.experiments.scale.choice import answer_of, fitted, next_count
+from slurm_plugin.experiments.scale.study import answer_of, fitted, next_count
 
 RUNS, TYPICAL_S, NOISES = 6, 1800.0, (0.03, 0.1, 0.3)
 

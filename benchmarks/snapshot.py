@@ -21,8 +21,8 @@ from predictor.waits.workload import LimitShares, QueuePast, encode
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.cluster_state import RawState
 from slurm_plugin.slurm.partition_view import partition_for
-from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.sources import line, read_json, read_text

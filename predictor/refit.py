@@ -162,11 +162,16 @@ def refit(  # noqa: PLR0913 - each by its name
         return _summary(store, 0, now_s, perf_counter() - started)
     _mark_shared(store, shared)
     newest, marks = store.runs.newest(NEWEST), dict[tuple[KeyLevel, str], int]()
+    # Last finished runs of each user, of whatever application; the newest first.
+    users: dict[str, list[Run]] = defaultdict(list)
+    for row in newest:
+        if len(users[row.user]) < AROUND and not row.state.cut_short:
+            users[row.user] += runs_of([row])
     source = RefitInput(
         partial(_changed, store, shared, only, marks, chosen.recent),
         partial(sums.texts, store) if several else None,
         store.records.of_identity,
-        _by_user(newest),
+        users,
     )
     entries = decode(store.records.find(*SITE), list[RecordEntry])
     if anew:
@@ -219,15 +224,6 @@ def _gathered(batches: Iterable[_Done], progress: Callable[[int], None] | None) 
             every = _Done()
     if every.identities:
         yield every
-
-
-def _by_user(newest: Iterable[RunRow]) -> dict[str, list[Run]]:
-    """Last finished runs of each user, of whatever application; the newest first."""
-    users: dict[str, list[Run]] = defaultdict(list)
-    for row in newest:
-        if len(users[row.user]) < AROUND and not row.state.cut_short:
-            users[row.user] += runs_of([row])
-    return users
 
 
 def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:

@@ -275,11 +275,12 @@ class Change:
         return counts if len(counts) > 2 else ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ByType:
-    """What a table says otherwise for jobs on one node type; fields as `PredictionTable` has them.
+    """Run times on one node type: of `PredictionTable` what another type may have otherwise.
 
-    ``runs`` are those that finished on this type.
+    The four tuples run over ``nodes`` (rising).  Between two entries log time is linear in log
+    nodes.
     """
 
     node_type: str
@@ -291,14 +292,19 @@ class ByType:
     low_s: tuple[float, ...]
     high_s: tuple[float, ...]
     curve_sd: tuple[float, ...]
-    verdicts: tuple[Verdict, ...]
+    #: verdict for each of ``nodes``: inside the observed range a curve may be reliable where
+    #: beyond it is doubtful.  ``verdict`` is the one at the best supported nodes.
+    verdicts: tuple[Verdict, ...] = ()
     observed: tuple[Point, ...]
-    knee: int | None
-    max_useful: int | None
-    runs: int
+    knee: int | None  #: processor working set, argmax S²/n; None: beyond the table
+    max_useful: int | None  #: nodes beyond which T stops falling
+    runs: int  #: that finished on this type
+    #: high quantiles of a curve, rising; what time limits are made of
     tails: tuple[Tail, ...] = ()
-    change: Change | None = None  #: None: too few counts were run on it, and the table's holds
-    power: NodePower | None = None
+    #: sizes are those asked for; another size changes run times by this.  None: the table's own
+    #: times say what a change does, and of another node type those of the table's
+    change: Change | None = None
+    power: NodePower | None = None  #: None: not measured, or its runs shared their nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,40 +353,22 @@ class Part:
     values: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionTable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionTable(ByType):
     """What a refit leaves for one identity, and all that a submission reads.
 
-    The four tuples run over ``nodes`` (rising).  Between two entries log time is linear in log
-    nodes.  Serialised as JSON into ``store.fits``.
+    Serialised as JSON into ``store.fits``.
     """
 
     level: str  #: KeyLevel value of the identity
     key: str
     label: str  #: what to call the application in front of people
-    model: str
-    verdict: Verdict
-    problems: tuple[Problem, ...]
-    nodes: tuple[int, ...]
-    median_s: tuple[float, ...]
-    low_s: tuple[float, ...]
-    high_s: tuple[float, ...]
-    curve_sd: tuple[float, ...]
     confidence: float  #: level of the interval [low, high] for one new run
-    observed: tuple[Point, ...]
-    knee: int | None  #: processor working set, argmax S²/n; None: beyond the table
-    max_useful: int | None  #: nodes beyond which T stops falling
-    runs: int
     mem_node_bytes: int | None  #: highest measured memory of one node, if any
     fitted_s: float
-    #: verdict for each of ``nodes``: inside the observed range a curve may be reliable where
-    #: beyond it is doubtful.  ``verdict`` is the one at the best supported nodes.
-    verdicts: tuple[Verdict, ...] = ()
     #: where there is no curve, the limit that is asked for says something; the columns of the
     #: table are for the one asked for last
     at_limits: tuple[AtLimit, ...] = ()
-    #: high quantiles of a curve, rising; what time limits are made of
-    tails: tuple[Tail, ...] = ()
     #: rising in nodes; empty where the accounting has no memory
     memory: tuple[Memory, ...] = ()
     #: type of the nodes that the table is about; empty: unknown, or they are all alike
@@ -412,11 +400,7 @@ class PredictionTable:
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     limit_reached: LimitReached | None = None
-    power: NodePower | None = None  #: None: not measured, or its runs shared their nodes
     shares_nodes: bool = False  #: others may run on the nodes of its runs
-    #: sizes are those asked for; another size changes run times by this.  None: the table's own
-    #: times say what a change does
-    change: Change | None = None
     asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)

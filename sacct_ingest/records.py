@@ -298,7 +298,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingRow:
-    """Whether an application's predictions still hold; see :mod:`predictor.level.validity`."""
+    """Whether an application's predictions still hold; see `evaluation.feedback`."""
 
     level: KeyLevel
     key: str

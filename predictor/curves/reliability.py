@@ -3,6 +3,14 @@
 The verdict on one node count is what its uncertainty says: reliable where nine in ten medians of
 such a fit lie within ``reliable_factor`` of the prediction, doubtful within ``doubtful_factor``,
 refused beyond.  A named problem of the observations lowers it.
+
+An interval for one new run is a factor, as all here is in log time.  The variance of one new run is
+the sum of what is unknown about the curve and of the noise of single runs.  What is unknown about
+the curve is measured by leaving observations out, each in turn: those inside show how well the
+model interpolates, the two ends how fast it goes astray beyond the observed range.  Few
+observations measure that badly, so each is combined with a prior (a scaled inverse chi-squared
+distribution, Gelman et al., *Bayesian Data Analysis*, section 2.6), and the interval uses Student's
+t with the degrees of freedom of the two together.
 """
 
 import math
@@ -10,8 +18,153 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
 
-from predictor.checks import need_finite, need_nodes, need_positive
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from predictor.checks import need_finite, need_nodes, need_positive, need_share
 from predictor.types import Curve, Point, Prediction, Problem, Verdict, problem
+
+Floats = NDArray[np.float64]
+
+
+#: Log of the widest factor between median and end of an interval: beyond, numbers overflow.
+WIDEST = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed before anything is left out; standard deviations of log time.
+
+    ``inside`` is the error of interpolation, ``growth`` the error gained with each doubling of
+    the distance from the observed range, ``noise`` that of one run around the median.  ``weight``
+    is how many left-out observations the prior is worth, ``end_weight`` how many ends: the error
+    at an end is the best guide to the errors beyond it.
+    """
+
+    inside: float = 0.06
+    growth: float = 0.16
+    noise: float = 0.03
+    weight: float = 3.0
+    end_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        need_positive("standard deviation of a prior", self.inside, self.growth, self.noise)
+        need_positive("weight of a prior", self.weight, self.end_weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Standard deviations of log time around one fit, and how certain they are."""
+
+    first: int  #: fewest nodes observed
+    last: int  #: most nodes observed
+    inside: float
+    growth: float
+    noise: float
+    freedom: float  #: degrees of freedom
+    clock_s: float = 0.0  #: standard deviation of a time by the clock's coarseness, in seconds
+    runs: int = 1  #: runs that the curve is made of
+
+
+def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -> Uncertainty:
+    """Uncertainty of a model on ``curve``.
+
+    errors: log error at each point of the curve when the model is learned from the others, as
+        :func:`left_out` makes it; empty where that cannot be computed.
+    """
+    believed, points = prior or Prior(), curve.points
+    if not points or len(errors) not in (0, len(points)):
+        raise ValueError(f"{len(errors)} errors for {len(points)} points: one for each is needed")
+    need_finite("error", *errors)
+    inner, ends = errors[1:-1], _end_errors(points, errors)
+    return Uncertainty(
+        first=points[0].nodes,
+        last=points[-1].nodes,
+        inside=_pooled(believed.inside, believed.weight, inner),
+        growth=_pooled(believed.growth, believed.end_weight, ends),
+        noise=_noise(points, believed),
+        freedom=believed.weight + len(inner),
+        clock_s=_clock(curve),
+        runs=sum(point.repeats for point in points),
+    )
+
+
+def deviations(curve: Curve, prior: Prior | None = None) -> Floats:
+    """Measure each point: standard deviation of its log time, by its repeats and the clock.
+
+    That of a median of many runs is that of their mean times √(π/2).
+    """
+    believed = prior or Prior()
+    noise, clock_s = _noise(curve.points, believed), _clock(curve)
+    rows = [
+        math.hypot(
+            noise * (math.sqrt(math.pi / 2) if point.repeats > 2 else 1.0), clock_s / point.time_s
+        )
+        / math.sqrt(point.repeats)
+        for point in curve.points
+    ]
+    return np.array(rows)
+
+
+def around(
+    nodes: Sequence[int], medians: Floats, uncertainty: Uncertainty, level: float
+) -> list[Prediction]:
+    """Predictions with the interval for one new run at ``level``.
+
+    Raises ValueError: ``nodes`` has none, or one that is no node count; ``level`` is not between 0
+        and 1.
+    """
+    need_nodes(nodes)
+    need_share("level", level)
+    need_positive("median", *medians.tolist())
+    clock = uncertainty.clock_s / medians
+    curve_sd = np.hypot(curve_deviation(nodes, uncertainty), clock / math.sqrt(uncertainty.runs))
+    noise = np.hypot(uncertainty.noise, clock)
+    reach = float(stdtrit(uncertainty.freedom, 0.5 + level / 2)) * np.hypot(curve_sd, noise)
+    reach = np.minimum(reach, WIDEST)
+    low, high = medians * np.exp(-reach), medians * np.exp(reach)
+    rows = zip(nodes, medians, low, high, curve_sd, strict=True)
+    return [
+        Prediction(int(n), float(t), float(a), float(b), level, float(s)) for n, t, a, b, s in rows
+    ]
+
+
+def curve_deviation(nodes: Sequence[int], uncertainty: Uncertainty) -> Floats:
+    """Measure the median itself at ``nodes``: standard deviation of its log, the clock apart."""
+    n = np.asarray(nodes, dtype=float)
+    if not (n >= 1).all():
+        raise ValueError(f"{nodes}: node counts are numbers of 1 or more")
+    beyond = np.log2(np.maximum(np.maximum(n / uncertainty.last, uncertainty.first / n), 1.0))
+    return np.hypot(uncertainty.inside, uncertainty.growth * beyond)
+
+
+def _end_errors(points: Sequence[Point], errors: Sequence[float]) -> list[float]:
+    """Errors at the two ends, for each doubling of the distance to the next point."""
+    if not errors:
+        return []
+    gaps = (points[1].nodes / points[0].nodes, points[-1].nodes / points[-2].nodes)
+    return [errors[i] / max(math.log2(gap), 0.5) for i, gap in zip((0, -1), gaps, strict=True)]
+
+
+def _pooled(sd: float, weight: float, errors: Sequence[float]) -> float:
+    total = weight * sd**2 + sum(error**2 for error in errors)
+    return math.sqrt(total / (weight + len(errors)))
+
+
+def _clock(curve: Curve) -> float:
+    """Give the deviation of a time by its clock, in seconds.
+
+    The difference of two readings cut to a whole unit is triangular, ±1 unit.
+    """
+    return curve.resolution_s / math.sqrt(6)
+
+
+def _noise(points: Sequence[Point], prior: Prior) -> float:
+    """Pooled spread of repeats, with the prior worth ``prior.weight`` repeats."""
+    freedom = prior.weight + sum(point.repeats - 1 for point in points)
+    total = sum((point.repeats - 1) * point.spread**2 for point in points)
+    return math.sqrt((prior.weight * prior.noise**2 + total) / freedom)
 
 
 def _power_of_two(n: int) -> bool:

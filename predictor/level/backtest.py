@@ -16,6 +16,7 @@ from statistics import median
 from msgspec import structs
 
 from predictor.curves.from_runs import build
+from predictor.level import record as records
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.experts import (
     AROUND,
@@ -27,15 +28,6 @@ from predictor.level.experts import (
     Guesses,
     PastRun,
     RunRequest,
-)
-from predictor.level.record import (
-    LEVEL,
-    OWN,
-    PooledErrors,
-    Record,
-    RecordEntry,
-    built_in,
-    need_entries,
 )
 from predictor.models import base
 from predictor.types import Recorded, Run
@@ -79,15 +71,15 @@ class NextRun:
     def __init__(
         self,
         runs: Sequence[Run] | ExpertPanel,
-        record: Record,
-        pooled: PooledErrors,
+        record: records.Record,
+        pooled: records.PooledErrors,
         settings: BacktestSettings,
         *,
         same: bool,
         curve: CurveAt | None = None,
-        level: float = LEVEL,
+        level: float = records.LEVEL,
     ) -> None:
-        need_entries(record.entries)
+        records.need_entries(record.entries)
         self.calibrator = Calibrator(record.entries, pooled, settings, same=same, level=level)
         self._panel = (
             runs
@@ -109,7 +101,7 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (run.end_s, run.nodes, run.elapsed_s, run.limit_s))
 
 
-def recorded(record: Record) -> tuple[Recorded, ...]:
+def recorded(record: records.Record) -> tuple[Recorded, ...]:
     """Sum up a record for people: of counts that had been run, and of new ones."""
     made = []
     for repeated in (True, False):
@@ -123,20 +115,20 @@ def recorded(record: Record) -> tuple[Recorded, ...]:
 
 def replay(
     runs: Sequence[Run],
-    record: Record,
-    pooled: PooledErrors,
+    record: records.Record,
+    pooled: records.PooledErrors,
     settings: BacktestSettings,
     *,
     same: bool,
-) -> Record:
+) -> records.Record:
     """Record with the runs that ended since it was made, each predicted from what had ended before.
 
     runs: of one identity, in any order.
     Raises ValueError: the record is damaged.
     """
-    need_entries(record.entries)
+    records.need_entries(record.entries)
     ordered = in_order(runs)
-    new = [run for run in ordered if run.end_s > record.until_s][-OWN:]
+    new = [run for run in ordered if run.end_s > record.until_s][-records.OWN :]
     if not record.entries:
         new = new[-settings.replayed :]
     if not new:
@@ -157,8 +149,8 @@ class _Backtest:
     def __init__(
         self,
         ordered: Sequence[Run],
-        entries: list[RecordEntry],
-        pooled: PooledErrors,
+        entries: list[records.RecordEntry],
+        pooled: records.PooledErrors,
         settings: BacktestSettings,
         *,
         same: bool,
@@ -197,7 +189,7 @@ class _Backtest:
         informed = bool(self._pooled.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
         if self._same:  # no job is changed for what a user or a job name is like
-            alone = judge.with_pooled(built_in()).judge(guesses)
+            alone = judge.with_pooled(records.built_in()).judge(guesses)
             acting = round(actual - alone.log_s, 4), round(alone.width, 4), alone.fell(actual)
             entry = structs.replace(entry, acting=acting)
         self.entries.append(entry)
@@ -205,12 +197,12 @@ class _Backtest:
 
 def _entry(
     run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
-) -> RecordEntry:
+) -> records.RecordEntry:
     error = actual - judged.log_s
     errors = [None if log is None else round(actual - log, 4) for log in judged.guesses.logs]
     if judged.expert == MIXED:
         errors.append(round(error, 4))
-    return RecordEntry(
+    return records.RecordEntry(
         end_s=run.end_s,
         same=same,
         repeats=judged.guesses.repeats,

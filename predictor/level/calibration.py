@@ -19,18 +19,8 @@ import numpy as np
 from predictor.checks import need_finite, need_positive, need_share
 from predictor.curves.from_runs import CurveSettings
 from predictor.level import experts
+from predictor.level import record as records
 from predictor.level.experts import Around, Floats, Guesses, Mixture, believed, calibrated, mixture
-from predictor.level.record import (
-    ENOUGH,
-    GOOD,
-    HALF_GOOD,
-    LEVEL,
-    PooledErrors,
-    RecordEntry,
-    class_of,
-    quantiles,
-    side_of,
-)
 
 #: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
@@ -131,7 +121,7 @@ class JudgedPrediction:
 class _OwnErrors:
     """Errors of an identity's own record: judges on several sites share what follows from them."""
 
-    def __init__(self, entries: Sequence[RecordEntry], settings: BacktestSettings) -> None:
+    def __init__(self, entries: Sequence[records.RecordEntry], settings: BacktestSettings) -> None:
         self.entries, self._settings = entries, settings
         self._sizes: dict[bool, float] = {}
         self._spreads: dict[tuple[bool, int], _Spread] = {}
@@ -194,12 +184,12 @@ class Calibrator:
 
     def __init__(
         self,
-        entries: Sequence[RecordEntry] | _OwnErrors,
-        pooled: PooledErrors,
+        entries: Sequence[records.RecordEntry] | _OwnErrors,
+        pooled: records.PooledErrors,
         settings: BacktestSettings,
         *,
         same: bool,
-        level: float = LEVEL,
+        level: float = records.LEVEL,
     ) -> None:
         need_share("level", level)
         self._outside = 0.5 - level / 2
@@ -211,7 +201,7 @@ class Calibrator:
         self._expectations: dict[tuple[bool, int, bool, float], _Expected] = {}
         self._parts: dict[bool, tuple[Floats, tuple[float, float]]] = {}
 
-    def with_pooled(self, pooled: PooledErrors) -> Calibrator:
+    def with_pooled(self, pooled: records.PooledErrors) -> Calibrator:
         """Give the calibrator of the same record with the errors of another site."""
         return Calibrator(self._own, pooled, self._settings, same=self._same, level=self._level)
 
@@ -259,7 +249,7 @@ class Calibrator:
     def _believed(self, guesses: Guesses) -> tuple[float, tuple[bool, int, bool, float]]:
         """Give the log run time that is believed, and what its errors depend on."""
         curve = guesses.curve is not None
-        named = class_of(same=self._same, repeats=guesses.repeats, curve=curve)
+        named = records.class_of(same=self._same, repeats=guesses.repeats, curve=curve)
         chosen = self._same or not self._settings.mixed
         expert = self._expert(named, guesses) if chosen else experts.MIXED
         log_s = guesses.logs[expert] if chosen else self._mixed(named, guesses)
@@ -273,8 +263,8 @@ class Calibrator:
 
     def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
-        widest = self._pooled.fresh if judged.size < ENOUGH else self._pooled.reliable
-        return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
+        widest = self._pooled.fresh if judged.size < records.ENOUGH else self._pooled.reliable
+        return judged.width <= min(widest, records.GOOD) and judged.half <= records.HALF_GOOD
 
     def _expect(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Expected:  # noqa: FBT001 - a key
         site, side = self._pooled, self._side(repeated=repeated)
@@ -303,15 +293,15 @@ class Calibrator:
         far = [(one / scale, weight) for one, weight in own.sizes]
         share = self._settings.pooled / (1 + size / _HALF_VERDICT) / len(units)
         every = sorted([*far, *zip(_far(units), repeat(share), strict=False)])
-        half, width = (scale * unit for unit in quantiles(every, *_JUDGED))
-        if size < ENOUGH:
+        half, width = (scale * unit for unit in records.quantiles(every, *_JUDGED))
+        if size < records.ENOUGH:
             return half, width
         # A site's good record does not make up for the bad one of an application.
-        least = [scale * unit for unit in quantiles(far, *_JUDGED)]
+        least = [scale * unit for unit in records.quantiles(far, *_JUDGED)]
         return max(half, least[0]), max(width, least[1])
 
     def _side(self, *, repeated: bool) -> str:
-        return side_of(same=self._same, repeated=repeated)
+        return records.side_of(same=self._same, repeated=repeated)
 
     def _expert(self, named: str, guesses: Guesses) -> int:
         """Choose by the accuracy that the record of identity and site shows."""

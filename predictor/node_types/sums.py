@@ -13,7 +13,7 @@ from predictor.node_types.product_form import Sums
 from predictor.node_types.recognition import NodeType, NodeTypes
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store
-from sacct_ingest.store.rows import Contribution, EndedRun
+from sacct_ingest.store.rows import Contribution, RunRow
 
 #: Resources of each form.  Which form is believed is decided where node types are left out.
 FORMS: dict[str, tuple[str, ...]] = {
@@ -24,6 +24,8 @@ FORMS: dict[str, tuple[str, ...]] = {
     "cpu_memory": ("nodes", "cpu", "memory"),
 }
 
+#: What a contribution has from its run as it is.
+_OF_RUN = ("cluster", "submit_s", "job_id", "digest", "tag", "script", "line", "nodes")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(Sums).decode
 _figures = msgspec.json.Decoder(dict[str, float]).decode
@@ -34,20 +36,13 @@ def basis_of(node_type: NodeType) -> str:
     return blake2b(_encode([node_type.name, node_type.figures]), digest_size=16).hexdigest()
 
 
-def contribution_of(run: EndedRun, types: NodeTypes) -> Contribution:
+def contribution_of(run: RunRow, types: NodeTypes) -> Contribution:
     """Tell what a run adds to the sums of its application; nothing if it did not complete."""
     node_type = types.types.get(types.of_run(run.cluster, run.node_list, run.partition))
     return Contribution(
-        cluster=run.cluster,
-        submit_s=run.submit_s,
-        job_id=run.job_id,
-        digest=run.digest,
-        tag=run.tag,
-        script=run.script,
-        line=run.line,
+        **{name: getattr(run, name) for name in _OF_RUN},
         basis=basis_of(node_type) if node_type else "",
         node_type=node_type.name if node_type else "",
-        nodes=run.nodes,
         tasks_node=(run.tasks or run.nodes) / run.nodes,
         time_s=float(run.elapsed_s) if run.state == JobState.COMPLETED else 0.0,
         figures=_encode(node_type.figures).decode() if node_type else "",

@@ -21,18 +21,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from predictor.checks import comparable
+from predictor.occupancy import fit as fits
 from predictor.occupancy.bottleneck import learn_bottleneck
-from predictor.occupancy.fit import (
-    COMPUTE,
-    PARTS,
-    SAME,
-    Form,
-    OccupancyFit,
-    Predicted,
-    joined,
-    judged_by,
-    log_error,
-)
+from predictor.occupancy.fit import Form, OccupancyFit, Predicted, judged_by
 from predictor.occupancy.functions import Function, transformation
 from predictor.occupancy.regression import learn, linear
 from predictor.occupancy.samples import Occupancies, Sample, checked, from_the_others, occupancies
@@ -98,12 +89,12 @@ class OccupancyModel:
             for one, rest in zip(samples, others, strict=True)
         ]
         off = [
-            median(abs(log_error(own[i], one)) for own, one in zip(made, samples, strict=True))
+            median(abs(fits.log_error(own[i], one)) for own, one in zip(made, samples, strict=True))
             for i in range(len(forms))
         ]
         # Forms that are off by rounding errors alone are alike: the first is of the fewest terms.
         order = sorted(range(len(forms)), key=lambda i: comparable(off[i], _ROUNDING))
-        best = _CLEARLY * off[order[0]] + SAME
+        best = _CLEARLY * off[order[0]] + fits.SAME
         plausible = [i for i in order if off[i] <= best]
         if len(plausible) == 1 and len(samples) >= _DECISIVE:
             order = plausible
@@ -111,7 +102,7 @@ class OccupancyModel:
             weights = _weights([(forms[i], off[i]) for i in order])
         else:
             weights = _linear_alone(made, samples, order)
-        predicted = [joined([own[i] for i in order], weights)[0] for own in made]
+        predicted = [fits.joined([own[i] for i in order], weights)[0] for own in made]
         fit = OccupancyFit(
             tuple(forms[i] for i in order), len(plausible), 0.0, len(samples), weights=weights
         )
@@ -172,15 +163,15 @@ class OccupancyModel:
         """Learn a stall's function; what the processor has to do may hide some of it."""
         scale = float(np.mean([one.measured.compute_s for one in samples])) or 1.0
         amounts = [
-            {**one.attributes, COMPUTE: max(one.measured.compute_s, 1e-6 * scale)}
+            {**one.attributes, fits.COMPUTE: max(one.measured.compute_s, 1e-6 * scale)}
             for one in samples
         ]
         return learn(
             amounts,
             [getattr(one.measured, part) for one in samples],
-            reference={**base, COMPUTE: scale},
+            reference={**base, fits.COMPUTE: scale},
             attributes=self._names(part, base),
-            hides=COMPUTE if self.latency_hiding else "",
+            hides=fits.COMPUTE if self.latency_hiding else "",
             # A stall hardly matters where it is small beside all else.
             noise=_MATTERS * float(np.mean([one.measured.each_s for one in samples])),
             sizes=_sizes(samples, part),
@@ -188,7 +179,7 @@ class OccupancyModel:
 
     def _names(self, part: str, base: Mapping[str, float]) -> tuple[str, ...]:
         """Attributes of a function."""
-        chosen = (self.compute, self.network, self.disk, self.data)[PARTS.index(part)]
+        chosen = (self.compute, self.network, self.disk, self.data)[fits.PARTS.index(part)]
         return tuple(sorted(base)) if chosen is None else chosen
 
 
@@ -219,7 +210,7 @@ def _linear_alone(
 ) -> tuple[float, ...]:
     """Weights of forms in this order where the last, the linear one, decides; empty elsewhere."""
     errors = [
-        fmean(abs(log_error(one, sample)) for one, sample in zip(form, samples, strict=True))
+        fmean(abs(fits.log_error(one, sample)) for one, sample in zip(form, samples, strict=True))
         for form in zip(*made, strict=True)
     ]
     last = len(errors) - 1

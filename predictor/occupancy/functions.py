@@ -92,20 +92,14 @@ class Function:
 
     def value(self, amounts: Mapping[str, float]) -> float:
         """Value of the fitted formula, which may go below zero."""
-        ratios = self.normalised(amounts)
-        terms = (c * term(ratios) for c, term in zip(self.coefficients, self.terms, strict=True))
-        return self.scale * (self.constant + sum(terms))
-
-    def normalised(self, amounts: Mapping[str, float]) -> dict[str, float]:
-        """Attributes divided by those of the reference.
-
-        Raises ValueError: one is missing, or not above zero and finite.
-        """
+        # Attributes divided by those of the reference.
         if missing := [name for name in self.reference if name not in amounts]:
             raise ValueError(f"attribute {missing[0]} is missing, and the samples depend on it")
         for name in self.reference:
             need_positive(f"attribute {name}", amounts[name])
-        return {name: amounts[name] / self.reference[name] for name in self.reference}
+        ratios = {name: amounts[name] / self.reference[name] for name in self.reference}
+        terms = (c * term(ratios) for c, term in zip(self.coefficients, self.terms, strict=True))
+        return self.scale * (self.constant + sum(terms))
 
     def __str__(self) -> str:
         """Write it as the paper does, in the unit of its values."""

@@ -19,6 +19,7 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.record import Record
 from predictor.models import selection
 from predictor.table import round_time, table_of
+from predictor.tables import run_facts as facts
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import (
@@ -26,19 +27,6 @@ from predictor.tables.resource_use import (
     memory_need,
     node_power,
     resource_uses,
-)
-from predictor.tables.run_facts import (
-    command_of,
-    ended_runs,
-    ending_problem,
-    endings_of,
-    label_of,
-    limit_reached,
-    longest_of,
-    memory_of,
-    owner_of,
-    runs_of,
-    work_dirs_of,
 )
 from predictor.tables.settings import TableSettings
 from predictor.types import (
@@ -92,9 +80,9 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
         if table is not None:
             # A table of one node type counts the runs on that type.
             counted = next(iter(groups.values()))
-    finished = sum(not run.censored for run in runs_of(counted))
+    finished = sum(not run.censored for run in facts.runs_of(counted))
     if table is None:
-        runs = runs_of(rows)
+        runs = facts.runs_of(rows)
         drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
         if others is not None and drawn.points:
             # Few node counts make a curve together with the runs of other second sizes.
@@ -129,7 +117,7 @@ def record_of(
     if same:
         rows = next(iter(split(rows, settings.node_types).values()))
     return backtest.replay(
-        runs_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
+        facts.runs_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
     )
 
 
@@ -155,7 +143,7 @@ def mixture(
     had: Sequence[RunRow] | None = None,
 ) -> PredictionTable | None:
     """Table of runs that are not one curve: a history; parameters of `tabulate`."""
-    runs = runs_of(rows)
+    runs = facts.runs_of(rows)
     finished = sum(not run.censored for run in runs)
     if finished < 2:
         return None
@@ -168,8 +156,8 @@ def unfinished(
     level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float
 ) -> PredictionTable | None:
     """Table without a node count, of a command whose runs all failed or were cut short."""
-    endings = endings_of(rows)
-    if level not in CURVE_LEVELS or not endings or ending_problem(endings) is None:
+    endings = facts.endings_of(rows)
+    if level not in CURVE_LEVELS or not endings or facts.ending_problem(endings) is None:
         return None
     nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
     empty = replace(nothing, verdicts=(), model=HISTORY)
@@ -186,8 +174,8 @@ def _described(
     runs: int,
     now_s: float,
 ) -> PredictionTable:
-    memory, endings = memory_of(rows), endings_of(rows)
-    unfinished = ending_problem(endings) if level in CURVE_LEVELS else None
+    memory, endings = facts.memory_of(rows), facts.endings_of(rows)
+    unfinished = facts.ending_problem(endings) if level in CURVE_LEVELS else None
     measured = [row for row in rows if row.node_watts is not None]
     whole = [row for row in measured if had_whole_nodes(row, settings.node_cpus)]
 
@@ -198,11 +186,13 @@ def _described(
         table,
         problems=(*table.problems, *([unfinished] if unfinished else [])),
         endings=endings,
-        work_dirs=work_dirs_of(rows),
-        last_s=max(((row.end_s or 0) - row.elapsed_s for row in ended_runs(rows)), default=0.0),
+        work_dirs=facts.work_dirs_of(rows),
+        last_s=max(
+            ((row.end_s or 0) - row.elapsed_s for row in facts.ended_runs(rows)), default=0.0
+        ),
         level=level.value,
         key=key,
-        label=label_of(level, key, rows),
+        label=facts.label_of(level, key, rows),
         runs=runs,
         mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
         memory=memory,
@@ -212,10 +202,10 @@ def _described(
         by_type=tuple(replace(one, power=power(one.node_type)) for one in table.by_type),
         shares_nodes=not had_whole_nodes(rows[-1], settings.node_cpus),
         fitted_s=now_s,
-        owner=owner_of(rows),
-        longest=longest_of(rows),
-        command=command_of(level, rows),
-        limit_reached=limit_reached(rows) if level in CURVE_LEVELS else None,
+        owner=facts.owner_of(rows),
+        longest=facts.longest_of(rows),
+        command=facts.command_of(level, rows),
+        limit_reached=facts.limit_reached(rows) if level in CURVE_LEVELS else None,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from predictor.change.posterior import ChangeRun, Posterior, posterior
 from predictor.change.request import log_ratios
-from predictor.tables.inputs import digest
+from predictor.table import folder_digest
 from predictor.tables.resource_use import node_need, ran_short
 from predictor.types import (
     UNBOUNDED,
@@ -34,9 +34,9 @@ from predictor.types import (
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.engines import name_template, template
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
 from sacct_ingest.scripts.signature import command_of_line, export_of_line, words_of_line
-from sacct_ingest.scripts.templates import name_template, template
 from sacct_ingest.text.tag import study_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
 def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
     """Digests of the working directories; none where they differ from run to run."""
     directories = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
-    digests = sorted(set(map(digest, directories)))
+    digests = sorted(set(map(folder_digest, directories)))
     return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
 
 

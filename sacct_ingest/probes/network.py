@@ -86,12 +86,6 @@ class Stopwatch:
         return [seconds * 10**9 + ns for seconds, ns in stamps]
 
 
-def acknowledge_at_once(link: socket.socket) -> None:
-    """Have the kernel acknowledge what comes while the program still waits for a CPU."""
-    with suppress(OSError, AttributeError):
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-
-
 #: A sensor takes no larger message from any host.
 LARGEST_MESSAGE = 64 << 20
 MOST_ECHOES = 100
@@ -161,7 +155,9 @@ def serve_pair(channel: Channel, *, size_bytes: int, echoes: int) -> None:
     """Answer a measurement: send back each ping, take the message, acknowledge it."""
     for _ in range(echoes):
         channel.send(channel.receive(len(_PING)))
-    acknowledge_at_once(channel.link)
+    # Have the kernel acknowledge what comes while the program still waits for a CPU.
+    with suppress(OSError, AttributeError):
+        channel.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     channel.skip(size_bytes)
     channel.send(_DONE)
 

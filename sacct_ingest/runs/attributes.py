@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, prod
 
-from sacct_ingest.scripts.engines import engine_job
-from sacct_ingest.scripts.templates import folder_template, name_template
+from sacct_ingest.scripts.engines import engine_job, folder_template, name_template
 from sacct_ingest.text.tag import parse_tag
 
 COMMAND, ARGUMENT = "command", "argument "

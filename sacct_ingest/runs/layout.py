@@ -6,7 +6,7 @@ not accounted: Slurm does not say which.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -149,7 +149,11 @@ def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
     What is counted is whatever gives fewer layouts: usually tasks and CPUs of each node, and
     those of the whole job where a fixed number was spread over several node counts.
     """
-    by_cpus = _cpus_differ(runs)
+    # Whether CPUs distinguish layouts: not where each node type merely has its own number.
+    counts: dict[str, set[int]] = {}
+    for run in runs:
+        counts.setdefault(run.node_type, set()).add(-(-run.cpus // max(run.nodes, 1)))
+    by_cpus = len(counts) < 2 or any(len(numbers) > 1 for numbers in counts.values())
     each = _grouped(runs, [_of_node(run, by_cpus=by_cpus) for run in runs])
     if len(each) > 1:
         whole = _grouped(runs, [_in_all(run, by_cpus=by_cpus) for run in runs])
@@ -262,14 +266,6 @@ def _counted(count: int, word: str) -> str:
     if count == UNKNOWN_GPUS:
         return f"an unknown number of {word}s"
     return f"{count} {word}{'s' * (count != 1)}"
-
-
-def _cpus_differ(runs: Iterable[Sized]) -> bool:
-    """Whether CPUs distinguish layouts: not where each node type merely has its own number."""
-    counts: dict[str, set[int]] = {}
-    for run in runs:
-        counts.setdefault(run.node_type, set()).add(-(-run.cpus // max(run.nodes, 1)))
-    return len(counts) < 2 or any(len(numbers) > 1 for numbers in counts.values())
 
 
 def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, list[R]]:

@@ -7,13 +7,38 @@ Slurm's ``src/common/slurm_opt.c`` and the getopt strings of the three commands 
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache, wraps
 from itertools import islice, takewhile
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from sacct_ingest.scripts.bounded_cache import bounded_cache
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+def bounded_cache(
+    *, entries: int, characters: int
+) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
+    """Cache a function of texts; of longer ones the last, which one request may need several times.
+
+    entries: most calls that are remembered.
+    characters: most characters of all arguments of one of them.
+    """
+
+    def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+        cached, latest = lru_cache(maxsize=entries)(function), lru_cache(maxsize=1)(function)
+
+        @wraps(function)
+        def call(*texts: _Given.args, **options: _Given.kwargs) -> _Made:
+            short = sum(map(len, texts)) <= characters  # type: ignore[arg-type]
+            chosen: Callable[_Given, _Made] = cached if short else latest  # type: ignore[assignment]
+            return chosen(*texts, **options)
+
+        return call
+
+    return decorate
 
 
 class Value(Enum):

@@ -3,8 +3,7 @@
 import re
 from math import prod
 
-from sacct_ingest.scripts.bounded_cache import bounded_cache
-from sacct_ingest.scripts.job_script import parse_script
+from sacct_ingest.scripts.job_script import bounded_cache, parse_script
 
 #: What is fixed, by the option of Slurm that it does not follow: the program that takes the option
 #: (none: a variable), and the option as a script says it.

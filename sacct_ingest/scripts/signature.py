@@ -2,9 +2,8 @@
 
 What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
 node counts share their keys.  Its user takes part in every key: runs do not count for other users.
-What is volatile in names, words and scripts takes no part either
-(:mod:`sacct_ingest.scripts.templates`).  The process of a workflow engine stands for a tag where
-the user gave none.
+What is volatile in names, words and scripts takes no part either (`engines.template`).  The process
+of a workflow engine stands for a tag where the user gave none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,15 +12,14 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 
 from sacct_ingest.records import Identity
-from sacct_ingest.scripts.bounded_cache import bounded_cache
-from sacct_ingest.scripts.engines import engine_job
+from sacct_ingest.scripts.engines import engine_job, name_template, template
 from sacct_ingest.scripts.job_script import (
     CommandLine,
+    bounded_cache,
     parse_command_line,
     parse_script,
     split_submit_line,
 )
-from sacct_ingest.scripts.templates import name_template, template
 from sacct_ingest.text.tag import parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
@@ -91,11 +89,13 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
         return Identity(user, name)
     tag, engine = parse_tag(comment), engine_job(name, comment, words)
     application = (tag.key if tag else "") or (engine.application if engine else "")
+    # Key of a user's runs with a tag; empty without one.
+    # Key of a user's runs of a script with this digest.
     return Identity(
         user,
         name,
-        tag=owned_tag(user, application),
-        script=owned_script(user, script) if script else "",
+        tag=(f"{user}/{application}"[:_NAME_LENGTH] if application else ""),
+        script=_digest(user, script) if script else "",
         line=_line(user, name, words) if specific else "",
     )
 
@@ -103,20 +103,6 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
 def _line(user: str, name: str, words: Sequence[str]) -> str:
     stable = name_template(name)
     return _digest(user, stable, template("\0".join(words))) if words else _digest(user, stable)
-
-
-def owned_tag(user: str, tag: str) -> str:
-    """Key of a user's runs with a tag; empty without one.
-
-    >>> owned_tag("ada", "wrf/d02")
-    'ada/wrf/d02'
-    """
-    return f"{user}/{tag}"[:_NAME_LENGTH] if tag else ""
-
-
-def owned_script(user: str, digest: str) -> str:
-    """Key of a user's runs of a script with this digest."""
-    return _digest(user, digest)
 
 
 def names_of(label: str) -> tuple[str, str, str]:

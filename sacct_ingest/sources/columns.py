@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
-from sacct_ingest.text import jobstats
+from sacct_ingest.text import admin_comment
 from sacct_ingest.text.slurm_text import (
     parse_duration,
     parse_epoch,
@@ -265,7 +265,7 @@ COLUMNS: Final = (
     Column("AveDiskRead", parse_size, step="_disk_read_mean"),
     Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
     Column("AdminComment", text, job="admin_comment"),
-    Column("AdminComment", jobstats.parse, job="_measured"),
+    Column("AdminComment", admin_comment.measured_in, job="_measured"),
     Column("Reservation", text, job="reservation"),
     # From here on what users write: all else stands before it.
     Column("Constraints", text, job="constraints"),

@@ -20,7 +20,7 @@ from sacct_ingest.sources.columns import (
     text,
 )
 from sacct_ingest.sources.run_source import Tally
-from sacct_ingest.text.jobstats import Measured
+from sacct_ingest.text.admin_comment import Measured
 from sacct_ingest.text.slurm_text import (
     parse_job_id,
     parse_memory_request,

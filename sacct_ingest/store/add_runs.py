@@ -17,33 +17,19 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
+import sqlalchemy as sa
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import (
-    Connection,
-    Dialect,
-    Engine,
-    Table,
-    Text,
-    bindparam,
-    case,
-    delete,
-    func,
-    select,
-    text,
-    update,
-)
 
 from sacct_ingest.records import JobRun, JobState, StepRun
 from sacct_ingest.runs.usage import node_watts
 from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
-from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import KEYS, copy_to_tasks
 from sacct_ingest.store.engine import LISTED, writing
 from sacct_ingest.store.rows import Stored
-from sacct_ingest.store.schema import runs, steps
+from sacct_ingest.store.schema import indexed, prose, runs, steps
 from sacct_ingest.text.admin_comment import decision_id_in
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
@@ -116,7 +102,7 @@ def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
         )
 
 
-def add_packed(engine: Engine, given: Sequence[PackedRuns]) -> Stored:
+def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
     """Store runs in a transaction of their own.
 
     Raises StoreError: they cannot be stored; then none of them is.
@@ -125,7 +111,7 @@ def add_packed(engine: Engine, given: Sequence[PackedRuns]) -> Stored:
         return _add(connection, given)
 
 
-def _add(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
+def _add(connection: sa.Connection, given: Sequence[PackedRuns]) -> Stored:
     """Store runs inside a transaction of the caller's; of a run given twice the last counts.
 
     A run that was recognised as the rest of a resized job stays in that state: see
@@ -175,7 +161,7 @@ def _sorted_out(
     return new, changed
 
 
-def _existing(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+def _existing(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
     """Ids and digests of the runs that are there already."""
     submitted: dict[str, set[int]] = {}
     for cluster, submit_s, _ in keys:
@@ -184,22 +170,24 @@ def _existing(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[in
     for cluster, times in submitted.items():
         of_cluster = runs.c.cluster == cluster
         # What is newer than the last stored run is new, and need not be looked up.
-        newest = connection.execute(select(func.max(runs.c.submit_s)).where(of_cluster)).scalar()
+        newest = connection.execute(
+            sa.select(sa.func.max(runs.c.submit_s)).where(of_cluster)
+        ).scalar()
         ordered = sorted(time for time in times if time <= (newest or 0))
         for first in range(0, len(ordered), LISTED):
             # Whole numbers as text: of parameters SQLAlchemy handles each by itself.
             listed = ",".join(map(str, ordered[first : first + LISTED]))
-            query = _EXISTING.where(of_cluster, text(f"submit_s IN ({listed})"))
+            query = _EXISTING.where(of_cluster, sa.text(f"submit_s IN ({listed})"))
             for run_id, digest, submit_s, job_id in connection.execute(query):
                 stored[cluster, submit_s, job_id] = (run_id, digest)
     return stored
 
 
-_EXISTING = select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
+_EXISTING = sa.select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
 
 
 def _insert(
-    connection: Connection, given: Sequence[PackedRuns], new: Sequence[Sequence[int]]
+    connection: sa.Connection, given: Sequence[PackedRuns], new: Sequence[Sequence[int]]
 ) -> None:
     if not any(new):
         return
@@ -215,47 +203,47 @@ def _insert(
     copy_to_tasks(connection, range(first, first + count))
 
 
-def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> None:
+def _change(connection: sa.Connection, changed: RunColumns, ids: Sequence[int]) -> None:
     run_columns, step_columns = changed.with_ids(ids)
     names = [f"{name}_" for name in run_columns]
     rows = zip(*run_columns.values(), strict=True)
     mark_runs(connection, ids)
     connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
     mark_runs(connection, ids)
-    connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
+    connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
     _insert_columns(connection, steps, step_columns)
 
 
-def _mark(connection: Connection, resized: Sequence[Key]) -> None:
+def _mark(connection: sa.Connection, resized: Sequence[Key]) -> None:
     if resized:
         connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
         mark_runs(connection, [run_id for run_id, _ in _existing(connection, resized).values()])
 
 
 def _update() -> Any:
-    values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS}
+    values: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in _COLUMNS}
     # The keys of a run stay as first read, or as its decision recorded them: a comment that is
     # changed after submission does not move the run to another application.
     for name in KEYS:
         del values[name]
     # A run that lacked memory keeps its state where it was requeued since.
-    requeued = bindparam("state_") == JobState.REQUEUED.value
+    requeued = sa.bindparam("state_") == JobState.REQUEUED.value
     lacked_memory = (runs.c.state == JobState.OUT_OF_MEMORY.value) & requeued
-    values["state"] = case((_RESIZED | lacked_memory, runs.c.state), else_=values["state"])
-    return update(runs).where(runs.c.id == bindparam("id_")).values(values)
+    values["state"] = sa.case((_RESIZED | lacked_memory, runs.c.state), else_=values["state"])
+    return sa.update(runs).where(runs.c.id == sa.bindparam("id_")).values(values)
 
 
 _MARK_KEY = ("cluster_", "submit_s_", "job_id_")
 _RESIZED = runs.c.state == JobState.RESIZING.value
 _UPDATE = _update()
 _MARK = (
-    update(runs)
-    .where(*(runs.c[name.removesuffix("_")] == bindparam(name) for name in _MARK_KEY))
+    sa.update(runs)
+    .where(*(runs.c[name.removesuffix("_")] == sa.bindparam(name) for name in _MARK_KEY))
     .values(state=JobState.RESIZING.value)
 )
 
 
-def _insert_columns(connection: Connection, table: Table, columns: Columns) -> None:
+def _insert_columns(connection: sa.Connection, table: sa.Table, columns: Columns) -> None:
     """Insert rows; columns that hold nothing are left out, which spares the drivers a third."""
     # In the table's order, as the compiled SQL has them.
     names = [column.name for column in table.columns]
@@ -268,13 +256,13 @@ def _says_anything(values: Sequence[Any]) -> bool:
     return len(values) > 0 and (values[0] is not None or values.count(None) < len(values))
 
 
-def _execute_many(connection: Connection, table: Table, columns: Columns) -> None:
+def _execute_many(connection: sa.Connection, table: sa.Table, columns: Columns) -> None:
     sql = _insert_sql(connection.dialect, table.name, tuple(columns))
     connection.exec_driver_sql(sql, list(zip(*columns.values(), strict=True)))
 
 
 @lru_cache(maxsize=256)
-def _insert_sql(dialect: Dialect, table: str, names: tuple[str, ...]) -> str:
+def _insert_sql(dialect: sa.Dialect, table: str, names: tuple[str, ...]) -> str:
     """Give the SQL of an insert; SQLAlchemy takes 2 ms to compile one of forty columns."""
     quote = dialect.identifier_preparer.quote
     mark = "?" if dialect.paramstyle == "qmark" else "%s"
@@ -282,7 +270,7 @@ def _insert_sql(dialect: Dialect, table: str, names: tuple[str, ...]) -> str:
     return f"INSERT INTO {quote(table)} ({', '.join(map(quote, names))}) VALUES ({marks})"  # noqa: S608
 
 
-def _copy(connection: Connection, table: Table, columns: Columns) -> None:
+def _copy(connection: sa.Connection, table: sa.Table, columns: Columns) -> None:
     """Insert by PostgreSQL's COPY, which takes a third of the time of INSERT."""
     quote = connection.dialect.identifier_preparer.quote
     names = ", ".join(map(quote, columns))
@@ -293,7 +281,7 @@ def _copy(connection: Connection, table: Table, columns: Columns) -> None:
             copy.write_row(row)
 
 
-_WAYS: Final[dict[str, Callable[[Connection, Table, Columns], None]]] = {"psycopg": _copy}
+_WAYS: Final[dict[str, Callable[[sa.Connection, sa.Table, Columns], None]]] = {"psycopg": _copy}
 
 
 def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
@@ -339,12 +327,12 @@ def _clean(columns: Columns, texts: dict[str, Callable[[str], str]]) -> None:
             columns[name] = list(map(clean, values))
 
 
-def _cleaners(table: Table, kind: type[JobRun | StepRun]) -> dict[str, Callable[[str], str]]:
+def _cleaners(table: sa.Table, kind: type[JobRun | StepRun]) -> dict[str, Callable[[str], str]]:
     """Give what makes text fit, for each column of text that holds a field of a record."""
     cleaners: dict[str, Callable[[str], str]] = {}
     for column in table.columns:
         if column.name in kind.__struct_fields__ and column.type.python_type is str:
-            prosaic = isinstance(column.type, Text)
+            prosaic = isinstance(column.type, sa.Text)
             length = getattr(column.type, "length", None)
             cleaners[column.name] = prose if prosaic else partial(indexed, length=length)
     return cleaners

@@ -7,21 +7,7 @@ what was decided of them, marks their identities in the same transaction.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal,
-    or_,
-    select,
-    true,
-)
+import sqlalchemy as sa
 
 from sacct_ingest.records import PART, KeyLevel
 from sacct_ingest.store import counters
@@ -33,37 +19,39 @@ SUMS = "sums"
 #: A level and a key.
 Named = tuple[KeyLevel, str]
 #: Marks go where they were read and no later one came; see `Changes.done`.
-_DONE = delete(changed).where(
-    changed.c.level == bindparam("level_"),
-    changed.c.key == bindparam("key_"),
-    changed.c.id <= bindparam("until_"),
+_DONE = sa.delete(changed).where(
+    changed.c.level == sa.bindparam("level_"),
+    changed.c.key == sa.bindparam("key_"),
+    changed.c.id <= sa.bindparam("until_"),
 )
 
 
-def key_columns(level: KeyLevel) -> list[Column[Any]]:
+def key_columns(level: KeyLevel) -> list[sa.Column[Any]]:
     """Columns of ``runs`` that make the key of a level, with a slash between them."""
     if level is KeyLevel.NAME:
         return [runs.c.user, runs.c.name]
     return [runs.c[level.value]]
 
 
-def mark(connection: Connection, which: ColumnElement[bool]) -> None:
+def mark(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
     """Have the identities of these runs fitted anew, as they are now."""
     for level in KeyLevel:
         first, *more = columns = key_columns(level)
-        key: ColumnElement[str] = first
+        key: sa.ColumnElement[str] = first
         for column in more:
             key = key + "/" + column
-        chosen = select(literal(level.value), key).where(which, *(one > "" for one in columns))
-        connection.execute(insert(changed).from_select(["level", "key"], chosen.distinct()))
+        chosen = sa.select(sa.literal(level.value), key).where(
+            which, *(one > "" for one in columns)
+        )
+        connection.execute(sa.insert(changed).from_select(["level", "key"], chosen.distinct()))
 
 
-def mark_runs(connection: Connection, run_ids: Collection[int]) -> None:
+def mark_runs(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Have the identities of the runs with these ids fitted anew, as they are now."""
     ids = sorted(run_ids)
     for first in range(0, len(ids), LISTED):
         mark(connection, runs.c.id.in_(among := ids[first : first + LISTED]))
-        decided = select(func.min(decisions.c.at_s)).where(decisions.c.run_id.in_(among))
+        decided = sa.select(sa.func.min(decisions.c.at_s)).where(decisions.c.run_id.in_(among))
         revoke_sums(connection, connection.execute(decided).scalar())
 
 
@@ -72,22 +60,22 @@ def sums_key(before_s: float) -> str:
     return f"{int(before_s):012d}"
 
 
-def revoke_sums(connection: Connection, at_s: float | None) -> None:
+def revoke_sums(connection: sa.Connection, at_s: float | None) -> None:
     """Delete sums that contain decisions made then; None: there is no such decision."""
     if at_s is not None:
         since = records.c.key > sums_key(at_s)
-        connection.execute(delete(records).where(records.c.level == SUMS, since))
+        connection.execute(sa.delete(records).where(records.c.level == SUMS, since))
 
 
-def mark_decided(connection: Connection, decision_ids: Sequence[str]) -> None:
+def mark_decided(connection: sa.Connection, decision_ids: Sequence[str]) -> None:
     """Have the identities of the runs of these decisions fitted anew."""
-    query = select(decisions.c.run_id, decisions.c.at_s)
+    query = sa.select(decisions.c.run_id, decisions.c.at_s)
     about = connection.execute(query.where(decisions.c.decision_id.in_(decision_ids))).all()
     mark_runs(connection, [row.run_id for row in about if row.run_id is not None])
     revoke_sums(connection, min((row.at_s for row in about), default=None))
 
 
-def mark_identities(connection: Connection, identities: Iterable[Named]) -> None:
+def mark_identities(connection: sa.Connection, identities: Iterable[Named]) -> None:
     """Have these identities fitted anew."""
     put(connection, changed, [{"level": level, "key": key} for level, key in identities])
 
@@ -105,17 +93,17 @@ class Changes(StoreTable):
             if end > first:
                 mark(connection, runs.c.id.between(first, end - 1))
                 counters.increase(connection, "fitted", end - first)
-            identities = select(changed.c.level, changed.c.key).distinct().subquery()
-            counted = select(func.count()).select_from(identities)
+            identities = sa.select(changed.c.level, changed.c.key).distinct().subquery()
+            counted = sa.select(sa.func.count()).select_from(identities)
             return int(connection.execute(counted).scalar_one())
 
     def mark_all(self) -> None:
         """Have all identities fitted anew, those that have nothing but a table too."""
         with writing(self._engine) as connection:
-            connection.execute(delete(changed))
-            mark(connection, true())
-            stored = select(fits.c.level, fits.c.key)
-            connection.execute(insert(changed).from_select(["level", "key"], stored))
+            connection.execute(sa.delete(changed))
+            mark(connection, sa.true())
+            stored = sa.select(fits.c.level, fits.c.key)
+            connection.execute(sa.insert(changed).from_select(["level", "key"], stored))
 
     def mark(self, identities: Iterable[Named]) -> None:
         """Have these identities fitted anew."""
@@ -131,7 +119,7 @@ class Changes(StoreTable):
         only: identities among which to look.
         """
         key = changed.c.key
-        query = select(key, func.max(changed.c.id)).where(changed.c.level == level.value)
+        query = sa.select(key, sa.func.max(changed.c.id)).where(changed.c.level == level.value)
         query = query.group_by(key).order_by(key).limit(size)
         if only is not None:
             query = query.where(key.in_([name for its, name in only if its is level]))
@@ -151,11 +139,11 @@ class Changes(StoreTable):
                 connection.execute(_DONE, rows)
 
 
-def of_identity(table: Table) -> ColumnElement[bool]:
+def of_identity(table: sa.Table) -> sa.ColumnElement[bool]:
     """Condition for the rows of an identity and of its parts, for `places`."""
     level, key = table.c.level, table.c.key
-    parts = and_(key > bindparam("part_"), key < bindparam("end_"))
-    return and_(level == bindparam("level_"), or_(key == bindparam("key_"), parts))
+    parts = sa.and_(key > sa.bindparam("part_"), key < sa.bindparam("end_"))
+    return sa.and_(level == sa.bindparam("level_"), sa.or_(key == sa.bindparam("key_"), parts))
 
 
 def places(identities: Iterable[Named]) -> list[dict[str, str]]:

@@ -3,39 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select, update
+import sqlalchemy as sa
 
 from sacct_ingest.store.schema import counters
 
 
-def lock(connection: Connection, name: str) -> None:
+def lock(connection: sa.Connection, name: str) -> None:
     """Let no other writer of this counter in until the transaction ends."""
     increase(connection, name, 0)
 
 
-def increase(connection: Connection, name: str, by: int) -> int:
+def increase(connection: sa.Connection, name: str, by: int) -> int:
     """Add ``by`` and give the value from before."""
-    statement = update(counters).where(counters.c.name == name)
+    statement = sa.update(counters).where(counters.c.name == name)
     connection.execute(statement.values(value=counters.c.value + by))
     return read(connection, name) - by
 
 
-def read(connection: Connection, name: str) -> int:
+def read(connection: sa.Connection, name: str) -> int:
     """Give the current value."""
     return int(connection.execute(_value_of(name)).scalar_one())
 
 
-def find(connection: Connection, name: str) -> int | None:
+def find(connection: sa.Connection, name: str) -> int | None:
     """Give the current value; None where there is no such counter."""
     value = connection.execute(_value_of(name)).scalar()
     return None if value is None else int(value)
 
 
-def start(connection: Connection, values: Mapping[str, int]) -> None:
+def start(connection: sa.Connection, values: Mapping[str, int]) -> None:
     """Make counters with their first values."""
     rows = [{"name": name, "value": value} for name, value in values.items()]
-    connection.execute(insert(counters), rows)
+    connection.execute(sa.insert(counters), rows)
 
 
-def _value_of(name: str) -> Select[Any]:
-    return select(counters.c.value).where(counters.c.name == name)
+def _value_of(name: str) -> sa.Select[Any]:
+    return sa.select(counters.c.value).where(counters.c.name == name)

@@ -13,18 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    func,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import counters
@@ -45,13 +34,13 @@ _Pair = tuple[str, int]  # decision, run
 KEYS = ("tag", "script", "line")
 _first = runs.alias("first")
 _SET = (
-    update(runs)
-    .where(runs.c.id == bindparam("run_"))
-    .values({name: bindparam(f"{name}_") for name in KEYS})
+    sa.update(runs)
+    .where(runs.c.id == sa.bindparam("run_"))
+    .values({name: sa.bindparam(f"{name}_") for name in KEYS})
 )
 
 
-def join(connection: Connection) -> int:
+def join(connection: sa.Connection) -> int:
     """Link decisions to runs inside a transaction; returns how many got a run."""
     if not _any(connection):
         return 0
@@ -66,21 +55,23 @@ def join(connection: Connection) -> int:
     return linked
 
 
-def _any(connection: Connection) -> bool:
+def _any(connection: sa.Connection) -> bool:
     """Whether there are decisions at all: before NIMO is switched on there are none."""
-    return connection.execute(select(decisions.c.decision_id).limit(1)).first() is not None
+    return connection.execute(sa.select(decisions.c.decision_id).limit(1)).first() is not None
 
 
-def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
+def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
     links: list[dict[str, Any]] = [{"decision_": one, "run_": run} for one, run in pairs]
     if not links:
         return 0
-    chosen = decisions.c.decision_id == bindparam("decision_")
+    chosen = decisions.c.decision_id == sa.bindparam("decision_")
     for start in range(0, len(links), LISTED):
         mark_decided(connection, [one["decision_"] for one in links[start : start + LISTED]])
     # Two statements, for the run that goes from one decision to another in the same batch.
-    connection.execute(update(decisions).where(chosen).values(run_id=None), links)
-    connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
+    connection.execute(sa.update(decisions).where(chosen).values(run_id=None), links)
+    connection.execute(
+        sa.update(decisions).where(chosen).values(run_id=sa.bindparam("run_")), links
+    )
     for start in range(0, len(links), LISTED):
         batch = links[start : start + LISTED]
         ids = [one["decision_"] for one in batch]
@@ -91,31 +82,33 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
     return len(links)
 
 
-def _correct_applied(connection: Connection, decision_ids: Sequence[str]) -> None:
+def _correct_applied(connection: sa.Connection, decision_ids: Sequence[str]) -> None:
     """Record as not applied what the job has neither a note of nor the values: it came too late."""
-    counts = and_(
+    counts = sa.and_(
         decisions.c.unit == "nodes",
         decisions.c.nodes != decisions.c.requested_nodes,
         decisions.c.nodes != runs.c.nodes,
     )
-    limits = and_(
+    limits = sa.and_(
         decisions.c.nodes == decisions.c.requested_nodes,
         decisions.c.given_limit_s != runs.c.limit_s,
     )
-    linked = and_(runs.c.id == decisions.c.run_id, runs.c.decision_id == "")
-    differs = select(runs.c.id).where(linked, or_(counts, limits)).correlate(decisions).exists()
-    late = and_(decisions.c.decision_id.in_(decision_ids), decisions.c.action == "set", differs)
-    connection.execute(update(decisions).where(late).values(applied=False))
+    linked = sa.and_(runs.c.id == decisions.c.run_id, runs.c.decision_id == "")
+    differs = (
+        sa.select(runs.c.id).where(linked, sa.or_(counts, limits)).correlate(decisions).exists()
+    )
+    late = sa.and_(decisions.c.decision_id.in_(decision_ids), decisions.c.action == "set", differs)
+    connection.execute(sa.update(decisions).where(late).values(applied=False))
 
 
-def _by_id(connection: Connection) -> Iterator[_Pair]:
+def _by_id(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions whose id is in a run's admin_comment.
 
     A requeued job has a run for each start and an array one for each task, all with the same
     note: the last start of the first task counts.
     """
     query = (
-        select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
+        sa.select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
         .join(runs, runs.c.decision_id == decisions.c.decision_id)
         # The first condition spares reading the many runs without a note.
         .where(runs.c.decision_id > "", runs.c.state != JobState.REQUEUED.value)
@@ -130,10 +123,10 @@ def _by_id(connection: Connection) -> Iterator[_Pair]:
     return iter(pairs)
 
 
-def _by_submission(connection: Connection) -> Iterator[_Pair]:
+def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    newest = connection.execute(select(func.max(decisions.c.at_s))).scalar() or 0.0
-    query = select(decisions).where(
+    newest = connection.execute(sa.select(sa.func.max(decisions.c.at_s))).scalar() or 0.0
+    query = sa.select(decisions).where(
         decisions.c.run_id.is_(None),
         decisions.c.action != "refuse",
         decisions.c.at_s > newest - GIVE_UP_S,
@@ -157,17 +150,17 @@ def _by_submission(connection: Connection) -> Iterator[_Pair]:
 
 
 def _candidates(
-    connection: Connection, batch: Iterable[Row[Any]]
-) -> defaultdict[str, list[Row[Any]]]:
+    connection: sa.Connection, batch: Iterable[sa.Row[Any]]
+) -> defaultdict[str, list[sa.Row[Any]]]:
     """Find runs of no decision that were submitted about when these decisions were made."""
     seconds: defaultdict[str, set[int]] = defaultdict(set)
     for decision in batch:
         at = int(decision.at_s)
         seconds[decision.cluster].update(range(at - BEFORE_S, at + AFTER_S + 1))
-    by_job: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+    by_job: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
     for cluster, times in seconds.items():
         query = (
-            select(
+            sa.select(
                 runs.c.id, runs.c.job_id, runs.c.submit_s, runs.c.uid, runs.c.user, runs.c.name,
                 runs.c.work_dir,
             )
@@ -184,7 +177,7 @@ def _candidates(
     return by_job
 
 
-def _same_job(decision: Row[Any], run: Row[Any]) -> bool:
+def _same_job(decision: sa.Row[Any], run: sa.Row[Any]) -> bool:
     if not -BEFORE_S <= run.submit_s - int(decision.at_s) <= AFTER_S:
         return False
     if decision.uid is not None and run.uid is not None:
@@ -196,7 +189,7 @@ def _same_job(decision: Row[Any], run: Row[Any]) -> bool:
     return bool(same_user and same_name and decision.work_dir == run.work_dir)
 
 
-def copy_to_tasks(connection: Connection, run_ids: range) -> None:
+def copy_to_tasks(connection: sa.Connection, run_ids: range) -> None:
     """Give runs that are new the keys of their array's decision, where another task has one."""
     if not _any(connection):
         return
@@ -204,29 +197,29 @@ def copy_to_tasks(connection: Connection, run_ids: range) -> None:
     _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
 
 
-def _differing() -> Select[Any]:
+def _differing() -> sa.Select[Any]:
     """Select runs and the keys that their decision has and they have not.
 
     A tag counts even where the request had none.  Where nimod could not read the script or the
     command line, those of the accounting stay.
     """
     decided = {name: decisions.c[name] for name in KEYS}
-    differs: list[ColumnElement[bool]] = [runs.c.tag != decided["tag"]]
-    differs += [and_(decided[n] != "", runs.c[n] != decided[n]) for n in ("script", "line")]
+    differs: list[sa.ColumnElement[bool]] = [runs.c.tag != decided["tag"]]
+    differs += [sa.and_(decided[n] != "", runs.c[n] != decided[n]) for n in ("script", "line")]
     columns = (runs.c[name].label(f"own_{name}") for name in KEYS)
-    query = select(runs.c.id, *columns, *decided.values()).select_from(runs)
-    return query.where(or_(*differs))
+    query = sa.select(runs.c.id, *columns, *decided.values()).select_from(runs)
+    return query.where(sa.or_(*differs))
 
 
-def _of_arrays() -> Select[Any]:
+def _of_arrays() -> sa.Select[Any]:
     """Select by the run that a decision is linked to: all tasks of an array came with it."""
-    same = or_(runs.c.id == _first.c.id, runs.c.array_job_id == _first.c.array_job_id)
-    at_once = and_(runs.c.cluster == _first.c.cluster, runs.c.submit_s == _first.c.submit_s)
-    query = _differing().join(_first, and_(at_once, same))
+    same = sa.or_(runs.c.id == _first.c.id, runs.c.array_job_id == _first.c.array_job_id)
+    at_once = sa.and_(runs.c.cluster == _first.c.cluster, runs.c.submit_s == _first.c.submit_s)
+    query = _differing().join(_first, sa.and_(at_once, same))
     return query.join(decisions, decisions.c.run_id == _first.c.id).where(runs.c.decision_id == "")
 
 
-def _copy(connection: Connection, query: Select[Any]) -> None:
+def _copy(connection: sa.Connection, query: sa.Select[Any]) -> None:
     values = [
         {
             "run_": row.id,
@@ -251,7 +244,7 @@ _SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "
 _log = logging.getLogger(__name__)
 
 
-def rebuild(connection: Connection) -> list[DecisionRow]:
+def rebuild(connection: sa.Connection) -> list[DecisionRow]:
     """Give the decisions that runs have a note of, and the store has not.
 
     What the note does not say stays unknown: the count that the job would have had, the waits, the
@@ -267,14 +260,16 @@ def rebuild(connection: Connection) -> list[DecisionRow]:
     return list(rebuilt.values())
 
 
-def _unrecorded(connection: Connection) -> Any:
+def _unrecorded(connection: sa.Connection) -> Any:
     """Select runs with a note of a decision that is not there, the last start of a job first."""
     pruned = connection.execute(
-        select(watermarks.c.epoch_s).where(watermarks.c.source == PRUNED)
+        sa.select(watermarks.c.epoch_s).where(watermarks.c.source == PRUNED)
     ).scalar()
-    recorded = select(decisions.c.decision_id).where(decisions.c.decision_id == runs.c.decision_id)
+    recorded = sa.select(decisions.c.decision_id).where(
+        decisions.c.decision_id == runs.c.decision_id
+    )
     return (
-        select(
+        sa.select(
             *(runs.c[name] for name in (*_SAME, *KEYS)),
             *(runs.c.decision_id, runs.c.admin_comment, runs.c.submit_s, runs.c.req_nodes),
         )
@@ -289,7 +284,7 @@ def _unrecorded(connection: Connection) -> Any:
     )
 
 
-def _decision(note: Note, run: Row[Any]) -> DecisionRow:
+def _decision(note: Note, run: sa.Row[Any]) -> DecisionRow:
     chosen = note.low < note.high and run.req_nodes == note.nodes
     set_otherwise = note.limit_min is not None or note.mem_mib is not None
     applied = note.mode == "enforce" and (chosen or set_otherwise)

@@ -5,25 +5,13 @@ from dataclasses import fields, replace
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    String,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 
 from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import revoke_sums
-from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.decision_outcomes import (
     AFTER_S,
     BEFORE_S,
@@ -35,7 +23,7 @@ from sacct_ingest.store.decision_outcomes import (
 from sacct_ingest.store.engine import LISTED, StoreTable, writing
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
-from sacct_ingest.store.schema import decisions, runs
+from sacct_ingest.store.schema import decisions, indexed, prose, runs
 
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
 _AT_ONCE_S = 60
@@ -45,7 +33,7 @@ _NAMES = [field.name for field in fields(DecisionRow)]
 _LENGTHS = {
     column.name: column.type.length or 0
     for column in decisions.columns
-    if isinstance(column.type, String)
+    if isinstance(column.type, sa.String)
 }
 #: Fields of a selection that are columns and have to be equal.
 _FIELDS = (
@@ -55,7 +43,9 @@ _FIELDS = (
 _RUN_NAMES = [column.name for column in ROW_COLUMNS]
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
-_OUTCOMES = select(*_PAIR).select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
+_OUTCOMES = sa.select(*_PAIR).select_from(
+    decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
+)
 
 
 class Decisions(StoreTable):
@@ -109,7 +99,7 @@ class Decisions(StoreTable):
         query = _OUTCOMES.where(*selected).order_by(at_s.desc(), decision_id.desc()).limit(most)
         if before is not None:
             # The first condition is what an index can be read by.
-            older = or_(at_s < before[0], decision_id < before[1])
+            older = sa.or_(at_s < before[0], decision_id < before[1])
             query = query.where(at_s <= before[0], older)
         return [_pair(row) for row in self._rows(query)]
 
@@ -142,7 +132,7 @@ class Decisions(StoreTable):
             )
         return pair
 
-    def _last(self, *chosen: ColumnElement[bool]) -> tuple[DecisionRow, RunRow | None] | None:
+    def _last(self, *chosen: sa.ColumnElement[bool]) -> tuple[DecisionRow, RunRow | None] | None:
         query = _OUTCOMES.where(*chosen).order_by(decisions.c.at_s.desc()).limit(1)
         return next(map(_pair, self._rows(query)), None)
 
@@ -152,9 +142,9 @@ class Decisions(StoreTable):
         Jobs that could not start for another reason than nodes (a dependency, ``--begin``, a hold)
         are left out: they became eligible late.
         """
-        eligible = func.coalesce(runs.c.eligible_s, runs.c.submit_s)
+        eligible = sa.func.coalesce(runs.c.eligible_s, runs.c.submit_s)
         query = (
-            select(decisions.c.wait_s, runs.c.start_s - runs.c.submit_s)
+            sa.select(decisions.c.wait_s, runs.c.start_s - runs.c.submit_s)
             .join(runs, runs.c.id == decisions.c.run_id)
             .where(
                 decisions.c.at_s >= since_s,
@@ -174,7 +164,7 @@ class Decisions(StoreTable):
         The newest ``most`` that ended, the oldest of them first.
         """
         query = (
-            select(decisions.c.partition, runs.c.elapsed_s > decisions.c.soft_s)
+            sa.select(decisions.c.partition, runs.c.elapsed_s > decisions.c.soft_s)
             .join(runs, runs.c.id == decisions.c.run_id)
             .where(
                 decisions.c.at_s >= since_s,
@@ -192,7 +182,7 @@ class Decisions(StoreTable):
         Decisions from long before are not looked at, so that their number does not matter.
         """
         query = (
-            select(decisions.c.key_level, decisions.c.key)
+            sa.select(decisions.c.key_level, decisions.c.key)
             .join(runs, runs.c.id == decisions.c.run_id)
             .where(
                 decisions.c.at_s > since_s - GIVE_UP_S,
@@ -218,24 +208,26 @@ class Decisions(StoreTable):
         return [(decision, run) for decision, run in pairs if run is not None]
 
 
-def _add(connection: Connection, rows: Sequence[DecisionRow]) -> None:
+def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
     """Insert new decisions; what nimod recorded replaces what was read from a note."""
     latest = {row.decision_id: row for row in rows}
     revoke_sums(connection, min((row.at_s for row in rows), default=None))
     ids = list(latest)
     for first in range(0, len(ids), LISTED):
         among = decisions.c.decision_id.in_(ids[first : first + LISTED])
-        connection.execute(delete(decisions).where(among, decisions.c.via == FROM_NOTE))
-        recorded = set(connection.execute(select(decisions.c.decision_id).where(among)).scalars())
+        connection.execute(sa.delete(decisions).where(among, decisions.c.via == FROM_NOTE))
+        recorded = set(
+            connection.execute(sa.select(decisions.c.decision_id).where(among)).scalars()
+        )
         new = [_values(latest[one]) for one in ids[first : first + LISTED] if one not in recorded]
         if new:
-            connection.execute(insert(decisions), new)
+            connection.execute(sa.insert(decisions), new)
 
 
-def _of_runs(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
+def _of_runs(chosen: DecisionSelection) -> Iterator[sa.ColumnElement[bool]]:
     """Conditions on what was done, and on the run that became of it."""
     if chosen.job_id:
-        of_job = select(runs.c.id).where(runs.c.job_id == chosen.job_id)
+        of_job = sa.select(runs.c.id).where(runs.c.job_id == chosen.job_id)
         yield decisions.c.run_id.in_(of_job)
     if chosen.state:
         yield runs.c.state == chosen.state
@@ -243,13 +235,13 @@ def _of_runs(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
         yield decisions.c.applied == chosen.changed
     if chosen.ratio:
         asked = (runs.c.nodes == decisions.c.requested_nodes) & (runs.c.nodes != decisions.c.nodes)
-        said_s = case((asked, decisions.c.request_predicted_s), else_=decisions.c.predicted_s)
+        said_s = sa.case((asked, decisions.c.request_predicted_s), else_=decisions.c.predicted_s)
         low, high = chosen.ratio
         yield runs.c.elapsed_s >= low * said_s
         yield runs.c.elapsed_s < high * said_s
 
 
-def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
+def _pair(row: sa.Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     values = tuple(row)
     decision = DecisionRow(**dict(zip(_NAMES, values, strict=False)))
     values_of_run = dict(zip(_RUN_NAMES, values[len(_NAMES) :], strict=True))

@@ -12,18 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Select,
-    Table,
-    and_,
-    create_engine,
-    delete,
-    event,
-    insert,
-    or_,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -60,7 +49,7 @@ _DRIVERS = {
 }
 
 
-def make_engine(url: str, *, create: bool) -> Engine:
+def make_engine(url: str, *, create: bool) -> sa.Engine:
     """Engine for a SQLAlchemy URL or a path of an SQLite file.
 
     Raises StoreError: the URL makes no sense, its driver is not installed, or the file is not there
@@ -80,14 +69,14 @@ def make_engine(url: str, *, create: bool) -> Engine:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Connect for queries; large results are streamed."""
     with translated(engine), engine.connect() as connection:
         yield connection.execution_options(stream_results=True, yield_per=2000)
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """One transaction: committed as a whole or not at all."""
     with translated(engine), engine.connect() as connection:
         writer = connection.execution_options(**{_WRITES: True})
@@ -98,39 +87,39 @@ def writing(engine: Engine) -> Iterator[Connection]:
 class StoreTable:
     """A table of a store."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+    def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         """Give all rows of a query; StoreError where it cannot be read."""
         with reading(self._engine) as connection:
             return connection.execute(query).all()
 
-    def _each(self, query: Select[Any], at_once: int = 2000) -> Iterator[Any]:
+    def _each(self, query: sa.Select[Any], at_once: int = 2000) -> Iterator[Any]:
         """Give a query's rows one after the other, a few of them in memory at a time."""
         with reading(self._engine) as connection:
             yield from connection.execution_options(yield_per=at_once).execute(query)
 
-    def _value(self, query: Select[Any]) -> Any:
+    def _value(self, query: sa.Select[Any]) -> Any:
         """Give the first value of a query; None where it has no row."""
         with reading(self._engine) as connection:
             return connection.execute(query).scalar()
 
 
 def put(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *same: str
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *same: str
 ) -> None:
     """Insert rows, in place of those that are the same in these columns (none: beside all)."""
     for start in range(0, len(rows), _PUT_AT_ONCE):
         batch = rows[start : start + _PUT_AT_ONCE]
         if same:
-            old = (and_(*(table.c[name] == row[name] for name in same)) for row in batch)
-            connection.execute(delete(table).where(or_(*old)))
-        connection.execute(insert(table), batch)
+            old = (sa.and_(*(table.c[name] == row[name] for name in same)) for row in batch)
+            connection.execute(sa.delete(table).where(sa.or_(*old)))
+        connection.execute(sa.insert(table), batch)
 
 
 @contextmanager
-def translated(engine: Engine) -> Iterator[None]:
+def translated(engine: sa.Engine) -> Iterator[None]:
     """Turn errors of the database into ours, without the SQL."""
     try:
         yield
@@ -165,13 +154,13 @@ def _is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def _server(url: URL) -> Engine:
+def _server(url: URL) -> sa.Engine:
     # READ COMMITTED on both: MariaDB's default would show an ingest a snapshot from before it
     # waited for its turn.
-    return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
 
 
-def _sqlite(url: URL, *, create: bool) -> Engine:
+def _sqlite(url: URL, *, create: bool) -> sa.Engine:
     # The URL may say otherwise: sqlite:////var/lib/nimo/nimo.db?timeout=60.
     busy_s = float(str(url.query.get("timeout", BUSY_S)))
     options: dict[str, Any] = {"connect_args": {"timeout": busy_s, "check_same_thread": False}}
@@ -186,9 +175,9 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         _prepare(path, create=create)
         if path.exists() and not os.access(path, os.W_OK):
             url, set_up = _read_only(path), _set_up
-    engine = create_engine(url, **options)
-    event.listen(engine, "connect", set_up)
-    event.listen(engine, "begin", _begin_sqlite)
+    engine = sa.create_engine(url, **options)
+    sa.event.listen(engine, "connect", set_up)
+    sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -201,12 +190,12 @@ def _read_only(path: Path) -> URL:
     return URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query)
 
 
-def opened_read_only(engine: Engine) -> bool:
+def opened_read_only(engine: sa.Engine) -> bool:
     """Whether this is a file that was not ours to write when it was opened."""
     return _is_sqlite(engine.url) and engine.url.query.get("mode") == "ro"
 
 
-def path_of(engine: Engine) -> Path | None:
+def path_of(engine: sa.Engine) -> Path | None:
     """Path of an SQLite file; None for servers and databases in memory."""
     database = engine.url.database
     if not _is_sqlite(engine.url) or not database or database == ":memory:":
@@ -274,7 +263,7 @@ def _write_ahead(connection: Any) -> None:
             return
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     """Writers take their lock at once: a reader that turns writer cannot wait for it."""
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, true, update
+import sqlalchemy as sa
 
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.store import counters
@@ -17,7 +17,7 @@ from sacct_ingest.store.rows import FitRow, RecordRow
 from sacct_ingest.store.schema import fits, records, standings
 
 _COLUMNS = [fits.c[name] for name in FitRow.__slots__]
-_OF_IDENTITY = delete(fits).where(of_identity(fits))
+_OF_IDENTITY = sa.delete(fits).where(of_identity(fits))
 _BATCH = 500  #: rows in memory at a time
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
@@ -43,7 +43,7 @@ class Fits(StoreTable):
         with writing(self._engine) as connection:
             version = counters.increase(connection, "fits", 1) + 1
             if not keep_others:
-                connection.execute(delete(fits))
+                connection.execute(sa.delete(fits))
             gone = places(of)
             if gone:
                 connection.execute(_OF_IDENTITY, gone)
@@ -53,11 +53,11 @@ class Fits(StoreTable):
 
     def all(self) -> list[FitRow]:
         """All rows, ordered by level and key."""
-        return self._select(true())
+        return self._select(sa.true())
 
     def each(self, levels: Iterable[KeyLevel] = KeyLevel) -> Iterator[FitRow]:
         """Rows of these levels one after the other, a few of them in memory at a time."""
-        query = select(*_COLUMNS).where(fits.c.level.in_([level.value for level in levels]))
+        query = sa.select(*_COLUMNS).where(fits.c.level.in_([level.value for level in levels]))
         yield from map(_fit, self._each(query, _BATCH))
 
     def payloads(self, since: int | None = None) -> Iterator[tuple[str, str, str]]:
@@ -65,7 +65,7 @@ class Fits(StoreTable):
 
         since: version after which they were written.
         """
-        query = select(fits.c.level, fits.c.key, fits.c.payload)
+        query = sa.select(fits.c.level, fits.c.key, fits.c.payload)
         if since is not None:
             query = query.where(fits.c.version > since)
         for row in self._each(query, _BATCH):
@@ -73,7 +73,7 @@ class Fits(StoreTable):
 
     def count(self) -> int:
         """Count the rows."""
-        return int(self._value(select(func.count(fits.c.version))))
+        return int(self._value(sa.select(sa.func.count(fits.c.version))))
 
     def stale(self, basis: int, most: int) -> list[tuple[KeyLevel, str]]:
         """Give identities with rows that rest on an earlier record of the site, the oldest first.
@@ -81,7 +81,7 @@ class Fits(StoreTable):
         basis: number of the present one.
         most: rows to look at.
         """
-        query = select(fits.c.level, fits.c.key).where(fits.c.basis < basis)
+        query = sa.select(fits.c.level, fits.c.key).where(fits.c.basis < basis)
         query = query.order_by(fits.c.basis, fits.c.level, fits.c.key).limit(most)
         rows = ((KeyLevel(level), key.partition(PART)[0]) for level, key in self._rows(query))
         return list(dict.fromkeys(rows))
@@ -89,40 +89,45 @@ class Fits(StoreTable):
     def counts(self) -> dict[tuple[str, str, str], int]:
         """Count the rows of each level, verdict and model."""
         names = fits.c.level, fits.c.verdict, fits.c.model
-        rows = self._rows(select(*names, func.count()).group_by(*names))
+        rows = self._rows(sa.select(*names, sa.func.count()).group_by(*names))
         return {(level, verdict, model): number for level, verdict, model, number in rows}
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""
         if not keys:
             return []
-        any_key = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
-        return [_fit(row) for row in self._rows(select(*_COLUMNS).where(any_key))]
+        any_key = sa.or_(
+            *(sa.and_(fits.c.level == level, fits.c.key == key) for level, key in keys)
+        )
+        return [_fit(row) for row in self._rows(sa.select(*_COLUMNS).where(any_key))]
 
     def named(self, name: str) -> list[FitRow]:
         """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
         end = f"/{name}"
-        tail = func.substr(fits.c.label, func.length(fits.c.label) - len(end) + 1)
-        conditions = [fits.c.label == name, and_(func.length(fits.c.label) > len(end), tail == end)]
+        tail = sa.func.substr(fits.c.label, sa.func.length(fits.c.label) - len(end) + 1)
+        conditions = [
+            fits.c.label == name,
+            sa.and_(sa.func.length(fits.c.label) > len(end), tail == end),
+        ]
         if len(name) >= _SHORTEST_KEY:
-            conditions.append(func.substr(fits.c.key, 1, len(name)) == name)
-        return self._select(or_(*conditions))
+            conditions.append(sa.func.substr(fits.c.key, 1, len(name)) == name)
+        return self._select(sa.or_(*conditions))
 
     def of_user(self, user: str) -> list[FitRow]:
         """Rows that only runs of this user are in."""
         begin = f"{user}/"
-        label = func.substr(fits.c.label, 1, len(begin)) == begin
-        key = func.substr(fits.c.key, 1, len(begin)) == begin
+        label = sa.func.substr(fits.c.label, 1, len(begin)) == begin
+        key = sa.func.substr(fits.c.key, 1, len(begin)) == begin
         return self._select(
-            or_(
-                and_(fits.c.level.in_((KeyLevel.LINE, KeyLevel.SCRIPT)), label),
-                and_(fits.c.level.in_((KeyLevel.TAG, KeyLevel.NAME)), key),
-                and_(fits.c.level == KeyLevel.USER, fits.c.key == user),
+            sa.or_(
+                sa.and_(fits.c.level.in_((KeyLevel.LINE, KeyLevel.SCRIPT)), label),
+                sa.and_(fits.c.level.in_((KeyLevel.TAG, KeyLevel.NAME)), key),
+                sa.and_(fits.c.level == KeyLevel.USER, fits.c.key == user),
             )
         )
 
-    def _select(self, condition: ColumnElement[bool]) -> list[FitRow]:
-        query = select(*_COLUMNS).where(condition).order_by(fits.c.level, fits.c.key)
+    def _select(self, condition: sa.ColumnElement[bool]) -> list[FitRow]:
+        query = sa.select(*_COLUMNS).where(condition).order_by(fits.c.level, fits.c.key)
         return [_fit(row) for row in self._rows(query)]
 
     def version(self) -> int:
@@ -143,12 +148,12 @@ class Standings(StoreTable):
 
     def all(self) -> list[StandingRow]:
         """All rows, ordered by level and key."""
-        rows = self._rows(select(standings).order_by(standings.c.level, standings.c.key))
+        rows = self._rows(sa.select(standings).order_by(standings.c.level, standings.c.key))
         return [StandingRow(**{**row._mapping, "level": KeyLevel(row.level)}) for row in rows]
 
     def off(self) -> list[tuple[str, str]]:
         """Level and key of the identities that are switched off."""
-        query = select(standings.c.level, standings.c.key).where(standings.c.off)
+        query = sa.select(standings.c.level, standings.c.key).where(standings.c.off)
         return [(str(row.level), str(row.key)) for row in self._rows(query)]
 
     def version(self) -> int:
@@ -157,7 +162,7 @@ class Standings(StoreTable):
             return counters.read(connection, "standings")
 
 
-def _fit(row: Row[Any]) -> FitRow:
+def _fit(row: sa.Row[Any]) -> FitRow:
     return FitRow(**{**row._mapping, "level": KeyLevel(row.level)})
 
 
@@ -185,7 +190,7 @@ class Records(StoreTable):
         """
         with writing(self._engine) as connection:
             if gone := places(of):
-                connection.execute(delete(records).where(_OF_RECORDED), gone)
+                connection.execute(sa.delete(records).where(_OF_RECORDED), gone)
             put(connection, records, [asdict(row) for row in rows], "level", "key")
 
     def put(self, row: RecordRow) -> None:
@@ -194,31 +199,31 @@ class Records(StoreTable):
 
     def keys(self, level: str) -> list[str]:
         """Give the keys of a level, in order."""
-        query = select(records.c.key).where(records.c.level == level).order_by(records.c.key)
+        query = sa.select(records.c.key).where(records.c.level == level).order_by(records.c.key)
         return [str(row.key) for row in self._rows(query)]
 
     def fill(self, row: RecordRow, *, instead_of: Collection[str] = ()) -> None:
         """Write the payload of a row that is still there, and delete others of its level."""
         level, key = records.c.level == row.level, records.c.key
         with writing(self._engine) as connection:
-            filled = update(records).where(level, key == row.key).values(payload=row.payload)
+            filled = sa.update(records).where(level, key == row.key).values(payload=row.payload)
             if connection.execute(filled).rowcount:
-                connection.execute(delete(records).where(level, key.in_(instead_of)))
+                connection.execute(sa.delete(records).where(level, key.in_(instead_of)))
 
     def of_level(self, level: str) -> dict[str, str]:
         """Give the payloads of a level by key."""
-        query = select(records.c.key, records.c.payload).where(records.c.level == level)
+        query = sa.select(records.c.key, records.c.payload).where(records.c.level == level)
         return {str(row.key): str(row.payload) for row in self._rows(query)}
 
     def of_identity(self, level: KeyLevel, key: str) -> dict[str, str]:
         """Give the payloads of an identity and of its parts, by key."""
-        query = select(records.c.key, records.c.payload).where(_OF_RECORDED)
+        query = sa.select(records.c.key, records.c.payload).where(_OF_RECORDED)
         with reading(self._engine) as connection:
             rows = connection.execute(query, places([(level, key)])[0])
             return {str(row.key): str(row.payload) for row in rows}
 
     def find(self, level: str, key: str) -> str | None:
         """Give the payload of one identity; None where there is none."""
-        query = select(records.c.payload).where(records.c.level == level, records.c.key == key)
+        query = sa.select(records.c.payload).where(records.c.level == level, records.c.key == key)
         payload = self._value(query)
         return None if payload is None else str(payload)

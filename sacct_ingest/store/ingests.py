@@ -1,16 +1,20 @@
-"""How far each source has been read, and its rows that could not be."""
+"""How far each source has been read, its rows that could not be, and one ingest at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Select, delete, func, select
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
+from sacct_ingest.errors import StoreError
+from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.store import counters
-from sacct_ingest.store.column_types import prose
-from sacct_ingest.store.engine import StoreTable, put, writing
+from sacct_ingest.store.engine import StoreTable, put, translated, writing
 from sacct_ingest.store.rows import RejectRow
-from sacct_ingest.store.schema import rejects, watermarks
+from sacct_ingest.store.schema import prose, rejects, watermarks
 
 MOST = 1000  #: rejected rows; the oldest go first
 _TEXT_LENGTH = 4000
@@ -28,7 +32,7 @@ class Watermarks(StoreTable):
 
     def all(self) -> dict[str, int]:
         """All marks by their source."""
-        return {str(row.source): int(row.epoch_s) for row in self._rows(select(watermarks))}
+        return {str(row.source): int(row.epoch_s) for row in self._rows(sa.select(watermarks))}
 
     def set(self, source: str, epoch_s: int) -> None:
         """Remember that ``source`` has been read up to ``epoch_s``."""
@@ -47,11 +51,11 @@ class Watermarks(StoreTable):
     def forget(self, source: str) -> None:
         """Remove a mark."""
         with writing(self._engine) as connection:
-            connection.execute(delete(watermarks).where(watermarks.c.source == source))
+            connection.execute(sa.delete(watermarks).where(watermarks.c.source == source))
 
 
-def _mark_of(source: str) -> Select[Any]:
-    return select(watermarks.c.epoch_s).where(watermarks.c.source == source)
+def _mark_of(source: str) -> sa.Select[Any]:
+    return sa.select(watermarks.c.epoch_s).where(watermarks.c.source == source)
 
 
 class Rejects(StoreTable):
@@ -64,17 +68,17 @@ class Rejects(StoreTable):
         latest = {_digest(row): row for row in rows[-MOST:]}
         with writing(self._engine) as connection:
             put(connection, rejects, [_values(*one) for one in latest.items()], "digest")
-            count = connection.execute(select(func.count()).select_from(rejects)).scalar_one()
+            count = connection.execute(sa.select(sa.func.count()).select_from(rejects)).scalar_one()
             if count > MOST:
-                oldest = select(rejects.c.digest).order_by(*_OLDEST_FIRST).limit(count - MOST)
+                oldest = sa.select(rejects.c.digest).order_by(*_OLDEST_FIRST).limit(count - MOST)
                 digests = list(connection.execute(oldest).scalars())
-                connection.execute(delete(rejects).where(rejects.c.digest.in_(digests)))
+                connection.execute(sa.delete(rejects).where(rejects.c.digest.in_(digests)))
 
     def all(self) -> list[RejectRow]:
         """Rows, oldest first."""
         return [
             RejectRow(source=row.source, reason=row.reason, text=row.text, read_s=row.seen_s)
-            for row in self._rows(select(rejects).order_by(*_OLDEST_FIRST))
+            for row in self._rows(sa.select(rejects).order_by(*_OLDEST_FIRST))
         ]
 
 
@@ -93,3 +97,69 @@ def _values(digest: str, row: RejectRow) -> dict[str, object]:
         "text": prose(row.text[:_TEXT_LENGTH]),
         "seen_s": row.read_s,
     }
+
+
+#: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
+SERVERS = {
+    "postgresql": (
+        "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
+        "SELECT 1 FROM pg_advisory_lock(5140612)",
+        "SELECT pg_advisory_unlock(5140612)",
+    ),
+    "mysql": (
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 0)",
+        # About a year.
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 31536000)",
+        "SELECT RELEASE_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())))",
+    ),
+}
+SERVERS["mariadb"] = SERVERS["mysql"]
+
+
+@contextmanager
+def ingest_lock(engine: sa.Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    """Wait until no other process has the lock, and take it.
+
+    waiting: called once if another process has it.
+    Raises StoreError: the database cannot be reached or does not give the lock, or the lock beside
+        an SQLite file cannot be made.
+    """
+    if engine.dialect.name in SERVERS:
+        yield from _on_server(engine, waiting)
+    else:
+        yield from _beside_file(engine, waiting)
+
+
+def _on_server(engine: sa.Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    attempt, wait, release = SERVERS[engine.dialect.name]
+    with translated(engine):
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with closing(connection):
+        with translated(engine):
+            if not _takes(connection, attempt):
+                waiting()
+                if not _takes(connection, wait):
+                    raise StoreError("the lock of ingests was not to be had: try again")
+        try:
+            yield
+        finally:
+            # Where the server is gone so is the lock.
+            with suppress(SQLAlchemyError):
+                connection.execute(sa.text(release))
+
+
+def _takes(connection: sa.Connection, attempt: str) -> bool:
+    return bool(connection.execute(sa.text(attempt)).scalar())
+
+
+def _beside_file(engine: sa.Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    database = engine.url.database
+    if not database or database == ":memory:":
+        yield  # no one else can see it
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(Path(database), suffix="-ingest", waiting=waiting))
+        except OSError as error:
+            raise StoreError(f"store {database}-ingest: {error.strerror or error}") from error
+        yield

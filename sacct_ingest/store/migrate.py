@@ -4,13 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, inspect, text
+import sqlalchemy as sa
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import counters
-from sacct_ingest.store.column_types import OPTIONS
 from sacct_ingest.store.engine import make_engine, reading, translated, writing
-from sacct_ingest.store.schema import HEAD, metadata
+from sacct_ingest.store.schema import HEAD, OPTIONS, metadata
 
 #: Locks that keep two processes from making the tables at once, which give 1 if taken; SQLite's
 #: writer lock does it.
@@ -39,7 +38,7 @@ _REPEATABLE = tuple(
 )
 
 
-def migrate(engine: Engine) -> None:
+def migrate(engine: sa.Engine) -> None:
     """Create or upgrade the tables.
 
     Raises StoreError: the store was made by a newer release or before the first one, or another
@@ -52,7 +51,7 @@ def migrate(engine: Engine) -> None:
         if _execute(connection, LOCKS) != 1:
             raise StoreError("another process is upgrading the store: try again when it is done")
         if getattr(connection.dialect, "is_mariadb", False):
-            event.listen(connection, "before_cursor_execute", _repeatably, retval=True)
+            sa.event.listen(connection, "before_cursor_execute", _repeatably, retval=True)
         try:
             if _revision(connection) is None:
                 _create(connection)
@@ -60,7 +59,7 @@ def migrate(engine: Engine) -> None:
                 _upgrade(connection)
             if connection.dialect.name in _UNLOCKS:
                 # Commit before the lock is released: the next process must find the tables.
-                connection.execute(text("COMMIT"))
+                connection.execute(sa.text("COMMIT"))
         finally:
             _execute(connection, _UNLOCKS)
 
@@ -78,19 +77,19 @@ def revision(url: str) -> str | None:
         engine.dispose()
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: sa.Connection) -> None:
     """Make all tables; after the last one everything is one transaction on MariaDB, too."""
     kind = connection.dialect.name
     for table in metadata.sorted_tables:
         table.dialect_kwargs.update({key: OPTIONS[key] for key in OPTIONS if key.startswith(kind)})
     statement = "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-    connection.execute(text(statement))
+    connection.execute(sa.text(statement))
     metadata.create_all(connection, checkfirst=False)
     counters.start(connection, {"runs": 1, "fitted": 1, "fits": 0, "standings": 0, "sums": 0})
-    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+    connection.execute(sa.text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: sa.Connection) -> None:
     # Loaded here: opening a store that is up to date must not pay for it.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -119,12 +118,12 @@ def _repeatably(
     return statement, parameters
 
 
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    revision = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
     return None if revision is None else str(revision)
 
 
-def _execute(connection: Connection, statements: dict[str, str]) -> Any:
-    return connection.execute(text(statements.get(connection.dialect.name, "SELECT 1"))).scalar()
+def _execute(connection: sa.Connection, statements: dict[str, str]) -> Any:
+    return connection.execute(sa.text(statements.get(connection.dialect.name, "SELECT 1"))).scalar()

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Row, and_, func, insert, or_, select
+import sqlalchemy as sa
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.engine import StoreTable, put, reading, writing
-from sacct_ingest.store.schema import probes, profiles
+from sacct_ingest.store.schema import indexed, probes, profiles, prose
 
 _COLUMNS = [probes.c[field.name] for field in fields(Probe)]
 _KEY = (probes.c.resource, probes.c.source, probes.c.target, probes.c.at_s)
@@ -36,13 +35,13 @@ class Probes(StoreTable):
             for first in range(0, len(keys), _CHUNK):
                 # OR of ANDs: old SQLite has no row values, and MariaDB uses no index for them.
                 same = (
-                    and_(*(column == value for column, value in zip(_KEY, key, strict=True)))
+                    sa.and_(*(column == value for column, value in zip(_KEY, key, strict=True)))
                     for key in keys[first : first + _CHUNK]
                 )
-                for stored in connection.execute(select(*_KEY).where(or_(*same))):
+                for stored in connection.execute(sa.select(*_KEY).where(sa.or_(*same))):
                     rows.pop(tuple(stored), None)
             if rows:
-                connection.execute(insert(probes), list(rows.values()))
+                connection.execute(sa.insert(probes), list(rows.values()))
         return len(rows)
 
     def series(
@@ -55,7 +54,7 @@ class Probes(StoreTable):
         until_s: float | None = None,
     ) -> list[Probe]:
         """Give one series in the order of time, with the measurements that failed."""
-        query = select(*_COLUMNS).where(
+        query = sa.select(*_COLUMNS).where(
             probes.c.resource == resource.value,
             probes.c.source == indexed(source),
             probes.c.target == indexed(target),
@@ -68,14 +67,14 @@ class Probes(StoreTable):
     def latest(self) -> list[Probe]:
         """Give the newest measurement of each series, in the order of the series' names."""
         key = (probes.c.resource, probes.c.source, probes.c.target)
-        newest = select(*key, func.max(probes.c.at_s).label("at_s")).group_by(*key).subquery()
-        same = and_(*(newest.c[column.name] == column for column in _KEY))
-        query = select(*_COLUMNS).join(newest, same).order_by(*key)
+        newest = sa.select(*key, sa.func.max(probes.c.at_s).label("at_s")).group_by(*key).subquery()
+        same = sa.and_(*(newest.c[column.name] == column for column in _KEY))
+        query = sa.select(*_COLUMNS).join(newest, same).order_by(*key)
         return [_probe(row) for row in self._rows(query)]
 
     def since(self, since_s: float) -> Iterator[Probe]:
         """Give all measurements from this time on, in the order of time."""
-        query = select(*_COLUMNS).where(probes.c.at_s >= since_s).order_by(*_KEY[::-1])
+        query = sa.select(*_COLUMNS).where(probes.c.at_s >= since_s).order_by(*_KEY[::-1])
         with reading(self._engine) as connection:
             yield from map(_probe, connection.execute(query))
 
@@ -92,9 +91,11 @@ class Profiles(StoreTable):
     def latest(self, cluster: str | None = None) -> list[NodeProfile]:
         """Give the newest profile of each node, in the order of the nodes' names."""
         node = (profiles.c.cluster, profiles.c.node)
-        newest = select(*node, func.max(profiles.c.at_s).label("at_s")).group_by(*node).subquery()
-        same = and_(*(newest.c[name] == profiles.c[name] for name in _PROFILE_KEY))
-        query = select(*_PROFILE_COLUMNS).join(newest, same).order_by(*node)
+        newest = (
+            sa.select(*node, sa.func.max(profiles.c.at_s).label("at_s")).group_by(*node).subquery()
+        )
+        same = sa.and_(*(newest.c[name] == profiles.c[name] for name in _PROFILE_KEY))
+        query = sa.select(*_PROFILE_COLUMNS).join(newest, same).order_by(*node)
         if cluster is not None:
             query = query.where(profiles.c.cluster == indexed(cluster, 64))
         return [NodeProfile(**row._mapping) for row in self._rows(query)]
@@ -109,7 +110,7 @@ def _values(probe: Probe) -> dict[str, Any]:
     }
 
 
-def _probe(row: Row[Any]) -> Probe:
+def _probe(row: sa.Row[Any]) -> Probe:
     return Probe(**{**row._mapping, "resource": Resource(row.resource)})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Column, Connection, Engine, Select, and_, delete, exists, func, or_, select
+import sqlalchemy as sa
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.changes import mark_decided, mark_runs
@@ -27,7 +27,7 @@ RUNS_PER_KEY = 30
 _PAGES = 1000
 
 
-def prune(engine: Engine, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
+def prune(engine: sa.Engine, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
     """Delete rows that are older than their table keeps them, and give the space back.
 
     dry_run: only count.
@@ -47,22 +47,24 @@ def prune(engine: Engine, retention: RetentionTimes, *, dry_run: bool = False) -
     return done
 
 
-def _delete(engine: Engine, key: Column[Any], chosen: Select[Any], *, dry_run: bool) -> int:
+def _delete(
+    engine: sa.Engine, key: sa.Column[Any], chosen: sa.Select[Any], *, dry_run: bool
+) -> int:
     keys, table, rows = _keys(engine, chosen), key.table, 0
     for first in range(0, len(keys), BATCH):
         among = key.in_(list(keys[first : first + BATCH]))
         with (reading if dry_run else writing)(engine) as connection:
             if dry_run:
-                counted = select(func.count()).select_from(table).where(among)
+                counted = sa.select(sa.func.count()).select_from(table).where(among)
                 rows += int(connection.execute(counted).scalar_one())
             else:
                 if (mark := _MARKS.get(table.name)) is not None:
                     mark(connection, keys[first : first + BATCH])
-                rows += connection.execute(delete(table).where(among)).rowcount
+                rows += connection.execute(sa.delete(table).where(among)).rowcount
     return rows
 
 
-def _keys(engine: Engine, query: Select[Any]) -> Sequence[Any]:
+def _keys(engine: sa.Engine, query: sa.Select[Any]) -> Sequence[Any]:
     """Keys of what goes; of ten million runs eight bytes each."""
     with reading(engine) as connection:
         keys = connection.execute(query).scalars()
@@ -72,11 +74,11 @@ def _keys(engine: Engine, query: Select[Any]) -> Sequence[Any]:
         return [] if first is None else [first, *keys]
 
 
-def _old_runs(before_s: int, retention: RetentionTimes) -> Select[Any]:
-    at = func.coalesce(runs.c.end_s, runs.c.submit_s)
+def _old_runs(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
+    at = sa.func.coalesce(runs.c.end_s, runs.c.submit_s)
     curve = runs.c.state.in_(RUN_TIME_STATES)
     ranks = [
-        func.row_number()
+        sa.func.row_number()
         .over(
             partition_by=[runs.c[level.value], runs.c.nodes, curve],
             order_by=[at.desc(), runs.c.submit_s.desc(), runs.c.job_id.desc()],
@@ -85,55 +87,55 @@ def _old_runs(before_s: int, retention: RetentionTimes) -> Select[Any]:
         for level in CURVE_LEVELS
     ]
     keys = [runs.c[level.value] for level in CURVE_LEVELS]
-    ranked = select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks).subquery()
+    ranked = sa.select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks).subquery()
     superfluous = [
-        or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > RUNS_PER_KEY)
+        sa.or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > RUNS_PER_KEY)
         for level in CURVE_LEVELS
     ]
-    decided = exists().where(decisions.c.run_id == ranked.c.id)
+    decided = sa.exists().where(decisions.c.run_id == ranked.c.id)
     if retention.decisions is not None:
         # So that a dry run counts what a run deletes.
         decided = decided.where(decisions.c.at_s >= retention.decisions)
     return (
-        select(ranked.c.id)
-        .where(ranked.c.at < before_s, ~decided, or_(~ranked.c.curve, and_(*superfluous)))
+        sa.select(ranked.c.id)
+        .where(ranked.c.at < before_s, ~decided, sa.or_(~ranked.c.curve, sa.and_(*superfluous)))
         .order_by(ranked.c.id)
     )
 
 
-def _steps_of_old_runs(before_s: int, retention: RetentionTimes) -> Select[Any]:
+def _steps_of_old_runs(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
     del retention
-    at = func.coalesce(runs.c.end_s, runs.c.submit_s)
-    query = select(steps.c.run_id).join(runs, runs.c.id == steps.c.run_id).where(at < before_s)
+    at = sa.func.coalesce(runs.c.end_s, runs.c.submit_s)
+    query = sa.select(steps.c.run_id).join(runs, runs.c.id == steps.c.run_id).where(at < before_s)
     return query.distinct().order_by(steps.c.run_id)
 
 
-_Chosen = Callable[[int, RetentionTimes], Select[Any]]
+_Chosen = Callable[[int, RetentionTimes], sa.Select[Any]]
 
 
-def _older(at: Column[Any], key: Column[Any]) -> _Chosen:
-    def chosen(before_s: int, retention: RetentionTimes) -> Select[Any]:
+def _older(at: sa.Column[Any], key: sa.Column[Any]) -> _Chosen:
+    def chosen(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
         del retention
-        return select(key).distinct().where(at < before_s).order_by(key)
+        return sa.select(key).distinct().where(at < before_s).order_by(key)
 
     return chosen
 
 
-def _old_profiles(before_s: int, retention: RetentionTimes) -> Select[Any]:
+def _old_profiles(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
     """All but the newest of each node, which defines its type."""
     del retention
-    newest = select(func.max(profiles.c.at_s)).group_by(profiles.c.cluster, profiles.c.node)
+    newest = sa.select(sa.func.max(profiles.c.at_s)).group_by(profiles.c.cluster, profiles.c.node)
     at = profiles.c.at_s
-    return select(at).distinct().where(at < before_s, at.not_in(newest)).order_by(at)
+    return sa.select(at).distinct().where(at < before_s, at.not_in(newest)).order_by(at)
 
 
 #: Table -> what has identities fitted anew of which rows go.
-_MARKS: dict[str, Callable[[Connection, Sequence[Any]], None]] = {
+_MARKS: dict[str, Callable[[sa.Connection, Sequence[Any]], None]] = {
     "decisions": mark_decided,
     "runs": mark_runs,
 }
 #: Table -> a column of its key, and its values in what goes; in the order in which they go.
-TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
+TABLES: dict[str, tuple[sa.Column[Any], _Chosen]] = {
     "decisions": (decisions.c.decision_id, _older(decisions.c.at_s, decisions.c.decision_id)),
     "steps": (steps.c.run_id, _steps_of_old_runs),
     "runs": (runs.c.id, _old_runs),
@@ -143,7 +145,7 @@ TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
 }
 
 
-def _shrink_file(engine: Engine) -> None:
+def _shrink_file(engine: sa.Engine) -> None:
     """Give free pages back, a few at a time; a file of an older release is written anew, once."""
     with translated(engine), engine.connect() as connection:
         raw = connection.connection.cursor()

@@ -76,7 +76,8 @@ class RunRow:
     cpu_s: float | None = None
     work_dir: str = ""
     gpus: int | None = None  #: in all
-    node_list: str = ""  #: only of those that `Runs.started` gives
+    node_list: str = ""  #: only of those that `Runs.started` and `NodeSums.unknown` give
+    digest: str = ""  #: of the run as it was stored; only of those that `NodeSums.unknown` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
     req_mem_bytes: int | None = None  #: in all
     gpu_percent: float | None = None  #: highest use of GPUs; 100: of one
@@ -241,23 +242,3 @@ class Contribution:
     tasks_node: float  #: tasks on each node
     time_s: float  #: 0: adds nothing, as a run that did not complete
     figures: str = ""  #: JSON, figure of the node type by name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRun:
-    """A run that ended, with its node type and its contribution."""
-
-    run_id: int
-    cluster: str
-    submit_s: int
-    job_id: int
-    digest: str
-    tag: str
-    script: str
-    line: str
-    state: str
-    partition: str
-    nodes: int
-    tasks: int | None
-    elapsed_s: float
-    node_list: str

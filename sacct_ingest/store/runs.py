@@ -5,8 +5,8 @@ from itertools import groupby, islice
 from operator import attrgetter, eq
 from typing import Any
 
+import sqlalchemy as sa
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Table, and_, case, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
@@ -19,36 +19,36 @@ from sacct_ingest.store.schema import contributions, decisions, runs, steps
 #: What a run's attributes are made of; decisions are not joined with it.
 _ATTRIBUTES = ("account", "submit_line", "comment")
 _DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
-_JOINED = ("run_id", "node_type", "node_list", *_ATTRIBUTES, *_DECIDED)
+_JOINED = ("run_id", "node_type", "node_list", "digest", *_ATTRIBUTES, *_DECIDED)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
 ]
 _FULL_COLUMNS = [*ROW_COLUMNS, *(runs.c[n] for n in _ATTRIBUTES)]
-_NODE_TYPE = func.coalesce(contributions.c.node_type, "").label("node_type")
+_NODE_TYPE = sa.func.coalesce(contributions.c.node_type, "").label("node_type")
 #: What was decided of a run's job; a decision without a prediction does not say what it asked for.
 _predicted = decisions.c.request_predicted_s.is_not(None)
-_set = and_(decisions.c.applied, decisions.c.action == "set")
-_changed = and_(decisions.c.applied, decisions.c.nodes != decisions.c.requested_nodes)
+_set = sa.and_(decisions.c.applied, decisions.c.action == "set")
+_changed = sa.and_(decisions.c.applied, decisions.c.nodes != decisions.c.requested_nodes)
 _BY_KEY = [
     *_FULL_COLUMNS,
     _NODE_TYPE,
-    case((_predicted, decisions.c.requested_nodes)).label("asked_size"),
-    func.coalesce(decisions.c.unit, "").label("asked_unit"),
+    sa.case((_predicted, decisions.c.requested_nodes)).label("asked_size"),
+    sa.func.coalesce(decisions.c.unit, "").label("asked_unit"),
     decisions.c.min_nodes.label("asked_low"),
     decisions.c.max_nodes.label("asked_high"),
-    case((_set, decisions.c.nodes), else_=decisions.c.min_nodes).label("least_nodes"),
-    case((_changed, decisions.c.reason), else_="").label("try_of"),
+    sa.case((_set, decisions.c.nodes), else_=decisions.c.min_nodes).label("least_nodes"),
+    sa.case((_changed, decisions.c.reason), else_="").label("try_of"),
 ]
-_SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
-_WITH_DECISION = select(*_BY_KEY).select_from(
+_SAME_RUN = sa.and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
+_WITH_DECISION = sa.select(*_BY_KEY).select_from(
     runs.outerjoin(contributions, _SAME_RUN).outerjoin(decisions, decisions.c.run_id == runs.c.id)
 )
 _STEP_NAMES = [column.name for column in steps.columns][2:]
 _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
 
 #: Order of runs within an identity: by their end, and always the same.
-_CHRONOLOGICAL = (func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
+_CHRONOLOGICAL = (sa.func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
 #: Fields of a selection of decisions that runs have, too.
 _SELECTED = ("cluster", "partition", "account", "user")
 _WHOSE_ARRAY = [runs.c[name] for name in ("cluster", "array_job_id", "user", "account", "name")]
@@ -69,7 +69,7 @@ class Runs(StoreTable):
 
     def count(self) -> int:
         """Count the runs."""
-        return int(self._value(select(func.count()).select_from(runs)))
+        return int(self._value(sa.select(sa.func.count()).select_from(runs)))
 
     def by_key(self, level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
@@ -92,8 +92,8 @@ class Runs(StoreTable):
         chosen, query = _has_key(level, keys), _WITH_DECISION
         if most is not None:
             newest_first = [one.desc() for one in _CHRONOLOGICAL]
-            rank = func.row_number().over(partition_by=key_columns(level), order_by=newest_first)
-            ranked = select(runs.c.id, rank.label("place")).where(chosen).subquery()
+            rank = sa.func.row_number().over(partition_by=key_columns(level), order_by=newest_first)
+            ranked = sa.select(runs.c.id, rank.label("place")).where(chosen).subquery()
             query = query.join(ranked, ranked.c.id == runs.c.id)
             chosen = ranked.c.place <= most
         by_key: dict[str, list[RunRow]] = {}
@@ -108,7 +108,7 @@ class Runs(StoreTable):
 
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""
-        takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
+        takes_part = sa.or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = _WITH_DECISION.where(runs.c.tag > "", takes_part).order_by(*_CHRONOLOGICAL)
         groups: dict[str, list[RunRow]] = {}
         for values in self._each(query):
@@ -135,7 +135,7 @@ class Runs(StoreTable):
             cluster=cluster, partition=partition, since_s=since_s, until_s=until_s
         )
         query = (
-            select(*_FULL_COLUMNS, runs.c.node_list)
+            sa.select(*_FULL_COLUMNS, runs.c.node_list)
             .where(runs.c.start_s.is_not(None), *conditions(chosen, runs, _SELECTED, "submit_s"))
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
@@ -145,7 +145,7 @@ class Runs(StoreTable):
     def newest(self, most: int) -> list[RunRow]:
         """Give the runs that started and were submitted last, the newest first."""
         query = (
-            select(*ROW_COLUMNS, runs.c.node_list)
+            sa.select(*ROW_COLUMNS, runs.c.node_list)
             .where(runs.c.start_s.is_not(None))
             .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
             .limit(most)
@@ -161,20 +161,20 @@ class Runs(StoreTable):
         chosen: whose arrays, where and when they were submitted.
         most: how many.
         """
-        completed = case((runs.c.state == JobState.COMPLETED.value, 1), else_=0)
-        measured = case((runs.c.cpu_s.is_not(None), runs.c.cpus * runs.c.elapsed_s), else_=0.0)
+        completed = sa.case((runs.c.state == JobState.COMPLETED.value, 1), else_=0)
+        measured = sa.case((runs.c.cpu_s.is_not(None), runs.c.cpus * runs.c.elapsed_s), else_=0.0)
         query = (
-            select(
+            sa.select(
                 *_WHOSE_ARRAY,
-                func.min(runs.c.submit_s).label("submit_s"),
-                func.count().label("tasks"),
-                func.sum(completed).label("completed"),
-                func.min(runs.c.elapsed_s).label("shortest_s"),
-                func.avg(runs.c.elapsed_s).label("mean_s"),
-                func.max(runs.c.elapsed_s).label("longest_s"),
-                func.sum(measured).label("cpu_had_s"),
-                func.sum(func.coalesce(runs.c.cpu_s, 0.0)).label("cpu_used_s"),
-                func.max(runs.c.mem_bytes).label("mem_bytes"),
+                sa.func.min(runs.c.submit_s).label("submit_s"),
+                sa.func.count().label("tasks"),
+                sa.func.sum(completed).label("completed"),
+                sa.func.min(runs.c.elapsed_s).label("shortest_s"),
+                sa.func.avg(runs.c.elapsed_s).label("mean_s"),
+                sa.func.max(runs.c.elapsed_s).label("longest_s"),
+                sa.func.sum(measured).label("cpu_had_s"),
+                sa.func.sum(sa.func.coalesce(runs.c.cpu_s, 0.0)).label("cpu_used_s"),
+                sa.func.max(runs.c.mem_bytes).label("mem_bytes"),
             )
             .where(
                 runs.c.array_job_id.is_not(None),
@@ -183,7 +183,7 @@ class Runs(StoreTable):
                 *conditions(chosen, runs, _SELECTED, "submit_s"),
             )
             .group_by(*_WHOSE_ARRAY)
-            .order_by(func.min(runs.c.submit_s).desc(), runs.c.array_job_id.desc())
+            .order_by(sa.func.min(runs.c.submit_s).desc(), runs.c.array_job_id.desc())
             .limit(most)
         )
         return [_array_row(row._mapping) for row in self._rows(query)]
@@ -194,7 +194,7 @@ class Runs(StoreTable):
         steps_by_run: dict[int, list[StepRun]] = {run_id: [] for run_id in ids}
         for first in range(0, len(ids), LISTED):
             chunk = ids[first : first + LISTED]
-            query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
+            query = sa.select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
             for run_id, *values in self._rows(query.order_by(steps.c.run_id, steps.c.position)):
                 step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
                 steps_by_run[run_id].append(replace(step, state=JobState(step.state)))
@@ -206,12 +206,12 @@ def run_row(values: Mapping[Any, Any]) -> RunRow:
     return RunRow(**{**values, "state": JobState(values["state"])})
 
 
-def _has_key(level: KeyLevel, keys: Iterable[str]) -> ColumnElement[bool]:
+def _has_key(level: KeyLevel, keys: Iterable[str]) -> sa.ColumnElement[bool]:
     columns = key_columns(level)
     if len(columns) == 1:
         return columns[0].in_(list(keys))
     words = (key.split("/", 1) for key in keys)
-    return or_(*(and_(*map(eq, columns, own)) for own in words))
+    return sa.or_(*(sa.and_(*map(eq, columns, own)) for own in words))
 
 
 def _array_row(values: Mapping[Any, Any]) -> ArrayRow:
@@ -221,8 +221,8 @@ def _array_row(values: Mapping[Any, Any]) -> ArrayRow:
 
 
 def conditions(
-    chosen: DecisionSelection, table: Table, fields: Sequence[str], moment: str
-) -> Iterator[ColumnElement[bool]]:
+    chosen: DecisionSelection, table: sa.Table, fields: Sequence[str], moment: str
+) -> Iterator[sa.ColumnElement[bool]]:
     """Make of a selection what has to hold of each row.
 
     table: has the columns ``user`` and ``account``.
@@ -239,4 +239,4 @@ def conditions(
         yield columns[moment] < chosen.until_s
     if chosen.only_user is not None:
         among = columns.account.in_(chosen.only_accounts)
-        yield or_(columns.user == chosen.only_user, among)
+        yield sa.or_(columns.user == chosen.only_user, among)

@@ -7,50 +7,94 @@ Engine and character set on MariaDB are set in ``migrate``: here they would load
 every command.
 """
 
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
+from sqlalchemy.types import UserDefinedType
 
-from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
+NAME_LENGTH: Final = 255  #: users, job names, clusters; slurmdbd's own tinytext
+KEY_LENGTH: Final = 560  #: the longest key: user/name
+
+
+class _LongText(UserDefinedType[str]):
+    """MariaDB's LONGTEXT; SQLAlchemy's own comes with all of that dialect, which takes 40 ms."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **options: object) -> str:
+        """Its name in SQL."""
+        del options
+        return "LONGTEXT"
+
+
+def short(length: int = NAME_LENGTH) -> sa.String:
+    """Text that may be indexed."""
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+
+
+def long() -> sa.Text:
+    """Text of any length."""
+    return sa.Text().with_variant(_LongText(), "mysql", "mariadb")
+
+
+def number() -> sa.BigInteger:
+    """64 bits: bytes, epochs, ids."""
+    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+OPTIONS: Final[dict[str, Any]] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_bin",
+}
+
+
+@lru_cache(maxsize=4096)
+def indexed(text: str, length: int = NAME_LENGTH) -> str:
+    """Text for a short, indexed column.
+
+    PostgreSQL takes no NUL, and MariaDB holds ``a`` and ``a␠`` for equal.
+    """
+    return text.replace("\0", "").strip()[:length].rstrip()
+
+
+def prose(text: str) -> str:
+    """Text for a column of any length: PostgreSQL takes no NUL."""
+    return text.replace("\0", "") if "\0" in text else text
+
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
 HEAD: Final = "0018"
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-def _text(name: str, *, length: int = NAME_LENGTH) -> Column[str]:
-    return Column(name, short(length), nullable=False)
+def _text(name: str, *, length: int = NAME_LENGTH) -> sa.Column[str]:
+    return sa.Column(name, short(length), nullable=False)
 
 
-def _prose(name: str) -> Column[str]:
-    return Column(name, long(), nullable=False)
+def _prose(name: str) -> sa.Column[str]:
+    return sa.Column(name, long(), nullable=False)
 
 
-def _count(name: str, *, nullable: bool = True) -> Column[int]:
-    return Column(name, number(), nullable=nullable)
+def _count(name: str, *, nullable: bool = True) -> sa.Column[int]:
+    return sa.Column(name, number(), nullable=nullable)
 
 
-def _real(name: str, *, nullable: bool = True) -> Column[float]:
-    return Column(name, Double(), nullable=nullable)
+def _real(name: str, *, nullable: bool = True) -> sa.Column[float]:
+    return sa.Column(name, sa.Double(), nullable=nullable)
 
 
-runs = Table(
+runs = sa.Table(
     "runs",
     metadata,
     # Given by us from ``counters``, so that steps can be written without reading ids back.
-    Column("id", number(), primary_key=True, autoincrement=False),
-    Column("digest", short(32), nullable=False),
+    sa.Column("id", number(), primary_key=True, autoincrement=False),
+    sa.Column("digest", short(32), nullable=False),
     _text("cluster", length=64),
     _count("job_id", nullable=False),
     _count("submit_s", nullable=False),
@@ -96,25 +140,25 @@ runs = Table(
     _text("decision_id", length=32),
     _real("gpu_percent"),
     _count("gpu_mem_bytes"),
-    Column("gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
+    sa.Column("gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
     _count("req_cpus"),
     _count("req_gpus"),
-    Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
+    sa.Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
     _real("node_watts"),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
-    UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
-    Index("ix_runs_tag", "tag"),
-    Index("ix_runs_script", "script"),
-    Index("ix_runs_line", "line"),
-    Index("ix_runs_user_name", "user", "name"),
-    Index("ix_runs_decision_id", "decision_id"),
+    sa.UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
+    sa.Index("ix_runs_tag", "tag"),
+    sa.Index("ix_runs_script", "script"),
+    sa.Index("ix_runs_line", "line"),
+    sa.Index("ix_runs_user_name", "user", "name"),
+    sa.Index("ix_runs_decision_id", "decision_id"),
 )
 
-steps = Table(
+steps = sa.Table(
     "steps",
     metadata,
-    Column("run_id", number(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("position", Integer(), primary_key=True, autoincrement=False),
+    sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("position", sa.Integer(), primary_key=True, autoincrement=False),
     _text("step"),
     _prose("name"),
     _text("state", length=16),
@@ -139,46 +183,46 @@ steps = Table(
     _count("gpu_mem_bytes"),
 )
 
-fits = Table(
+fits = sa.Table(
     "fits",
     metadata,
-    Column("level", short(16), primary_key=True),
-    Column("key", short(KEY_LENGTH), primary_key=True),
+    sa.Column("level", short(16), primary_key=True),
+    sa.Column("key", short(KEY_LENGTH), primary_key=True),
     _prose("label"),
     _text("verdict", length=32),
     _text("model"),
     _real("fitted_s", nullable=False),
     _prose("payload"),
     # The refits' number of the site's record that it rests on, and of `counters` when written.
-    Column("basis", number(), nullable=False, server_default="0"),
-    Column("version", number(), nullable=False, server_default="0"),
-    Index("ix_fits_basis", "basis"),
-    Index("ix_fits_version", "version"),
+    sa.Column("basis", number(), nullable=False, server_default="0"),
+    sa.Column("version", number(), nullable=False, server_default="0"),
+    sa.Index("ix_fits_basis", "basis"),
+    sa.Index("ix_fits_version", "version"),
 )
 
 #: Identities to be fitted anew, besides those of new runs; several rows say the same.
-changed = Table(
+changed = sa.Table(
     "changed",
     metadata,
-    Column("id", Integer(), primary_key=True),
-    Column("level", short(16), nullable=False),
-    Column("key", short(KEY_LENGTH), nullable=False),
-    Index("ix_changed_key", "level", "key"),
+    sa.Column("id", sa.Integer(), primary_key=True),
+    sa.Column("level", short(16), nullable=False),
+    sa.Column("key", short(KEY_LENGTH), nullable=False),
+    sa.Index("ix_changed_key", "level", "key"),
 )
 
 #: What became of the predictions of an identity; level ``site`` is pooled over all.
-records = Table(
+records = sa.Table(
     "records",
     metadata,
-    Column("level", short(16), primary_key=True),
-    Column("key", short(KEY_LENGTH), primary_key=True),
+    sa.Column("level", short(16), primary_key=True),
+    sa.Column("key", short(KEY_LENGTH), primary_key=True),
     _prose("payload"),
 )
 
-decisions = Table(
+decisions = sa.Table(
     "decisions",
     metadata,
-    Column("decision_id", short(32), primary_key=True),
+    sa.Column("decision_id", short(32), primary_key=True),
     _text("cluster", length=64),
     _real("at_s", nullable=False),
     _text("mode", length=32),
@@ -205,7 +249,7 @@ decisions = Table(
     _count("limit_s"),
     _real("deadline_s"),
     _count("nodes"),
-    Column("applied", Boolean(), nullable=False),
+    sa.Column("applied", sa.Boolean(), nullable=False),
     _real("predicted_s"),
     _real("low_s"),
     _real("high_s"),
@@ -219,24 +263,24 @@ decisions = Table(
     _real("request_high_s"),
     _real("request_wait_s"),
     _real("confidence"),
-    Column("unit", short(16), nullable=False, server_default="nodes"),
+    sa.Column("unit", short(16), nullable=False, server_default="nodes"),
     _count("given_mem_mib"),
     _count("asked_mem_mib"),
     _real("wait_most_s"),
     _real("request_wait_most_s"),
-    Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
-    Index("ix_decisions_at_s", "at_s"),
-    Index("ix_decisions_key", "key", "at_s"),
-    Index("ix_decisions_user", "user", "at_s"),
+    sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
+    sa.Index("ix_decisions_at_s", "at_s"),
+    sa.Index("ix_decisions_key", "key", "at_s"),
+    sa.Index("ix_decisions_user", "user", "at_s"),
 )
 
-standings = Table(
+standings = sa.Table(
     "standings",
     metadata,
-    Column("level", short(16), primary_key=True),
-    Column("key", short(KEY_LENGTH), primary_key=True),
+    sa.Column("level", short(16), primary_key=True),
+    sa.Column("key", short(KEY_LENGTH), primary_key=True),
     _prose("label"),
-    Column("off", Boolean(), nullable=False),
+    sa.Column("off", sa.Boolean(), nullable=False),
     _real("ratio", nullable=False),
     _count("runs", nullable=False),
     _real("low", nullable=False),
@@ -246,26 +290,26 @@ standings = Table(
 )
 
 #: One row a measurement; a series is (resource, source, target), in the order of time.
-probes = Table(
+probes = sa.Table(
     "probes",
     metadata,
-    Column("resource", short(16), primary_key=True),
-    Column("source", short(), primary_key=True),
-    Column("target", short(), primary_key=True),
-    Column("at_s", Double(), primary_key=True),
+    sa.Column("resource", short(16), primary_key=True),
+    sa.Column("source", short(), primary_key=True),
+    sa.Column("target", short(), primary_key=True),
+    sa.Column("at_s", sa.Double(), primary_key=True),
     _real("value"),
     _count("size_bytes"),
     _real("took_s", nullable=False),
     _prose("error"),
-    Index("ix_probes_at_s", "at_s"),
+    sa.Index("ix_probes_at_s", "at_s"),
 )
 
-profiles = Table(
+profiles = sa.Table(
     "profiles",
     metadata,
-    Column("cluster", short(64), primary_key=True),
-    Column("node", short(), primary_key=True),
-    Column("at_s", Double(), primary_key=True),
+    sa.Column("cluster", short(64), primary_key=True),
+    sa.Column("node", short(), primary_key=True),
+    sa.Column("at_s", sa.Double(), primary_key=True),
     _text("node_type"),
     _count("job_id"),
     _count("cpus"),
@@ -283,12 +327,12 @@ profiles = Table(
 
 #: What each run added to the sums of its application: nothing is added twice, and what changed is
 #: taken out again.
-contributions = Table(
+contributions = sa.Table(
     "contributions",
     metadata,
-    Column("cluster", short(64), primary_key=True),
-    Column("submit_s", number(), primary_key=True, autoincrement=False),
-    Column("job_id", number(), primary_key=True, autoincrement=False),
+    sa.Column("cluster", short(64), primary_key=True),
+    sa.Column("submit_s", number(), primary_key=True, autoincrement=False),
+    sa.Column("job_id", number(), primary_key=True, autoincrement=False),
     _text("digest", length=32),
     _text("tag"),
     _text("script", length=64),
@@ -302,29 +346,29 @@ contributions = Table(
 )
 
 #: HᵀH and Hᵀx of an application on a node type, in one form; ``digest`` is of the other keys.
-sums = Table(
+sums = sa.Table(
     "sums",
     metadata,
-    Column("digest", short(32), primary_key=True),
+    sa.Column("digest", short(32), primary_key=True),
     _text("level", length=16),
     _text("key", length=KEY_LENGTH),
     _text("node_type"),
     _text("form", length=32),
     _prose("payload"),
-    Index("ix_sums_key", "level", "key"),
+    sa.Index("ix_sums_key", "level", "key"),
 )
 
-watermarks = Table(
+watermarks = sa.Table(
     "watermarks",
     metadata,
-    Column("source", short(), primary_key=True),
+    sa.Column("source", short(), primary_key=True),
     _count("epoch_s", nullable=False),
 )
 
-rejects = Table(
+rejects = sa.Table(
     "rejects",
     metadata,
-    Column("digest", short(32), primary_key=True),
+    sa.Column("digest", short(32), primary_key=True),
     _prose("source"),
     _prose("reason"),
     _prose("text"),
@@ -333,9 +377,9 @@ rejects = Table(
 
 #: ``runs``: the next run id; ``fitted``: the first one that no refit met; ``fits`` and
 #: ``standings``: the versions that nimod polls; ``sums``: the lock of those who add to them.
-counters = Table(
+counters = sa.Table(
     "counters",
     metadata,
-    Column("name", short(32), primary_key=True),
+    sa.Column("name", short(32), primary_key=True),
     _count("value", nullable=False),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from sqlalchemy import Engine
+import sqlalchemy as sa
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import counters
@@ -47,7 +47,7 @@ class Store:
     1790000000
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._file, self._number = file_of(path_of(engine)), _number_of(engine)
         self.runs = Runs(engine)
@@ -101,11 +101,11 @@ class Store:
         return "" if same else "was replaced by another database"
 
     def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
-        """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.
+        """Keep other ingests out; see `sacct_ingest.store.ingests`.
 
         waiting: called once if another process has the lock.
         """
-        from sacct_ingest.store.ingest_lock import ingest_lock  # noqa: PLC0415
+        from sacct_ingest.store.ingests import ingest_lock  # noqa: PLC0415
 
         return ingest_lock(self._engine, waiting)
 
@@ -132,7 +132,7 @@ class Store:
         self.close()
 
 
-def _number_of(engine: Engine) -> int | None:
+def _number_of(engine: sa.Engine) -> int | None:
     """Give a store's number; one without gets it, where this process may write."""
     with reading(engine) as connection:
         number = counters.find(connection, _NUMBER)

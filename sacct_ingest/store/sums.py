@@ -12,20 +12,21 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, and_, delete, insert, or_, select
+import sqlalchemy as sa
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_identities
 from sacct_ingest.store.engine import StoreTable, put, reading, writing
-from sacct_ingest.store.rows import Contribution, EndedRun, SumsRow
+from sacct_ingest.store.rows import Contribution, RunRow, SumsRow
+from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import contributions, runs, sums
 
 #: Runs in one transaction.
 BATCH = 2000
 _COLUMNS = [contributions.c[field.name] for field in fields(Contribution)]
 _KEY = ("cluster", "submit_s", "job_id")
-_SAME = and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
+_SAME = sa.and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
 _WATCHED = ("digest", *(level.value for level in CURVE_LEVELS))
 #: Keys looked for in one query.
 _MANY = 400
@@ -35,32 +36,27 @@ _MANY = 400
 Fold = Callable[[str, str, Sequence[Contribution], Sequence[Contribution]], str]
 
 
-_ENDED_COLUMNS = [
-    runs.c.id.label("run_id"),
-    *(runs.c[field.name] for field in fields(EndedRun) if field.name != "run_id"),
-]
-
-
 class NodeSums(StoreTable):
     """The tables ``sums`` and ``contributions``."""
 
-    def unknown(self, bases: Iterable[str]) -> Iterator[list[EndedRun]]:
+    def unknown(self, bases: Iterable[str]) -> Iterator[list[RunRow]]:
         """Give the runs whose contribution is missing or was made of something else, in batches.
 
         bases: what contributions are made of now.
         """
-        other = or_(
+        other = sa.or_(
             *(contributions.c[name] != runs.c[name] for name in _WATCHED),
             contributions.c.basis.not_in(sorted(bases)),
             # It turned out to be the rest of a resized job.
-            and_(contributions.c.time_s > 0, runs.c.state != JobState.COMPLETED.value),
+            sa.and_(contributions.c.time_s > 0, runs.c.state != JobState.COMPLETED.value),
         )
-        new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(RUN_TIME_STATES))
-        query = select(*_ENDED_COLUMNS).select_from(runs.outerjoin(contributions, _SAME))
-        query = query.where(or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
+        new = sa.and_(contributions.c.job_id.is_(None), runs.c.state.in_(RUN_TIME_STATES))
+        query = sa.select(*ROW_COLUMNS, runs.c.node_list, runs.c.digest)
+        query = query.select_from(runs.outerjoin(contributions, _SAME))
+        query = query.where(sa.or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
         query, last = query.order_by(runs.c.id).limit(BATCH), 0
         while rows := self._rows(query.where(runs.c.id > last)):
-            yield [EndedRun(**row._mapping) for row in rows]
+            yield [run_row(row._mapping) for row in rows]
             last = rows[-1].run_id
 
     def take(
@@ -92,13 +88,13 @@ class NodeSums(StoreTable):
     def partition_types(self) -> list[tuple[str, str, str]]:
         """Cluster, partition and node type of what ran, each once."""
         columns = [runs.c.cluster, runs.c.partition, contributions.c.node_type]
-        query = select(*columns).select_from(runs.join(contributions, _SAME))
+        query = sa.select(*columns).select_from(runs.join(contributions, _SAME))
         query = query.where(contributions.c.node_type != "").distinct()
         return [(row[0], row[1], row[2]) for row in self._rows(query)]
 
     def contributions(self) -> Iterator[list[Contribution]]:
         """Give all contributions, in batches."""
-        query = select(*_COLUMNS).order_by(*(contributions.c[name] for name in _KEY))
+        query = sa.select(*_COLUMNS).order_by(*(contributions.c[name] for name in _KEY))
         with reading(self._engine) as connection:
             for part in connection.execute(query).partitions(BATCH):
                 yield [Contribution(**row._mapping) for row in part]
@@ -112,7 +108,7 @@ class NodeSums(StoreTable):
         """
         by_key: dict[str, list[SumsRow]] = defaultdict(list)
         columns = (sums.c[field.name] for field in fields(SumsRow))
-        query = select(*columns).where(sums.c.level == level.value)
+        query = sa.select(*columns).where(sums.c.level == level.value)
         if keys is not None:
             query = query.where(sums.c.key.in_(keys))
         for row in self._rows(query.order_by(sums.c.key, sums.c.node_type, sums.c.form)):
@@ -128,13 +124,15 @@ def _key(one: Contribution) -> _RunKey:
     return one.cluster, one.submit_s, one.job_id
 
 
-def _existing(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
+def _existing(
+    connection: sa.Connection, given: Iterable[Contribution]
+) -> dict[_RunKey, Contribution]:
     rows = _submitted_with(connection, given, contributions, _COLUMNS)
     return {_key(one): one for one in (Contribution(**row._mapping) for row in rows)}
 
 
 def _later(
-    connection: Connection, given: Sequence[Contribution], stored: Mapping[_RunKey, Contribution]
+    connection: sa.Connection, given: Sequence[Contribution], stored: Mapping[_RunKey, Contribution]
 ) -> list[Contribution]:
     """Leave out foreign tellings of runs that are this store's own, or that a later one is of."""
     chosen = {
@@ -150,10 +148,10 @@ def _later(
 
 
 def _submitted_with(
-    connection: Connection,
+    connection: sa.Connection,
     given: Iterable[Contribution],
-    table: Table,
-    columns: Sequence[Column[Any]],
+    table: sa.Table,
+    columns: Sequence[sa.Column[Any]],
 ) -> Iterator[Any]:
     """Give the rows of a table whose cluster and submit time are those of given runs."""
     times: dict[str, set[int]] = defaultdict(set)
@@ -163,12 +161,12 @@ def _submitted_with(
         for part in _parts(sorted(submitted)):
             at_once = table.c.submit_s.in_(part)
             yield from connection.execute(
-                select(*columns).where(table.c.cluster == cluster, at_once)
+                sa.select(*columns).where(table.c.cluster == cluster, at_once)
             )
 
 
 def _fold(
-    connection: Connection,
+    connection: sa.Connection,
     changed: Sequence[Contribution],
     stored: Mapping[_RunKey, Contribution],
     forms: Sequence[str],
@@ -182,7 +180,7 @@ def _fold(
         for form in forms
     }
     for part in _parts(list(owners)):
-        query = select(sums.c.digest, sums.c.payload).where(sums.c.digest.in_(part))
+        query = sa.select(sums.c.digest, sums.c.payload).where(sums.c.digest.in_(part))
         before = {row.digest: row.payload for row in connection.execute(query)}
         rows = []
         for digest in part:
@@ -190,11 +188,11 @@ def _fold(
             owner = (level, key, node_type)
             text = fold(before.get(digest, ""), form, added.get(owner, ()), removed.get(owner, ()))
             rows.append((digest, level, key, node_type, form, text))
-        connection.execute(delete(sums).where(sums.c.digest.in_(part)))
+        connection.execute(sa.delete(sums).where(sums.c.digest.in_(part)))
         names = sums.columns.keys()
         values = [dict(zip(names, row, strict=True)) for row in rows if row[-1]]
         if values:
-            connection.execute(insert(sums), values)
+            connection.execute(sa.insert(sums), values)
 
 
 def _by_sums(given: Iterable[Contribution]) -> dict[tuple[str, str, str], list[Contribution]]:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from sqlalchemy import Engine, event
+import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -42,7 +42,7 @@ class RunWriter:
     other for long, and little is left to write once all is read.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._packed: list[PackedRuns] = []
         self._begun = False
@@ -101,7 +101,7 @@ class RunWriter:
 
 
 @contextmanager
-def writer(engine: Engine) -> Iterator[RunWriter]:
+def writer(engine: sa.Engine) -> Iterator[RunWriter]:
     """Give what takes batches of runs; all of them are stored when the context is left."""
     made = RunWriter(engine)
     try:
@@ -127,7 +127,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _forked(engine: Engine) -> "_Process | None":
+def _forked(engine: sa.Engine) -> "_Process | None":
     """Start the process; None where this one must not be forked, and writes itself.
 
     Another thread may hold a lock that the fork would wait for for ever.  And an SQLite database
@@ -222,7 +222,7 @@ def _serve(url: URL, received: IO[bytes], sent: IO[bytes]) -> None:
     """Write what comes, until the other end is closed."""
     engine = make_engine(url.render_as_string(hide_password=False), create=False)
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _trust_own_keys)
+        sa.event.listen(engine, "connect", _trust_own_keys)
     try:
         with suppress(SQLAlchemyError), engine.connect():
             pass  # while the first batch is read; errors are those of the batch
@@ -238,7 +238,7 @@ def _trust_own_keys(connection: Any, record: object) -> None:  # noqa: ARG001 - 
     connection.execute("PRAGMA foreign_keys=OFF")
 
 
-def _stored(engine: Engine, batch: list[PackedRuns]) -> Stored | str:
+def _stored(engine: sa.Engine, batch: list[PackedRuns]) -> Stored | str:
     try:
         return add_packed(engine, batch)
     except Exception as error:

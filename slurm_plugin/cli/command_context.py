@@ -31,13 +31,15 @@ def option(parser: _Options, words: str, meaning: str, **how: Any) -> None:
     """Add an option or an argument; ``how`` as of argparse.
 
     words: its names and what its value is called, as the help shows them: ``-S --since TIME``.  An
-        option without a value is a flag.
+        option without a value is a flag, and one whose default is a number takes such numbers.
     """
     names = words.split()
     if len(names) > 1 and not names[-1].startswith("-"):
         how["metavar"] = names.pop()
     elif not how:
         how["action"] = "store_true"
+    if isinstance(how.get("default"), int | float):
+        how.setdefault("type", type(how["default"]))
     parser.add_argument(*names, help=meaning, **how)
 
 

@@ -12,33 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from sacct_ingest.runs.sharing import SharedTag
-from slurm_plugin.config.setting_types import (
-    Auth,
-    Bystanders,
-    Count,
-    Days,
-    Explore,
-    HighShare,
-    MemoryUse,
-    Mode,
-    NodeRange,
-    NotNegative,
-    Objective,
-    OnMissed,
-    Part,
-    Patterns,
-    Positive,
-    Proven,
-    Ratio,
-    Section,
-    Share,
-    Shown,
-    SoftUse,
-    Source,
-    TimeUse,
-    Trust,
-    TypeColumn,
-)
+from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings_file import SOCKET
 
 
@@ -52,14 +26,14 @@ class JobNames(NamedTuple):
     application: str = ""
 
 
-class Match(Section, frozen=True, kw_only=True):
+class Match(types.Section, frozen=True, kw_only=True):
     """Which jobs a rule is for: shell patterns, all given ones must match, one of a list."""
 
-    partition: Patterns = "*"
-    account: Patterns = "*"
-    qos: Patterns = "*"
-    user: Patterns = "*"
-    application: Patterns = "*"
+    partition: types.Patterns = "*"
+    account: types.Patterns = "*"
+    qos: types.Patterns = "*"
+    user: types.Patterns = "*"
+    application: types.Patterns = "*"
 
     def holds(self, names: JobNames) -> bool:
         """Whether a job with these names is meant; empty ones match only ``*``."""
@@ -70,14 +44,14 @@ class Match(Section, frozen=True, kw_only=True):
 class ModeRule(Match, frozen=True, kw_only=True):
     """What holds for the jobs that match, as far as it says; at least one of its settings."""
 
-    mode: Mode | None = None
-    time_limit: TimeUse | None = None
-    soft: SoftUse | None = None
-    memory: MemoryUse | None = None
-    trust: Trust | None = None
-    explore: Explore | None = None
-    objective: Objective | None = None
-    proven: Proven | None = None
+    mode: types.Mode | None = None
+    time_limit: types.TimeUse | None = None
+    soft: types.SoftUse | None = None
+    memory: types.MemoryUse | None = None
+    trust: types.Trust | None = None
+    explore: types.Explore | None = None
+    objective: types.Objective | None = None
+    proven: types.Proven | None = None
 
 
 class SizesRule(Match, frozen=True, kw_only=True):
@@ -86,10 +60,10 @@ class SizesRule(Match, frozen=True, kw_only=True):
     Node counts are for jobs that ask for none themselves.  CPUs are those of each task.
     """
 
-    nodes: NodeRange | None = None
-    cpus: NodeRange | None = None
-    tasks: NodeRange | None = None
-    gpus: NodeRange | None = None
+    nodes: types.NodeRange | None = None
+    cpus: types.NodeRange | None = None
+    tasks: types.NodeRange | None = None
+    gpus: types.NodeRange | None = None
 
     def range(self, name: str) -> tuple[int, int] | None:
         """Lowest and highest count of nodes, cpus, tasks or gpus; None where it says none."""
@@ -100,158 +74,164 @@ class SizesRule(Match, frozen=True, kw_only=True):
         return int(low), int(high)
 
 
-class OptIn(Section, frozen=True, kw_only=True):
+class OptIn(types.Section, frozen=True, kw_only=True):
     """How a job says that its node count may be chosen."""
 
     node_range: bool = True  #: by asking for a range, ``-N 2-16``
     tag: bool = True  #: by ``nimo:app=NAME,nodes=2-16`` in its comment
-    proven: Proven = Proven.ADVISE  #: by completed runs on other counts
+    proven: types.Proven = types.Proven.ADVISE  #: by completed runs on other counts
     rules: tuple[SizesRule, ...] = ()
 
 
-class Deadline(Section, frozen=True, kw_only=True):
+class Deadline(types.Section, frozen=True, kw_only=True):
     """What ``--deadline`` means here."""
 
-    missed: OnMissed = OnMissed.WARN
+    missed: types.OnMissed = types.OnMissed.WARN
     #: Chance of wait and run together with which a job must make its deadline; a job is
     #: refused where it has less than the rest.
-    confidence: HighShare = 0.95
+    confidence: types.HighShare = 0.95
     #: Waits that follow from time limits alone are multiplied by this.
-    wait_factor: Ratio = 1.45
+    wait_factor: types.Ratio = 1.45
 
 
-class TimeLimit(Section, frozen=True, kw_only=True):
+class TimeLimit(types.Section, frozen=True, kw_only=True):
     """Time limits from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
 
     #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.memory_and_limits`
-    soft: SoftUse = SoftUse.OFF
-    outlasted_share: Part = 0.15  #: of the jobs, to outlast the limit that they are planned with
-    use: TimeUse = TimeUse.ADVISE  #: set: the limit that ends the job
-    quantile: HighShare = 0.99  #: share of runs that end within the limit ...
-    min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
-    margin: Ratio = 1.2  #: slack on both
+    soft: types.SoftUse = types.SoftUse.OFF
+    outlasted_share: types.Part = (
+        0.15  #: of the jobs, to outlast the limit that they are planned with
+    )
+    use: types.TimeUse = types.TimeUse.ADVISE  #: set: the limit that ends the job
+    quantile: types.HighShare = 0.99  #: share of runs that end within the limit ...
+    min_quantile: types.HighShare = 0.9  #: ... and within ``--time-min``
+    margin: types.Ratio = 1.2  #: slack on both
     lengthen: bool = True  #: a job may get fewer nodes with a longer limit than it asked for
     #: A limit is never shortened below this share of what was asked for ...
-    least_share: Share = 0.05
+    least_share: types.Share = 0.05
     #: ... and of the longest run seen on as many nodes or more.
-    longest_share: Share = 0.5
+    longest_share: types.Share = 0.5
 
 
-class MemorySettings(Section, frozen=True, kw_only=True):
+class MemorySettings(types.Section, frozen=True, kw_only=True):
     """Memory from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
 
-    use: MemoryUse = MemoryUse.TAG
-    step: Share = 0.75  #: of what runs completed with last: a job gets no less
-    least_share: Share = 0.05  #: of what the job asks for: it gets no less
+    use: types.MemoryUse = types.MemoryUse.TAG
+    step: types.Share = 0.75  #: of what runs completed with last: a job gets no less
+    least_share: types.Share = 0.05  #: of what the job asks for: it gets no less
     requeue: bool = False  #: jobs that this leaves too little run again with what they asked for
 
 
-class Sharing(Section, frozen=True, kw_only=True):
+class Sharing(types.Section, frozen=True, kw_only=True):
     """Whose runs may change a job: its user's own, and those that the site says are shared."""
 
-    own_runs: Count = 5  #: fewer finished ones change nothing
+    own_runs: types.Count = 5  #: fewer finished ones change nothing
     tags: tuple[SharedTag, ...] = ()
 
 
-class Band(Section, frozen=True, kw_only=True):
-    """When an application is switched off by itself; see :mod:`predictor.level.validity`."""
+class Band(types.Section, frozen=True, kw_only=True):
+    """When an application is switched off by itself; see `evaluation.feedback`."""
 
-    ratio: Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
-    back: Ratio = 1.25  #: on again: within this
-    runs: Count = 6  #: whose median counts: the last ones with a prediction
-    least: Count = 3  #: fewer say nothing
+    ratio: types.Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
+    back: types.Ratio = 1.25  #: on again: within this
+    runs: types.Count = 6  #: whose median counts: the last ones with a prediction
+    least: types.Count = 3  #: fewer say nothing
 
 
-class Policy(Section, frozen=True, kw_only=True):
+class Policy(types.Section, frozen=True, kw_only=True):
     """The numbers of :func:`slurm_plugin.decision.policy.decide`."""
 
-    objective: Objective = Objective.TURNAROUND
-    price: Positive = 8.0  #: weight of the delay that a job imposes on others
-    guard_ratio: Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
-    guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
-    guard_wait: Part = 1.0  #: share of the request's expected wait that this counts on
-    growth_share: Share = 0.25  #: a job grows to at most this share of the nodes that are free
-    bystanders: Bystanders = Bystanders.GROUP  #: others whom a change must not harm
-    limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
-    confidence: HighShare = 0.95  #: chance with which a changed job has to keep its guard
-    explore: Explore = Explore.ON
-    explore_ratio: Ratio = 2.0  #: a try's expected turnaround over that of what was asked for
-    memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
+    objective: types.Objective = types.Objective.TURNAROUND
+    price: types.Positive = 8.0  #: weight of the delay that a job imposes on others
+    guard_ratio: types.Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
+    guard_s: types.NotNegative = 60.0  #: ... and this much, against what it asked for
+    guard_wait: types.Part = 1.0  #: share of the request's expected wait that this counts on
+    growth_share: types.Share = (
+        0.25  #: a job grows to at most this share of the nodes that are free
+    )
+    bystanders: types.Bystanders = types.Bystanders.GROUP  #: others whom a change must not harm
+    limit_margin: types.Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
+    confidence: types.HighShare = 0.95  #: chance with which a changed job has to keep its guard
+    explore: types.Explore = types.Explore.ON
+    explore_ratio: types.Ratio = 2.0  #: a try's expected turnaround over that of what was asked for
+    memory_margin: types.Ratio = 1.2  #: slack in memory on fewer nodes than were observed
 
 
-class Energy(Section, frozen=True, kw_only=True):
+class Energy(types.Section, frozen=True, kw_only=True):
     """Power of nodes, prices and CO2e; see :mod:`slurm_plugin.evaluation.costs`.  0: unknown."""
 
-    node_watts: NotNegative = 0.0  #: of each node, where a run was not measured
-    pue: Ratio = 1.0  #: energy of the site over that of its nodes
-    node_hour: NotNegative = 0.0  #: prices
-    core_hour: NotNegative = 0.0
-    gpu_hour: NotNegative = 0.0
+    node_watts: types.NotNegative = 0.0  #: of each node, where a run was not measured
+    pue: types.Ratio = 1.0  #: energy of the site over that of its nodes
+    node_hour: types.NotNegative = 0.0  #: prices
+    core_hour: types.NotNegative = 0.0
+    gpu_hour: types.NotNegative = 0.0
     currency: str = ""
-    co2: NotNegative | str = 0.0  #: grams of CO2e a kWh, or a CSV file of them by time
+    co2: types.NotNegative | str = 0.0  #: grams of CO2e a kWh, or a CSV file of them by time
 
 
-class Snapshot(Section, frozen=True, kw_only=True):
+class Snapshot(types.Section, frozen=True, kw_only=True):
     """How the cluster is watched."""
 
-    interval_s: Positive = 20.0
-    max_age_s: Positive = 60.0  #: an older view is not believed
-    timeout_s: Positive = 10.0  #: for one Slurm command
-    share: Share = 0.1  #: of the time that looks may take; where Slurm is slow, pauses grow
-    source: Source = Source.AUTO
+    interval_s: types.Positive = 20.0
+    max_age_s: types.Positive = 60.0  #: an older view is not believed
+    timeout_s: types.Positive = 10.0  #: for one Slurm command
+    share: types.Share = 0.1  #: of the time that looks may take; where Slurm is slow, pauses grow
+    source: types.Source = types.Source.AUTO
 
 
-class Access(Section, frozen=True, kw_only=True):
+class Access(types.Section, frozen=True, kw_only=True):
     """What each user may ask of nimod; slurmctld and root may as much as they like."""
 
-    requests_per_s: Positive = 20.0  #: for ever; twice as many at once
-    connections: Count = 16  #: at the same time
+    requests_per_s: types.Positive = 20.0  #: for ever; twice as many at once
+    connections: types.Count = 16  #: at the same time
 
 
-class Advise(Section, frozen=True, kw_only=True):
+class Advise(types.Section, frozen=True, kw_only=True):
     """What ``nimo-advise`` may ask of Slurm."""
 
     test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
-    calls: Count = 5  #: node counts to ask about, at most
-    timeout_s: Positive = 3.0  #: for one of them
-    cache_s: NotNegative = 60.0  #: for how long an answer is good
+    calls: types.Count = 5  #: node counts to ask about, at most
+    timeout_s: types.Positive = 3.0  #: for one of them
+    cache_s: types.NotNegative = 60.0  #: for how long an answer is good
 
 
-class Ingest(Section, frozen=True, kw_only=True):
+class Ingest(types.Section, frozen=True, kw_only=True):
     """How accounting is read."""
 
-    first_days: Count = 90  #: how far the first ingest goes back
-    window_days: Positive = 1.0  #: accounting asked for at a time
-    overlap_s: NotNegative = 3600.0  #: read again each time, for what was written late
-    again_days: Count = 14  #: read again now and then, for what came very late or was changed
-    again_every_hours: Positive = 24.0  #: how often that is
-    share: Share = 0.25  #: of the time of a long ingest in which slurmdbd works for it, at most
-    slow_s: Positive = 20.0  #: answers that take longer make the windows smaller
-    timeout_s: Positive = 600.0  #: a sacct that says nothing for so long is ended
-    follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
+    first_days: types.Count = 90  #: how far the first ingest goes back
+    window_days: types.Positive = 1.0  #: accounting asked for at a time
+    overlap_s: types.NotNegative = 3600.0  #: read again each time, for what was written late
+    again_days: types.Count = 14  #: read again now and then, for what came very late or was changed
+    again_every_hours: types.Positive = 24.0  #: how often that is
+    share: types.Share = (
+        0.25  #: of the time of a long ingest in which slurmdbd works for it, at most
+    )
+    slow_s: types.Positive = 20.0  #: answers that take longer make the windows smaller
+    timeout_s: types.Positive = 600.0  #: a sacct that says nothing for so long is ended
+    follow_minutes: types.Positive = 10.0  #: between two ingests of "nimo ingest --follow"
 
 
-class Local(Section, frozen=True, kw_only=True):
+class Local(types.Section, frozen=True, kw_only=True):
     """A user's own history, read where no nimod answers."""
 
-    days: Count = 180  #: how far the first reading goes back
-    steps_days: Count = 30  #: of older jobs no steps are read, so no memory and no CPU time
-    every_min: Positive = 10.0  #: sacct is asked at most once in this time
-    timeout_s: Positive = 20.0  #: a sacct that says nothing for so long is ended
+    days: types.Count = 180  #: how far the first reading goes back
+    steps_days: types.Count = 30  #: of older jobs no steps are read, so no memory and no CPU time
+    every_min: types.Positive = 10.0  #: sacct is asked at most once in this time
+    timeout_s: types.Positive = 20.0  #: a sacct that says nothing for so long is ended
 
 
-class Retention(Section, frozen=True, kw_only=True):
+class Retention(types.Section, frozen=True, kw_only=True):
     """Days for which "nimo prune" keeps rows; 0: for ever."""
 
-    runs_days: Days = 0
-    steps_days: Days = 0
-    decisions_days: Days = 0
-    rejects_days: Days = 90
-    probes_days: Days = 0
-    profiles_days: Days = 0
+    runs_days: types.Days = 0
+    steps_days: types.Days = 0
+    decisions_days: types.Days = 0
+    rejects_days: types.Days = 90
+    probes_days: types.Days = 0
+    profiles_days: types.Days = 0
 
 
-class Fit(Section, frozen=True, kw_only=True):
+class Fit(types.Section, frozen=True, kw_only=True):
     """How prediction tables are made."""
 
     confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.9  #: share of runs in an interval
@@ -259,38 +239,42 @@ class Fit(Section, frozen=True, kw_only=True):
     model: str = "averaged"  #: that draws curves, by its name in predictor/models
 
 
-class SensorSettings(Section, frozen=True, kw_only=True):
+class SensorSettings(types.Section, frozen=True, kw_only=True):
     """The sensors of network, CPU and disk."""
 
     hosts: tuple[str, ...] = ()  #: the clique in the order of its ring: NAME=HOST:PORT
     bind: str = "127.0.0.1:7733"  #: where a sensor listens
     key_file: str = ""  #: shared key; empty: loopback only
-    period_s: Positive = 300.0
+    period_s: types.Positive = 300.0
     message_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 << 20)] = 64 << 10
     echoes: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
-    timeout_s: Positive = 5.0
-    hold_s: Positive = 30.0
-    spin_s: Positive = 1.5
-    spin_every: Count = 6
+    timeout_s: types.Positive = 5.0
+    hold_s: types.Positive = 30.0
+    spin_s: types.Positive = 1.5
+    spin_every: types.Count = 6
     disk_folder: str = ""  #: empty: no disk probe
     disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 16 << 20
 
 
-class Benchmarks(Section, frozen=True, kw_only=True):
+class Benchmarks(types.Section, frozen=True, kw_only=True):
     """How nodes are benchmarked."""
 
-    type_by: tuple[TypeColumn, ...] = (TypeColumn.CPU_MODEL, TypeColumn.CPUS, TypeColumn.FEATURES)
-    tolerance: Positive = 0.1  #: by which nodes of one type may differ
-    seconds: Count = 2
-    repeats: Count = 3
+    type_by: tuple[types.TypeColumn, ...] = (
+        types.TypeColumn.CPU_MODEL,
+        types.TypeColumn.CPUS,
+        types.TypeColumn.FEATURES,
+    )
+    tolerance: types.Positive = 0.1  #: by which nodes of one type may differ
+    seconds: types.Count = 2
+    repeats: types.Count = 3
     disk_folder: str = "/tmp"  # noqa: S108 - what each node has
     disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 64 << 20
     network_host: str = ""  #: iperf3 server, HOST:PORT; empty: one is started
     nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000
-    limit_min: Count = 15
+    limit_min: types.Count = 15
 
 
-class Web(Section, frozen=True, kw_only=True):
+class Web(types.Section, frozen=True, kw_only=True):
     """The pages of ``nimo web``."""
 
     listen: str = "/run/nimo-web/web.sock"  #: path of a Unix socket, or HOST:PORT
@@ -302,12 +286,12 @@ class Web(Section, frozen=True, kw_only=True):
         "X-Forwarded-User"
     )
     admins: tuple[str, ...] = ()  #: see all, as Slurm's operators do
-    shows: Shown = Shown.OWN
-    days: Count = 7  #: of decisions that the overview is about
+    shows: types.Shown = types.Shown.OWN
+    days: types.Count = 7  #: of decisions that the overview is about
     replay: str = ""  #: file of "nimo replay --json"
 
 
-class Tls(Section, frozen=True, kw_only=True):
+class Tls(types.Section, frozen=True, kw_only=True):
     """Certificates of the site; paths of files in PEM."""
 
     authority: str = ""
@@ -316,23 +300,23 @@ class Tls(Section, frozen=True, kw_only=True):
     login_nodes: tuple[str, ...] = ()  #: names in relays' certificates, as shell patterns
 
 
-class RelaySettings(Section, frozen=True, kw_only=True):
+class RelaySettings(types.Section, frozen=True, kw_only=True):
     """Answers on login nodes: there a relay, on the controller nimod, which takes relays."""
 
     listen: str = ""  #: HOST[:PORT] on which nimod takes relays; empty: none
     controllers: tuple[str, ...] = ()  #: HOST[:PORT] of nimod, for a relay
-    auth: Auth = Auth.MUNGE
+    auth: types.Auth = types.Auth.MUNGE
     munge_socket: str = ""  #: empty: munge's default
     tls: Tls = Tls()
 
 
-class Config(Section, frozen=True, kw_only=True):
+class Config(types.Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
     cluster: str = ""  #: name in the accounting; empty: ask ``scontrol``
     store: str = ""  #: SQLAlchemy URL; empty: an SQLite file of the user's own
     socket: str = SOCKET
-    mode: Mode = Mode.OBSERVE
+    mode: types.Mode = types.Mode.OBSERVE
     tell_changes: bool = True  #: one line to the user whose job is changed
     rules: tuple[ModeRule, ...] = ()
     opt_in: OptIn = OptIn()
@@ -363,7 +347,7 @@ class Config(Section, frozen=True, kw_only=True):
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
             soft=next((r.soft for r in rules if r.soft), self.time_limit.soft),
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
-            trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
+            trust=next((r.trust for r in rules if r.trust), types.Trust.AUTO),
             explore=next((r.explore for r in rules if r.explore), self.policy.explore),
             objective=next((r.objective for r in rules if r.objective), self.policy.objective),
             proven=next((r.proven for r in rules if r.proven), self.opt_in.proven),
@@ -373,7 +357,11 @@ class Config(Section, frozen=True, kw_only=True):
     @property
     def changes_nothing(self) -> bool:
         """Whether decisions change no job and send no message."""
-        return {self.mode, *(rule.mode for rule in self.rules)} <= {None, Mode.OFF, Mode.OBSERVE}
+        return {self.mode, *(rule.mode for rule in self.rules)} <= {
+            None,
+            types.Mode.OFF,
+            types.Mode.OBSERVE,
+        }
 
     @property
     def store_url(self) -> str:
@@ -384,18 +372,18 @@ class Config(Section, frozen=True, kw_only=True):
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the site says about one job."""
 
-    mode: Mode
-    time_limit: TimeUse
-    trust: Trust
-    soft: SoftUse = SoftUse.OFF
-    memory: MemoryUse = MemoryUse.TAG
-    explore: Explore = Explore.ON
-    objective: Objective = Objective.TURNAROUND
-    proven: Proven = Proven.OFF
+    mode: types.Mode
+    time_limit: types.TimeUse
+    trust: types.Trust
+    soft: types.SoftUse = types.SoftUse.OFF
+    memory: types.MemoryUse = types.MemoryUse.TAG
+    explore: types.Explore = types.Explore.ON
+    objective: types.Objective = types.Objective.TURNAROUND
+    proven: types.Proven = types.Proven.OFF
     tell_changes: bool = True
 
 
-def _matches(text: str, patterns: Patterns) -> bool:
+def _matches(text: str, patterns: types.Patterns) -> bool:
     if isinstance(patterns, str):
         return fnmatchcase(text, patterns)
     return any(fnmatchcase(text, pattern) for pattern in patterns)

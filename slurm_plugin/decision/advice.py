@@ -15,30 +15,11 @@ from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
-from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import (
-    PolicySettings,
-    Request,
-    is_otherwise,
-    is_serial,
-    limits_for,
-    scales,
-)
+from slurm_plugin.decision import candidates, messages, sizes
+from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
 from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
-from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
-from slurm_plugin.decision.remedies import MISSED, advised, remedies
-from slurm_plugin.decision.sizes import (
-    SizeOption,
-    groups_of,
-    nodes_for,
-    options_for,
-    resized,
-    size_option_of,
-    tasks_of,
-    unchanged_by_advice,
-)
 from slurm_plugin.evaluation.costs import (
     check_series,
     grams_between,
@@ -50,8 +31,8 @@ from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Partiti
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
+from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, memory_bytes
 from slurm_plugin.text.formatting import clock, duration, percent, short_clock
 
 #: Runs from which on a limit is advised that no verdict stands behind.
@@ -78,7 +59,7 @@ _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
 
 def advice_of(
     case: DecisionContext,
-    rules: PolicySettings,
+    rules: candidates.PolicySettings,
     *,
     fresh: bool,
     others: Callable[[], Sequence[Partition]] = tuple,
@@ -109,13 +90,13 @@ def advice_of(
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
     part = case.place if fresh and case.place else _idle(case, table)
-    considered = advised(_considered(case, part))
-    decided = decide(considered, table, part, rules, now_s=case.now_s)
+    considered = choosing.advised(_considered(case, part))
+    decided = choosing.decide(considered, table, part, rules, now_s=case.now_s)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
         advice.knee = table.knee
         advice.problems = [*advice.problems, *_other_problems(table)]
-    options = every_option(considered, table, part, rules, decided, now_s=case.now_s)
+    options = choosing.every_option(considered, table, part, rules, decided, now_s=case.now_s)
     best = best_of(decided, options, considered, rules.policy, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
     if not fresh:
@@ -149,18 +130,20 @@ def advice_of(
     _front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
-    if decided.reason in MISSED:
+    if decided.reason in choosing.MISSED:
         places = others() if request.unit is Unit.NODES else ()
-        proposals = remedies(considered, table, part, places, rules, decided, now_s=case.now_s)
+        proposals = choosing.remedies(
+            considered, table, part, places, rules, decided, now_s=case.now_s
+        )
         decided = replace(decided, remedies=proposals)
     _cheapest_sure(advice, rules)
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
 
 
-def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
+def _shown(request: candidates.Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
     """Give the fewest and the most that rows are shown for."""
-    if is_serial(table):
+    if candidates.is_serial(table):
         return 1, 1
     return (request.low, request.high) if request.low < request.high else (1, part.largest)
 
@@ -181,7 +164,7 @@ def _add_amounts(
     case: DecisionContext,
     table: PredictionTable,
     part: Partition,
-    rules: PolicySettings,
+    rules: candidates.PolicySettings,
     *,
     fresh: bool,
 ) -> None:
@@ -213,7 +196,7 @@ def _add_amounts(
             advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
 
 
-def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
+def _cheapest_sure(advice: Advice, rules: candidates.PolicySettings) -> None:
     """Note which row makes the deadline with the confidence that is asked for at least cost."""
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
@@ -300,7 +283,7 @@ def _other_problems(table: PredictionTable) -> list[str]:
     ]
 
 
-def _lower(advice: Advice, decided: Decision, table: PredictionTable) -> None:
+def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -> None:
     """Let the verdict be the one that the decision was made by."""
     nodes = decided.chosen.nodes if decided.chosen else None
     if decided.reason is Reason.UNRELIABLE_CURVE:
@@ -319,7 +302,7 @@ def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
     return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
 
 
-def _considered(case: DecisionContext, part: Partition) -> Request:
+def _considered(case: DecisionContext, part: Partition) -> candidates.Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = replace(case.request, explore=False), case.table
     open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
@@ -327,15 +310,15 @@ def _considered(case: DecisionContext, part: Partition) -> Request:
     if request.fixed is None or fixed is not None or table is None:
         return request
     whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
-    counts = [n for n in whole if scales(table, n)]
+    counts = [n for n in whole if candidates.scales(table, n)]
     asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
 
 def best_of(
-    decided: Decision,
+    decided: choosing.Decision,
     options: Sequence[Option],
-    request: Request,
+    request: candidates.Request,
     policy: Policy,
     table: PredictionTable,
 ) -> Option | None:
@@ -343,10 +326,12 @@ def best_of(
 
     None for a guess; of runs on one CPU nothing says that more nodes help.
     """
-    if decided.action is not Action.KEEP:
+    if decided.action is not choosing.Action.KEEP:
         return decided.chosen
-    if table.is_guess or is_serial(table):
-        return next((one for one in options if one.nodes == 1 and is_serial(table)), None)
+    if table.is_guess or candidates.is_serial(table):
+        return next(
+            (one for one in options if one.nodes == 1 and candidates.is_serial(table)), None
+        )
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
     asked, counts = decided.request, range(request.low, request.high + 1)
@@ -367,12 +352,12 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
     """Put in the count to take, and the lines and texts that go with it."""
     job, table, unit = case.job, case.table, case.request.unit
     sized = table if unit is not Unit.NODES else None
-    options = options_for(job, sized, nodes) if sized else [f"--nodes={nodes}"]
+    options = sizes.options_for(job, sized, nodes) if sized else [f"--nodes={nodes}"]
     advice.nodes, advice.directive = nodes, f"#SBATCH {' '.join(options)}"
     texts = ["The numbers are those of one task of the array."] if job.array_inx else []
     if sized and unit is Unit.CPUS:
-        other = resized(job, sized, nodes)
-        tasks, each = tasks_of(other), other.cpus_per_task or 1
+        other = sizes.resized(job, sized, nodes)
+        tasks, each = sizes.tasks_of(other), other.cpus_per_task or 1
         if tasks > 1 and each > 1:
             texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
     advice.size_text = " ".join(texts)
@@ -390,7 +375,7 @@ def _limit_text(case: DecisionContext, table: PredictionTable, advised_s: float 
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
 
 
-def _short_limit(one: Prediction, request: Request) -> str:
+def _short_limit(one: Prediction, request: candidates.Request) -> str:
     """Say that the job's time limit is shorter than its run may take; empty: it is not."""
     own_s = request.asked_limit_s or request.limit_s or inf
     if request.deadline_s or own_s >= one.high_s:
@@ -401,22 +386,22 @@ def _short_limit(one: Prediction, request: Request) -> str:
 
 def _limits(
     option: Option,
-    request: Request,
+    request: candidates.Request,
     table: PredictionTable,
-    rules: PolicySettings,
+    rules: candidates.PolicySettings,
     part: Partition,
 ) -> TimeLimits | None:
     """Time limit to ask for: without a verdict by the level's interval, for the count asked for.
 
     A limit that may end the run gives way to a longer one, with few runs, too.
     """
-    found = limits_to_ask(option, request)
+    found = choosing.limits_to_ask(option, request)
     unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
     if found or table.is_guess or unwanted:
         return found
-    known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
+    known = not candidates.is_otherwise(table) and table.runs >= _FOR_LIMITS
     if known and option.nodes == table.asked:
-        found = limits_for(request, table, rules, [option.nodes], level_quantile)
+        found = candidates.limits_for(request, table, rules, [option.nodes], level_quantile)
     own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
     longer_s, most_s = whole_minutes(high_s * rules.policy.limit_margin), part.max_time_s or inf
     ends, ended = own_s and own_s < high_s, table.limit_reached
@@ -432,8 +417,8 @@ def _memory_directive(
     job, part = case.job, case.partition or UNKNOWN
     nodes, other = 1, job
     if case.request.unit is not Unit.NODES:  # what is needed is that of all its nodes
-        other = resized(job, table, size)
-        nodes = nodes_for(other, table, size, part)
+        other = sizes.resized(job, table, size)
+        nodes = sizes.nodes_for(other, table, size, part)
         other = replace(other, min_nodes=nodes, max_nodes=nodes)
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
     if given is None or needed is None:
@@ -454,11 +439,11 @@ def _memory_directive(
 def _script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:
     """Say what the script fixes itself, and has to follow the options; empty: nothing."""
     nodes = unit is Unit.NODES
-    if words := unchanged_by_advice(job, table, size, nodes=nodes):
+    if words := sizes.unchanged_by_advice(job, table, size, nodes=nodes):
         where = "An input file" if words in job.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."
-    groups, option = groups_of(job), size_option_of(job, table)
-    counted = job.ntasks_per_node if nodes else option is SizeOption.TASKS
+    groups, option = sizes.groups_of(job), sizes.size_option_of(job, table)
+    counted = job.ntasks_per_node if nodes else option is sizes.SizeOption.TASKS
     if groups == 1 or not counted:
         return ""
     return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."

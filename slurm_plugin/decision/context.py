@@ -20,7 +20,7 @@ from slurm_plugin.decision.eligibility import limit_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import memory_bytes
+from slurm_plugin.slurm.partition_view import memory_bytes
 
 
 @dataclass(frozen=True, slots=True)

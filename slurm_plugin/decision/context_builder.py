@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from predictor.tables.inputs import for_inputs
+from predictor.table import for_inputs
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
@@ -49,12 +49,12 @@ from slurm_plugin.decision.sizes import (
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest, profile
 from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 from slurm_plugin.slurm.partition_view import (
     TermsCache,
     in_each_partition,
+    memory_bytes,
     partition_for,
     share_of,
     unready,

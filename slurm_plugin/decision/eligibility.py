@@ -35,8 +35,8 @@ from slurm_plugin.decision.sizes import (
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.job_request import LEFT_ALONE
+from slurm_plugin.slurm.partition_view import memory_bytes
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
@@ -219,7 +219,11 @@ class Asked:
             span = span_of(job, tag, self.opt_in, self.names)
         fixed, deadline_s = span.fixed, None
         try:
-            deadline_s = _deadline_s(job, now_s=now_s)
+            # Deadline of a job; that of its script where the hook could not see the option.
+            text = job.deadline
+            if not text and "deadline" in job.script:
+                text = parse_script(job.script).options.get("deadline") or ""
+            deadline_s = parse_time(text, now_s=now_s) if text else None
         except ValueError:
             fixed = fixed or Reason.DEADLINE_UNREADABLE
         limit_s = limit_of(job, self.partition)
@@ -325,11 +329,3 @@ def _time_use(
     if fixed is not None and not counted:
         return TimeUse.OFF
     return next((use for use in TimeUse if tag and use.value == tag.time), site)
-
-
-def _deadline_s(job: Job, *, now_s: float) -> float | None:
-    """Deadline of a job; that of its script where the hook could not see the option."""
-    text = job.deadline
-    if not text and "deadline" in job.script:
-        text = parse_script(job.script).options.get("deadline") or ""
-    return parse_time(text, now_s=now_s) if text else None

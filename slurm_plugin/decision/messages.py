@@ -7,7 +7,7 @@ from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.decision import remedies
+from slurm_plugin.decision import policy
 from slurm_plugin.decision.candidates import Request, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
@@ -22,7 +22,7 @@ from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.footprint import memory_bytes
+from slurm_plugin.slurm.partition_view import memory_bytes
 from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent
 
 #: Why a prediction is not even told.
@@ -230,7 +230,7 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
         return []
     begin_s = max(now_s, request.begin_s)
     lines = _DEADLINE[decision.reason](best, request, deadline_s, begin_s)
-    if proposals := remedies.line(decision.remedies):
+    if proposals := policy.line(decision.remedies):
         lines.append(proposals)
     if decision.action is Action.REFUSE:
         lines.append("this site refuses such jobs; give it a later deadline or more nodes")

@@ -28,7 +28,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import UNKNOWN, footprint, gpu_count, gpu_type
+from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, gpu_count, gpu_type
 
 
 class SizeOption(StrEnum):

@@ -6,16 +6,7 @@ from pathlib import Path
 from random import Random
 
 from sacct_ingest.records import JobRun, StepRun
-from slurm_plugin.demo.history import (
-    CLUSTER,
-    CORES,
-    NODES,
-    Application,
-    applications,
-    make_runs,
-    newcomer,
-    node_names,
-)
+from slurm_plugin.demo import history
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import SEPARATOR, line
 from slurm_plugin.text.formatting import duration
@@ -28,7 +19,7 @@ WAITING = ((28, 4), (30, 2), (30, 6))
 _MEBIBYTES = 192_000
 _CPUS = 48
 #: Lines of ``scontrol show config``.
-_SETTINGS = f"ClusterName = {CLUSTER}\nSLURM_VERSION = 26.05.5"
+_SETTINGS = f"ClusterName = {history.CLUSTER}\nSLURM_VERSION = 26.05.5"
 
 
 def write_stand_ins(
@@ -58,7 +49,7 @@ def squeue(now_s: int, waiting: Sequence[tuple[int, int]] = WAITING) -> str:
             StartTime=now_s - _HOUR_S,
             EndTime=now_s + hours * _HOUR_S,
             Reason="None",
-            NodeList=node_names(range(first, first + nodes)),
+            NodeList=history.node_names(range(first, first + nodes)),
         )
         first += nodes
     for nodes, hours in waiting:
@@ -74,7 +65,7 @@ def sinfo() -> str:
     in_use = sum(nodes for nodes, _ in RUNNING)
     return "".join(
         _node(node, partition, used=node < in_use)
-        for node in range(NODES)
+        for node in range(history.NODES)
         for partition in ("batch*", "short")
     )
 
@@ -86,7 +77,7 @@ def _job(**words: object) -> str:
 
 def _node(node: int, partition: str, *, used: bool) -> str:
     words = {
-        "NodeList": node_names([node]),
+        "NodeList": history.node_names([node]),
         "StateComplete": "allocated" if used else "idle",
         "CPUs": _CPUS,
         "CPUsState": f"{_CPUS}/0/0/{_CPUS}" if used else f"0/{_CPUS}/0/{_CPUS}",
@@ -209,15 +200,15 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
     site.folder.mkdir(parents=True, exist_ok=True)
     for old in site.folder.glob("nimo.db*"):
         old.unlink()
-    demo_applications = applications(user)
-    runs = make_runs(demo_applications, end_s=int(now_s), rng=rng)
+    demo_applications = history.applications(user)
+    runs = history.make_runs(demo_applications, end_s=int(now_s), rng=rng)
     write_history(site, HISTORY, runs)
     site.config.write_text(
-        f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
+        f"cluster: {history.CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
         'mode: enforce\nopt_in: {proven: "on"}\nsnapshot: {source: text, interval_s: 0.5}\n'
     )
     write_stand_ins(site.stand_ins, now_s=now_s)
-    for application in (*demo_applications, newcomer(user)):
+    for application in (*demo_applications, history.newcomer(user)):
         if application.script:
             (site.folder / application.argv[0]).write_text(job_script(application))
     return runs
@@ -229,13 +220,13 @@ def write_history(site: DemoSite, name: str, runs: Iterable[JobRun]) -> None:
         file.writelines(sacct_text(runs))
 
 
-def job_script(application: Application) -> str:
+def job_script(application: history.Application) -> str:
     """Text of the application's batch script, which leaves the node count open."""
     lines = (
         "#!/bin/bash",
         f"#SBATCH --job-name={application.name}",
         f"#SBATCH --nodes={application.script_nodes}",
-        f"#SBATCH --ntasks-per-node={CORES}",
+        f"#SBATCH --ntasks-per-node={history.CORES}",
         f"#SBATCH --time={application.script_min}",
         f"#SBATCH --partition={application.partition}",
         *application.script,

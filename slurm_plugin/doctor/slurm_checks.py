@@ -188,16 +188,11 @@ def retention(installation: Installation) -> Iterator[Finding]:
 
 def purge_days(installation: Installation) -> float | None:
     """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
-    return retention_days(_slurmdbd_settings(installation).get("PurgeJobAfter", ""))
-
-
-def retention_days(text: str) -> float | None:
-    """Days for which slurmdbd keeps jobs; None: for ever.
-
-    >>> retention_days("12 months"), retention_days("36hours"), retention_days("NONE")
-    (360.0, 1.5, None)
-    """
-    match = re.match(r"(\d+)\s*(hour|day|month|year)?", text.strip(" *").lower())
+    # Days for which slurmdbd keeps jobs; None: for ever.
+    match = re.match(
+        r"(\d+)\s*(hour|day|month|year)?",
+        _slurmdbd_settings(installation).get("PurgeJobAfter", "").strip(" *").lower(),
+    )
     return int(match[1]) * _UNITS[match[2] or "month"] if match else None
 
 

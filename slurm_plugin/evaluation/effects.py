@@ -9,7 +9,7 @@ from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import predicted_for
-from slurm_plugin.protocol.wait_accuracy import AT_ONCE_S, FEWEST, SHARE, WaitAccuracy
+from slurm_plugin.protocol.status_messages import AT_ONCE_S, FEWEST, SHARE, WaitAccuracy
 
 _HOUR_S = 3600.0
 #: Newest pairs of runs that the error of a counterfactual is read from.

@@ -2,7 +2,10 @@
 
 They are switched by the record of their predictions and of their promises.  Of predictions that is
 the record that verdicts are earned by, up to the last fit, and from then on what became of the
-decisions about them.  Of promises it is whether changed jobs kept the guard.
+decisions about them.  Of promises it is whether changed jobs kept the guard.  The median of
+log(realised / predicted) over the last runs has to lie in a band: the site's, or that of the
+predictions' own intervals where these are wider.  A median bears a few runs that went wrong; that
+it takes a narrower band to come back than to leave keeps the switch from flapping.
 
 Where jobs end for lack of memory, their application's keep theirs from then on; where the site
 wants it, a job that got less than it asked for runs again with what it asked for.
@@ -11,15 +14,15 @@ wants it, a job that got less than it asked for runs again with what it asked fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, comb, exp
+from math import ceil, comb, exp, log
+from statistics import median
 from typing import TYPE_CHECKING
 
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
-from predictor.level.validity import AccuracyBand, PredictionOutcome, judge
 from predictor.table import decode, encode
 from predictor.tables.resource_use import ran_short
 from sacct_ingest.errors import SlurmError
@@ -29,11 +32,70 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.accuracy import compare
 from slurm_plugin.evaluation.effects import PromiseTally, is_changed
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
-from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
+from slurm_plugin.protocol.status_messages import WaitAccuracy
 from slurm_plugin.slurm import commands
 
-if TYPE_CHECKING:  # the database is heavy, and --help needs none
+if TYPE_CHECKING:
     from sacct_ingest.store import FitRow, RunRow, Store
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionOutcome:
+    """One run that was predicted; times in seconds.
+
+    A run that was stopped (``cut``) would have taken longer than ``realised_s``.
+    """
+
+    ended_s: float
+    realised_s: float
+    predicted_s: float
+    low_s: float  #: interval of the prediction
+    high_s: float
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyBand:
+    """Ratios (at least 1) beyond which an application leaves, and within which it comes back."""
+
+    ratio: float = 1.5
+    back: float = 1.25
+    runs: int = 6  #: the last ones, whose median counts
+    least: int = 3  #: fewer say nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the last runs say; ``ratio`` is realised over predicted, in the middle."""
+
+    off: bool
+    ratio: float
+    runs: int
+    low: float  #: the band that the ratio had to be in
+    high: float
+
+
+def judge(
+    outcomes: Sequence[PredictionOutcome], band: AccuracyBand, *, off: bool
+) -> Standing | None:
+    """Judge an application by its last runs.
+
+    outcomes: in any order; runs that were cut short before their predicted time say nothing.
+    off: whether it is switched off now.
+    Returns Standing or None: none with fewer than ``band.least`` runs that say something.
+    """
+    conclusive = [one for one in outcomes if not one.cut or one.realised_s > one.predicted_s]
+    last = sorted(conclusive, key=lambda one: one.ended_s)[-band.runs :]
+    if len(last) < band.least:
+        return None
+    middle = median(log(one.realised_s / one.predicted_s) for one in last)
+    wide = log(band.ratio)
+    # Narrowed for the way back in the same proportion as the site's own band.
+    share = log(min(band.back, band.ratio)) / wide if off and wide else 1.0
+    low = share * min(-wide, median(log(one.low_s / one.predicted_s) for one in last))
+    high = share * max(wide, median(log(one.high_s / one.predicted_s) for one in last))
+    return Standing(not low <= middle <= high, exp(middle), len(last), exp(low), exp(high))
+
 
 #: Watermark of the last pass.
 _STANDINGS = "standings"

@@ -41,7 +41,7 @@ from slurm_plugin.evaluation.effects import (
     waits_of,
 )
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
-from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, WaitTally
+from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 
 #: The newest jobs that a report lists, and the stopped ones.
 MOST = 1000

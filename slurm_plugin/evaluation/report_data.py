@@ -46,7 +46,7 @@ _MAKERS = ("array", "_array_reconstructor"), ("msgspec._utils", "rebuild")
 #: Modules of which sums hold classes: none of them opens, runs or writes anything.
 _MODULES = (
     *("slurm_plugin.evaluation.", "slurm_plugin.config.settings"),
-    "slurm_plugin.protocol.wait_accuracy",
+    "slurm_plugin.protocol.status_messages",
 )
 _PARTS = {one.__name__: one for one in (Counter, defaultdict, deque, dict, set, array.array, Unit)}
 

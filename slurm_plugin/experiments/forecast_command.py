@@ -15,20 +15,14 @@ from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_of_store,
     load_config,
+    option,
     print_table,
 )
-from slurm_plugin.experiments.probe_text import amount
+from slurm_plugin.experiments.probe_command import amount
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import percent, short_clock
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    OutputColumn,
-    OutputTable,
-    or_dash,
-    text_column,
-)
 
 EXAMPLE = """\
   nimo forecast
@@ -40,21 +34,22 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("source", metavar="FROM", nargs="?", help="host that measured")
-    parser.add_argument("target", metavar="TO", nargs="?", help="host or folder that was measured")
-    parser.add_argument(
-        "--resource",
+    option(parser, "source FROM", "host that measured", nargs="?")
+    option(parser, "target TO", "host or folder that was measured", nargs="?")
+    option(
+        parser,
+        "--resource RESOURCE",
+        f"forecast only series of this resource: {', '.join(Resource)}",
         type=Resource,
         choices=list(Resource),
-        metavar="RESOURCE",
-        help=f"forecast only series of this resource: {', '.join(Resource)}",
     )
-    parser.add_argument(
+    option(
+        parser,
         "--criterion",
+        "error measure that chooses the forecaster (default: mae)",
         type=Criterion,
         choices=list(Criterion),
         default=Criterion.MAE,
-        help="error measure that chooses the forecaster (default: mae)",
     )
     add_shared(parser, "since")
     add_table_of_store(parser)
@@ -80,36 +75,36 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def series_table(forecasts: Sequence[SeriesForecast]) -> OutputTable:
+def series_table(forecasts: Sequence[SeriesForecast]) -> cols.OutputTable:
     """One line a series: the next value, its interval, the last one, and the mean error.
 
     Values of ``-P`` are in the units of the resources; unknown ones are empty.
     """
 
     def amounts(
-        name: str, title: str, get: Callable[[SeriesForecast], float], worth: int = ON_REQUEST
-    ) -> OutputColumn:
+        name: str, title: str, get: Callable[[SeriesForecast], float], worth: int = cols.ON_REQUEST
+    ) -> cols.OutputColumn:
         def show(one: SeriesForecast) -> str:
             return amount(one.resource, get(one))
 
-        return OutputColumn(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
+        return cols.OutputColumn(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
 
     columns = [
-        text_column("resource", "resource", value=lambda f: f.resource.value),
-        text_column("from", "from", value=lambda f: f.source, as_text=or_dash),
-        text_column("to", "to", value=lambda f: f.target, as_text=or_dash),
-        amounts("next", "next", lambda f: f.value, ALWAYS),
+        cols.text_column("resource", "resource", value=lambda f: f.resource.value),
+        cols.text_column("from", "from", value=lambda f: f.source, as_text=cols.or_dash),
+        cols.text_column("to", "to", value=lambda f: f.target, as_text=cols.or_dash),
+        amounts("next", "next", lambda f: f.value, cols.ALWAYS),
         amounts("low", "at least", lambda f: f.low),
         amounts("high", "at most", lambda f: f.high),
-        OutputColumn("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
+        cols.OutputColumn("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
         amounts("last", "last", lambda f: f.last, 6),
-        OutputColumn("at", "at", lambda f: f.last_s, short_clock, worth=3),
-        OutputColumn("nmae", "off by", lambda f: _finite(f.nmae), percent, worth=5),
-        OutputColumn("measured", "n", worth=2),
-        OutputColumn("failed", "failed", worth=ON_REQUEST),
-        OutputColumn("by", "by", left=True, worth=1),
+        cols.OutputColumn("at", "at", lambda f: f.last_s, short_clock, worth=3),
+        cols.OutputColumn("nmae", "off by", lambda f: _finite(f.nmae), percent, worth=5),
+        cols.OutputColumn("measured", "n", worth=2),
+        cols.OutputColumn("failed", "failed", worth=cols.ON_REQUEST),
+        cols.OutputColumn("by", "by", left=True, worth=1),
     ]
-    return OutputTable(columns, forecasts)
+    return cols.OutputTable(columns, forecasts)
 
 
 def _interval(one: SeriesForecast) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
-    from slurm_plugin.experiments.learn.assignments import Assignment, Choices
-    from slurm_plugin.experiments.learn.description import AssignmentGroup
-    from slurm_plugin.experiments.learn.journal import Trial
+    from slurm_plugin.experiments.learn.description import (
+        Assignment,
+        AssignmentGroup,
+        Choices,
+        Trial,
+    )
     from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
     from slurm_plugin.experiments.learn.workbench import Workbench
 
@@ -49,14 +52,10 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="description of the application")
-    parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
-    parser.add_argument(
-        "--budget", type=positive, metavar="NODE-HOURS", help="budget, instead of the one in FILE"
-    )
-    parser.add_argument(
-        "--state", type=Path, metavar="FILE", help="journal of the runs (default: beside the file)"
-    )
+    option(parser, "file FILE", "description of the application", type=Path)
+    option(parser, "--dry-run", "show the next run, submit nothing")
+    option(parser, "--budget NODE-HOURS", "budget, instead of the one in FILE", type=positive)
+    option(parser, "--state FILE", "journal of the runs (default: beside the file)", type=Path)
     add_shared(parser, "json", "store", "config")
 
 
@@ -89,8 +88,11 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
 
     from slurm_plugin.experiments import held_jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn import description  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.assignments import choices  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.journal import Journal, ModelChoices  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.description import (  # noqa: PLC0415
+        Journal,
+        ModelChoices,
+        choices,
+    )
     from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
     from slurm_plugin.experiments.learn.workbench import (  # noqa: PLC0415
         LearningSite,
@@ -141,7 +143,7 @@ def _counters(state: Path) -> Path | None:
 
 def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":
     """Give the newest profiles of the nodes that a group may get."""
-    from slurm_plugin.experiments.benchmark_jobs import nodes  # noqa: PLC0415
+    from slurm_plugin.experiments.profile_command import nodes  # noqa: PLC0415
 
     def of_group(group: "AssignmentGroup") -> "Sequence[NodeProfile]":
         features = set(group.constraint.split("&")) - {""}
@@ -184,7 +186,7 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
 
 def progress_line(trial: "Trial") -> str:
     """Describe the state of a run in one line."""
-    from slurm_plugin.experiments.learn.journal import Stage  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.description import Stage  # noqa: PLC0415
 
     what = assignment(trial.attributes)
     if trial.stage is Stage.SUBMITTED:
@@ -221,7 +223,7 @@ def next_steps(expected: "Sequence[Expected]", choices: "Choices", limit: str) -
 
     limit: time limit of the runs.
     """
-    from slurm_plugin.experiments.learn.assignments import INPUT_BYTES  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.description import INPUT_BYTES  # noqa: PLC0415
 
     inputs: dict[float, list[tuple[float, float, Assignment]]] = {}
     for one in expected:

@@ -19,24 +19,17 @@ from typing import TYPE_CHECKING, Any
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.cli.command_context import add_shared, load_config, moment
+from slurm_plugin.cli.command_context import add_shared, load_config, moment, option
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name, jobs
 from slurm_plugin.experiments.plan.monitor import SLIP_S, PlanMonitor, failed, unfinished
-from slurm_plugin.experiments.plan.submit import submit_ready, waits_elsewhere
+from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
+from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import clock, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    terminal_width,
-    text_column,
-)
 
 if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.plans import Plan
@@ -53,40 +46,31 @@ TOO_LATE = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("workflow", metavar="WORKFLOW", type=Path, help="YAML file")
-    parser.add_argument(
-        "--deadline", metavar="TIME", type=moment, help="time by which all tasks must have ended"
-    )
-    parser.add_argument(
-        "--confidence",
-        metavar="SHARE",
-        type=float,
+    option(parser, "workflow WORKFLOW", "YAML file", type=Path)
+    option(parser, "--deadline TIME", "time by which all tasks must have ended", type=moment)
+    option(
+        parser,
+        "--confidence SHARE",
+        "probability of meeting the deadline (default: 0.95)",
         default=0.95,
-        help="probability of meeting the deadline (default: 0.95)",
     )
-    parser.add_argument("--submit", action="store_true", help="submit the first plan")
-    parser.add_argument("--dry-run", action="store_true", help="only print the plans (the default)")
-    parser.add_argument("--follow", action="store_true", help="follow the jobs, print progress")
-    parser.add_argument("--fixed", action="store_true", help="follow the plan without changing it")
-    parser.add_argument(
-        "--slip",
-        metavar="S",
-        type=float,
+    option(parser, "--submit", "submit the first plan")
+    option(parser, "--dry-run", "only print the plans (the default)")
+    option(parser, "--follow", "follow the jobs, print progress")
+    option(parser, "--fixed", "follow the plan without changing it")
+    option(
+        parser,
+        "--slip S",
+        f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
         default=SLIP_S,
-        help=f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
     )
-    parser.add_argument(
-        "--hard", action="store_true", help="let Slurm end jobs that will miss the deadline"
-    )
-    parser.add_argument(
-        "--empty", action="store_true", help="plan for idle clusters, without asking Slurm"
-    )
-    parser.add_argument(
-        "--interval",
-        metavar="S",
-        type=float,
+    option(parser, "--hard", "let Slurm end jobs that will miss the deadline")
+    option(parser, "--empty", "plan for idle clusters, without asking Slurm")
+    option(
+        parser,
+        "--interval S",
+        "seconds between two queries of the queue (default: 10)",
         default=10.0,
-        help="seconds between two queries of the queue (default: 10)",
     )
     add_shared(parser, "json", "store", "config")
 
@@ -126,7 +110,7 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
     if args.json:
         print(json.dumps(as_json(ranked, chain, problem.now_s)))
     else:
-        print("\n".join(render(ranked, problem.now_s, deadline_s, width=terminal_width())))
+        print("\n".join(render(ranked, problem.now_s, deadline_s, width=cols.terminal_width())))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, state)
@@ -222,7 +206,7 @@ _NOTED = 0.01
 
 
 def render(
-    plans: Sequence[Plan], now_s: float, deadline_s: float | None, *, width: int = WIDTH
+    plans: Sequence[Plan], now_s: float, deadline_s: float | None, *, width: int = cols.WIDTH
 ) -> Iterator[str]:
     """Lines about plans, the first of them in full, as wide as the terminal."""
     first = plans[0]
@@ -293,23 +277,23 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 def _steps(plan: Plan, now_s: float, width: int) -> str:
     critical = {step.name for step in plan.path}
 
-    def after(name: str, get: Callable[[Any], float], worth: int) -> OutputColumn:
-        return OutputColumn(name, name, get, duration, worth=worth)
+    def after(name: str, get: Callable[[Any], float], worth: int) -> cols.OutputColumn:
+        return cols.OutputColumn(name, name, get, duration, worth=worth)
 
     columns = [
-        text_column(
+        cols.text_column(
             "step",
             "  step",
             value=lambda step: f"{'*' if step.name in critical else ' '} {step.name}",
         ),
-        text_column("where", "where", value=lambda step: step.pool),
-        OutputColumn("nodes", "nodes", lambda step: step.nodes or None),
+        cols.text_column("where", "where", value=lambda step: step.pool),
+        cols.OutputColumn("nodes", "nodes", lambda step: step.nodes or None),
         after("start", lambda step: step.start_s - now_s, 8),
         after("wait", lambda step: step.wait_s, 6),
         after("takes", lambda step: step.estimate.time_s, 7),
-        after("end", lambda step: step.end_s - now_s, ALWAYS),
+        after("end", lambda step: step.end_s - now_s, cols.ALWAYS),
     ]
-    return OutputTable(columns, plan.schedule.steps).text(width=width)
+    return cols.OutputTable(columns, plan.schedule.steps).text(width=width)
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
@@ -325,12 +309,14 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
     """Compare plans; what speaks against each stands below the table."""
     sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
     columns = [
-        text_column("plan", "plan", value=lambda plan: plan.label),
-        OutputColumn("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
-        OutputColumn("high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5),
-        OutputColumn("node_hours", "node-hours", as_text=hours, worth=6),
-        OutputColumn("chance", "in time", as_text=percent, worth=7),
+        cols.text_column("plan", "plan", value=lambda plan: plan.label),
+        cols.OutputColumn("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
+        cols.OutputColumn(
+            "high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5
+        ),
+        cols.OutputColumn("node_hours", "node-hours", as_text=hours, worth=6),
+        cols.OutputColumn("chance", "in time", as_text=percent, worth=7),
     ]
-    table = OutputTable(columns, shown).text(width=width)
+    table = cols.OutputTable(columns, shown).text(width=width)
     against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
     return "\n".join([table, "", *(wrapped(line, width) for line in against)])

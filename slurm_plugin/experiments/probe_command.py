@@ -12,28 +12,32 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sacct_ingest.errors import ConfigError, ProbeError, StoreError
-from sacct_ingest.probes.collect import Collector
+from sacct_ingest.probes import wire
 from sacct_ingest.probes.local import LocalProbes
-from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, member
+from sacct_ingest.probes.probe_settings import Cost, Member, ProbeSettings, cost, member
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.transfer_probe import measure_transfer
-from sacct_ingest.records import Probe
-from slurm_plugin.cli.command_context import add_table_of_store, load_config, print_table
+from sacct_ingest.probes.wire import Message
+from sacct_ingest.records import Probe, Resource
+from slurm_plugin.cli.command_context import add_table_of_store, load_config, option, print_table
 from slurm_plugin.config.settings import Config, SensorSettings
-from slurm_plugin.experiments import probe_text as words
 from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text import table_columns as cols
+from slurm_plugin.text.formatting import printable, short_clock, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
-if TYPE_CHECKING:  # the database is heavy, and --help needs none
+if TYPE_CHECKING:
     from sacct_ingest.store import Store
+
 
 EXAMPLE = """\
   nimo probe
@@ -58,31 +62,25 @@ _log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--serve", action="store_true", help="run this host's sensor")
-    what.add_argument(
-        "--follow", action="store_true", help="store what the sensors measure, until stopped"
-    )
-    what.add_argument("--show", action="store_true", help="print the newest value of each series")
-    what.add_argument(
-        "--cost", action="store_true", help="print the network, CPU and disk use of the probes"
-    )
+    option(what, "--serve", "run this host's sensor")
+    option(what, "--follow", "store what the sensors measure, until stopped")
+    option(what, "--show", "print the newest value of each series")
+    option(what, "--cost", "print the network, CPU and disk use of the probes")
     what.add_argument(
         "--transfer",
         nargs=2,
         metavar=("FILE", "HOST"),
         help="probe the path to a host, send it a file that it discards, and store both",
     )
-    parser.add_argument(
-        "--host",
-        metavar="NAME=HOST:PORT",
+    option(
+        parser,
+        "--host NAME=HOST:PORT",
+        "host to probe; repeat it, in the order of the ring (default: probes.hosts)",
         action="append",
         default=[],
-        help="host to probe; repeat it, in the order of the ring (default: probes.hosts)",
     )
-    parser.add_argument("--name", default="", help="this host's name (default: its host name)")
-    parser.add_argument(
-        "--bind", metavar="HOST:PORT", default="", help="address on which the sensor listens"
-    )
+    option(parser, "--name", "this host's name (default: its host name)", default="")
+    option(parser, "--bind HOST:PORT", "address on which the sensor listens", default="")
     add_table_of_store(parser)
 
 
@@ -92,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     members = [member(text) for text in args.host or config.probes.hosts]
     if args.cost:
         total = cost(settings_of(config.probes), max(1, len(members)))
-        text = wrapped(words.describe_cost(total, config.probes), terminal_width())
+        text = wrapped(describe_cost(total, config.probes), terminal_width())
         print(json.dumps(asdict(total)) if args.json else text)
     elif args.show:
         with open_store(config) as store:
@@ -123,7 +121,7 @@ def _serve(args: argparse.Namespace, config: Config, members: Sequence[Member]) 
     settings = settings_of(probes)
     clique = list(members) or [Member(name, where.host, where.port)]
     sensor = Sensor(clique, name, settings, bind=(where.host, where.port), key=_key(probes))
-    text = words.describe_cost(cost(settings, len(clique)), probes)
+    text = describe_cost(cost(settings, len(clique)), probes)
     print(wrapped(text, terminal_width()), flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=sensor.stop).start())
@@ -173,7 +171,7 @@ def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Me
             _log.warning("sensor %s", error)
         if not gathered.probes:
             raise ProbeError(f"no sensor answered: {'; '.join(gathered.unreachable)}")
-        _print(words.newest(gathered.probes), args)
+        _print(newest(gathered.probes), args)
         return 0
 
 
@@ -190,7 +188,7 @@ def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member
     )
     with open_store(config, create=True) as store:
         store.probes.add(probes)
-    _print(words.newest(probes), args)
+    _print(newest(probes), args)
     return 0 if probes[-1].value else 1
 
 
@@ -198,7 +196,7 @@ def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(each) for each in probes]))
     else:
-        print_table(words.probe_table(probes), args)
+        print_table(probe_table(probes), args)
 
 
 def _host_name(members: Sequence[Member]) -> str:
@@ -227,3 +225,148 @@ def _key(probes: SensorSettings) -> bytes:
 def _ready(text: str) -> None:
     print(text, flush=True)
     notify("READY=1")
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Collected measurements, and the sensors that did not answer."""
+
+    probes: list[Probe] = field(default_factory=list)
+    unreachable: list[str] = field(default_factory=list)
+
+
+class Collector:
+    """Asks each sensor for its new measurements."""
+
+    def __init__(
+        self, members: Sequence[Member], settings: ProbeSettings, *, key: bytes = b""
+    ) -> None:
+        self._members, self._settings = members, settings
+        self._ask = partial(wire.ask, key=key, timeout_s=settings.timeout_s)
+        self._read: dict[str, tuple[str, int]] = {}
+
+    def collect(self) -> Gathered:
+        """Ask all sensors, and name those that do not answer."""
+        gathered = Gathered()
+        for sensor in self._members:
+            try:
+                gathered.probes.extend(self._of(sensor))
+            except ProbeError as error:
+                gathered.unreachable.append(str(error))
+        return gathered
+
+    def measure_now(self) -> Gathered:
+        """Have all sensors measure at once, wait for them, and give their measurements.
+
+        The wait ends when each has had the token and measured itself, or after the longest turns
+        of all sensors.
+        """
+        waiting: dict[Member, Message] = {}
+        gathered = Gathered()
+        for sensor in self._members:
+            try:
+                waiting[sensor] = self._ask(sensor, {"op": "wake"})
+            except ProbeError as error:
+                gathered.unreachable.append(str(error))
+        turn_s = self._settings.hold_s + self._settings.timeout_s
+        give_up = time.monotonic() + len(self._members) * turn_s
+        while waiting and time.monotonic() < give_up:
+            for sensor, state in list(waiting.items()):
+                try:
+                    boot = state.get("boot", "")
+                    now = self._ask(sensor, {"op": "series", "after": 2**62, "boot": boot})
+                except ProbeError as error:
+                    gathered.unreachable.append(str(error))
+                    del waiting[sensor]
+                    continue
+                again = now.get("boot") != state.get("boot")
+                if again or all(int(now[name]) > int(state[name]) for name in ("rounds", "locals")):
+                    del waiting[sensor]
+            if waiting:
+                time.sleep(0.2)
+        collected = self.collect()
+        gathered.probes.extend(collected.probes)
+        gathered.unreachable = list(dict.fromkeys([*gathered.unreachable, *collected.unreachable]))
+        return gathered
+
+    def _of(self, sensor: Member) -> Iterator[Probe]:
+        more = True
+        while more:
+            boot, after = self._read.get(sensor.name, ("", 0))
+            answer = self._ask(sensor, {"op": "series", "boot": boot, "after": after})
+            self._read[sensor.name] = (str(answer["boot"]), int(answer["after"]))
+            more = bool(answer.get("more"))
+            yield from map(_probe, answer["probes"])
+
+
+def _probe(values: dict[str, Any]) -> Probe:
+    return Probe(**{**values, "resource": Resource(values["resource"])})
+
+
+def newest(probes: Sequence[Probe]) -> list[Probe]:
+    """Give the newest measurement of each series."""
+    latest = {
+        (probe.resource, probe.source, probe.target): probe
+        for probe in sorted(probes, key=lambda probe: probe.at_s)
+    }
+    return [latest[key] for key in sorted(latest)]
+
+
+def probe_table(probes: Sequence[Probe]) -> cols.OutputTable:
+    """Measurements by the fields of a `Probe`, in their order; of one that failed, why.
+
+    >>> print(probe_table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
+    ...     value=0.00025)]).text())
+    resource  from  to  value
+    latency   n1    n2  250 us
+    """
+    columns = [
+        cols.OutputColumn("resource", "resource", lambda p: p.resource.value, left=True),
+        cols.text_column("source", "from", as_text=cols.or_dash),
+        cols.text_column("target", "to", as_text=cols.or_dash),
+        cols.OutputColumn("at_s", "at", as_text=short_clock, worth=cols.ON_REQUEST),
+        cols.text_column("value", "value", show=_value),
+        cols.OutputColumn("size_bytes", "bytes", worth=cols.ON_REQUEST),
+        cols.OutputColumn("took_s", "took", worth=cols.ON_REQUEST),
+        cols.OutputColumn("error", "error", worth=cols.ON_REQUEST),
+    ]
+    return cols.OutputTable(columns, probes)
+
+
+def describe_cost(cost: Cost, settings: SensorSettings) -> str:
+    """Describe the resources that the probes use."""
+    lines = [
+        f"network  {cost.pairs} pairs every {settings.period_s:g} s, {cost.bytes_per_pair} bytes"
+        f" each, one at a time: {cost.network_bytes_per_hour / 1e6:.3g} MB/h,"
+        f" {cost.link_share:.2g} of a link of 1 Gbit/s",
+        f"cpu      {settings.spin_s:g} s of one CPU every"
+        f" {settings.spin_every * settings.period_s:g} s: {cost.cpu_share:.2g} of it",
+        f"disk     {cost.disk_bytes_per_hour / 1e6:.3g} MB/h on each host",
+        f"in all   {cost.probes_per_hour:.4g} measurements an hour",
+    ]
+    return "\n".join(lines)
+
+
+def amount(resource: Resource, value: float) -> str:
+    """Write a value with its unit.
+
+    >>> amount(Resource.BANDWIDTH, 2.5e6)
+    '2.5 MB/s'
+    """
+    return _FORMATS[resource].format(value * _SCALES[resource])
+
+
+def _value(probe: Probe) -> str:
+    if probe.value is None:
+        return printable(f"failed: {probe.error}")
+    return amount(probe.resource, probe.value)
+
+
+_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
+_TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
+_SCALES = {**dict.fromkeys(_RATES, 1e-6), **dict.fromkeys(_TIMES, 1e6), Resource.CPU: 1.0}
+_FORMATS = {
+    **dict.fromkeys(_RATES, "{:.4g} MB/s"),
+    **dict.fromkeys(_TIMES, "{:.4g} us"),
+    Resource.CPU: "{:.3f} of a CPU",
+}

@@ -9,12 +9,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import NamedTuple
 
-from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
+from sacct_ingest.errors import ConfigError, NoHistory, ProbeError, SlurmError
 from sacct_ingest.probes.agreement import MEASURES, Outlier, TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
@@ -22,6 +23,7 @@ from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.command_context import (
     add_table_of_store,
     load_config,
+    option,
     print_table,
     table_options,
 )
@@ -29,19 +31,114 @@ from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Config
-from slurm_plugin.experiments.benchmark_jobs import Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.store_access import open_store
+from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import printable, wrapped
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    TableOptions,
-    terminal_width,
-)
+
+_FORMAT = "%N|%t|%c|%m|%f"
+_UNUSABLE = ("down", "drain", "drng", "fail", "maint", "unk", "boot", "inval", "pow")
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as sinfo has it."""
+
+    name: str
+    state: str
+    cpus: int
+    memory_mib: int
+    features: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether a job may start there now or soon."""
+        return not self.state.startswith(_UNUSABLE)
+
+
+def nodes(*, nodelist: str = "", partition: str = "") -> list[Node]:
+    """Ask for nodes by their names, their partition, or both.
+
+    Raises SlurmError: sinfo failed, or there are none.
+    """
+    argv = ["sinfo", "-h", "-N", "-o", _FORMAT]
+    argv += ["-n", nodelist] if nodelist else []
+    # Hidden partitions are seen when they are named; both at once is an error.
+    argv += ["-p", partition] if partition else ["-a"]
+    reported = parse_nodes(run_slurm(argv, timeout_s=_TIMEOUT_S))
+    if not reported:
+        asked = [("-w", nodelist), ("-p", partition)]
+        options = " ".join(f"{option} {value}" for option, value in asked if value)
+        raise SlurmError(f"sinfo lists no nodes for {options or 'this cluster'}")
+    return reported
+
+
+def parse_nodes(text: str) -> list[Node]:
+    r"""Read sinfo's output; a node is there once for each of its partitions.
+
+    >>> parse_nodes("n1|idle*|4|2000|(null)\nn1|idle*|4|2000|(null)\n")
+    [Node(name='n1', state='idle', cpus=4, memory_mib=2000, features='')]
+    """
+    nodes: dict[str, Node] = {}
+    for line in text.splitlines():
+        try:
+            name, state, cpus, memory, features = line.split("|", 4)
+        except ValueError as error:
+            raise SlurmError(f"sinfo printed a line that NIMO cannot read: {line!r}") from error
+        nodes[name] = Node(
+            name=name,
+            state=state.rstrip("*~#!%$@^-+"),
+            cpus=int(cpus),
+            memory_mib=int(memory.rstrip("+")),
+            features="" if features == "(null)" else features,
+        )
+    return list(nodes.values())
+
+
+def argv_for(node: Node, options: Mapping[str, object], script: str) -> list[str]:
+    """Command line of one benchmark's job: the whole node, with more of srun's options."""
+    return [
+        "srun",
+        "--quiet",
+        "--job-name=nimo-profile",
+        # Its own decisions are none of its business.
+        "--comment=nimo:off",
+        f"--nodelist={node.name}",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={node.cpus}",
+        "--exclusive",
+        "--mem=0",
+        *(f"--{name}={value}" for name, value in options.items() if value != ""),
+        "/bin/sh",
+        "-c",
+        script,
+    ]
+
+
+def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
+    """Run the script on a node; give all that it printed, and what srun complained about."""
+    try:
+        done = subprocess.run(
+            argv_for(node, options, script),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        raise SlurmError(f"srun: {error.strerror or error}; are Slurm's commands there?") from error
+    return done.stdout.decode(errors="replace")
+
+
+def run_each(
+    chosen: Sequence[Node], work: Callable[[Node], str], *, at_once: int
+) -> Iterator[tuple[Node, str]]:
+    """Run jobs, so many at a time; give each node's output in the order of the nodes."""
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        yield from zip(chosen, pool.map(work, chosen), strict=True)
+
 
 EXAMPLE = """\
   nimo profile -p batch
@@ -56,36 +153,20 @@ _OF_JOB = ("partition", "account", "qos", "reservation")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-w", "--nodelist", default="", help="nodes to measure, such as n[1-4]")
-    parser.add_argument("-p", "--partition", default="", help="all nodes of this partition")
-    parser.add_argument("-A", "--account", default="", help="account of the jobs")
-    parser.add_argument("-q", "--qos", default="", help="QOS of the jobs")
-    parser.add_argument("--reservation", default="", help="reservation of the jobs")
-    parser.add_argument(
-        "--show", action="store_true", help="print stored profiles, measure nothing"
-    )
-    parser.add_argument(
-        "--only",
-        metavar="PARTS",
-        type=_parts,
-        default=PARTS,
-        help=f"of {','.join(PARTS)}: these only",
-    )
-    parser.add_argument(
-        "--at-once", metavar="N", type=whole, default=1, help="number of jobs at a time"
-    )
-    parser.add_argument(
-        "--immediate",
-        metavar="S",
-        type=whole,
-        default=0,
-        help="leave out nodes not free within S s",
-    )
-    parser.add_argument(
-        "--network-host",
-        metavar="HOST:PORT",
+    option(parser, "-w --nodelist", "nodes to measure, such as n[1-4]", default="")
+    option(parser, "-p --partition", "all nodes of this partition", default="")
+    option(parser, "-A --account", "account of the jobs", default="")
+    option(parser, "-q --qos", "QOS of the jobs", default="")
+    option(parser, "--reservation", "reservation of the jobs", default="")
+    option(parser, "--show", "print stored profiles, measure nothing")
+    option(parser, "--only PARTS", f"of {','.join(PARTS)}: these only", type=_parts, default=PARTS)
+    option(parser, "--at-once N", "number of jobs at a time", type=whole, default=1)
+    option(parser, "--immediate S", "leave out nodes not free within S s", type=whole, default=0)
+    option(
+        parser,
+        "--network-host HOST:PORT",
+        "iperf3 server to measure against (default: one is started here)",
         default="",
-        help="iperf3 server to measure against (default: one is started here)",
     )
     add_table_of_store(parser)
 
@@ -107,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.parsable2:
         print_table(profile_table(profiles), args)
     else:
-        print(describe(profiles, types, table_options(args), width=terminal_width()))
+        print(describe(profiles, types, table_options(args), width=cols.terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
     return 1 if wrong else 0
 
@@ -239,9 +320,9 @@ class ProfileRow(NamedTuple):
 def describe(
     profiles: Sequence[NodeProfile],
     types: Sequence[TypeProfile],
-    options: TableOptions | None = None,
+    options: cols.TableOptions | None = None,
     *,
-    width: int = WIDTH,
+    width: int = cols.WIDTH,
 ) -> str:
     """Give a table of types and their nodes; outliers and errors stand below it.
 
@@ -250,15 +331,17 @@ def describe(
     by_name = {profile.node: profile for profile in profiles}
     rows = [row for kind in types for row in _rows(kind, by_name)]
     measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
-    made = OutputTable(_columns(measures), rows).text(options, width=width)
+    made = cols.OutputTable(_columns(measures), rows).text(options, width=width)
     complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
     complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
     return "\n".join([made, *(wrapped(printable(text), width) for text in complaints)])
 
 
-def profile_table(profiles: Sequence[NodeProfile]) -> OutputTable:
+def profile_table(profiles: Sequence[NodeProfile]) -> cols.OutputTable:
     """All fields of the nodes."""
-    return OutputTable([OutputColumn(one.name, one.name) for one in fields(NodeProfile)], profiles)
+    return cols.OutputTable(
+        [cols.OutputColumn(one.name, one.name) for one in fields(NodeProfile)], profiles
+    )
 
 
 def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[ProfileRow]:
@@ -268,21 +351,21 @@ def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[Pro
         yield ProfileRow(f"  {node}", kind.node_type, values)
 
 
-def _columns(measures: Sequence[str]) -> list[OutputColumn]:
+def _columns(measures: Sequence[str]) -> list[cols.OutputColumn]:
     """Columns of these measures, the first of most worth."""
 
-    def of(measure: str, place: int) -> OutputColumn:
-        return OutputColumn(
+    def of(measure: str, place: int) -> cols.OutputColumn:
+        return cols.OutputColumn(
             measure,
             _COLUMNS[measure][0],
             lambda row: row.values.get(measure),
             lambda value: _cell(measure, value),
-            worth=max(ALWAYS - 1 - place, 1),
+            worth=max(cols.ALWAYS - 1 - place, 1),
         )
 
     return [
-        OutputColumn("node", "", left=True, cuts=True),
-        OutputColumn("node_type", "type", worth=ON_REQUEST),
+        cols.OutputColumn("node", "", left=True, cuts=True),
+        cols.OutputColumn("node_type", "type", worth=cols.ON_REQUEST),
         *(of(measure, place) for place, measure in enumerate(measures)),
     ]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
-from slurm_plugin.cli.command_context import add_shared, load_config
+from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.text.formatting import count, duration, hours, wrapped
 from slurm_plugin.text.table_columns import terminal_width
@@ -37,57 +37,48 @@ _COUNTS = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "words",
-        metavar="SCRIPT",
-        nargs="*",
-        help="job script and its arguments, in which {n} is the count (another input each: weak "
+    option(
+        parser,
+        "words SCRIPT",
+        "job script and its arguments, in which {n} is the count (another input each: weak "
         "scaling); behind -- also options of sbatch",
+        nargs="*",
     )
-    parser.add_argument(
-        "-N", "--counts", type=_counts, metavar="COUNTS", help="counts, as 1-64 or 1,2,4,8"
-    )
-    parser.add_argument(
+    option(parser, "-N --counts COUNTS", "counts, as 1-64 or 1,2,4,8", type=_counts)
+    option(
+        parser,
         "--sizes",
+        "what is counted: --nodes, --cpus-per-task or --gpus (default: %(default)s)",
         choices=("nodes", "cpus", "gpus"),
         default="nodes",
-        help="what is counted: --nodes, --cpus-per-task or --gpus (default: %(default)s)",
     )
-    parser.add_argument("--runs", type=int, default=6, help="most runs (default: %(default)s)")
-    parser.add_argument(
-        "--budget",
+    option(parser, "--runs", "most runs (default: %(default)s)", type=int, default=6)
+    option(
+        parser,
+        "--budget HOURS",
+        "most node-hours, CPU-hours or GPU-hours (default: 200)",
         type=positive,
         default=200.0,
-        metavar="HOURS",
-        help="most node-hours, CPU-hours or GPU-hours (default: 200)",
     )
-    parser.add_argument(
-        "--time",
-        type=positive,
-        default=30.0,
-        metavar="MINUTES",
-        help="time limit of a run (default: 30)",
+    option(
+        parser, "--time MINUTES", "time limit of a run (default: 30)", type=positive, default=30.0
     )
-    parser.add_argument(
+    option(
+        parser,
         "--together",
-        type=int,
+        "most of the first runs at once (default: %(default)s); later ones one by one",
         default=3,
-        help="most of the first runs at once (default: %(default)s); later ones one by one",
     )
-    parser.add_argument(
-        "--weak",
-        metavar="COMMAND",
+    option(
+        parser,
+        "--weak COMMAND",
+        "the problem grows: shell command that makes the script of $N from its standard input",
         default="",
-        help="the problem grows: shell command that makes the script of $N from its standard input",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
-    parser.add_argument("--resume", action="store_true", help="go on; SCRIPT may be the folder")
-    parser.add_argument(
-        "--existing", action="store_true", help="of runs that the accounting has; submits nothing"
-    )
-    parser.add_argument(
-        "-d", "--directory", type=Path, help="folder of the study (default: SCRIPT.scale)"
-    )
+    option(parser, "--dry-run", "show the next run, submit nothing")
+    option(parser, "--resume", "go on; SCRIPT may be the folder")
+    option(parser, "--existing", "of runs that the accounting has; submits nothing")
+    option(parser, "-d --directory", "folder of the study (default: SCRIPT.scale)", type=Path)
     add_shared(parser, "config")
 
 

@@ -14,7 +14,7 @@ from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.text.slurm_text import parse_size
-from slurm_plugin.cli.command_context import add_shared, load_config, moment
+from slurm_plugin.cli.command_context import add_shared, load_config, moment, option
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
@@ -31,22 +31,20 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "size", metavar="SIZE", type=size, help="size in bytes, or as 16M, 500G, 2T"
-    )
-    parser.add_argument("source", metavar="FROM", help="host that sends, as the probes name it")
-    parser.add_argument("target", metavar="TO", help="host that receives")
-    parser.add_argument(
-        "--took",
-        metavar="SECONDS",
+    option(parser, "size SIZE", "size in bytes, or as 16M, 500G, 2T", type=size)
+    option(parser, "source FROM", "host that sends, as the probes name it")
+    option(parser, "target TO", "host that receives")
+    option(
+        parser,
+        "--took SECONDS",
+        "record a real transfer and the seconds that it took",
         type=positive,
-        help="record a real transfer and the seconds that it took",
     )
-    parser.add_argument(
-        "--at",
-        metavar="TIME",
+    option(
+        parser,
+        "--at TIME",
+        "with --took: when the transfer began (default: SECONDS ago)",
         type=moment,
-        help="with --took: when the transfer began (default: SECONDS ago)",
     )
     add_shared(parser, "since", "parsable", "json", "store", "config")
 

@@ -36,8 +36,7 @@ from slurm_plugin.nimod.loop import (
     enter_real_time_class,
     stop_at_signals,
 )
-from slurm_plugin.nimod.ready_decisions import ReadyDecisions
-from slurm_plugin.nimod.request_handler import RemoteRequests, RequestHandler
+from slurm_plugin.nimod.request_handler import ReadyDecisions, RemoteRequests, RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.service.listening import bound_socket, let_in, notify

@@ -7,9 +7,10 @@ job is ever a label, so that there are as many series as there are modes and rea
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, starmap
+from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -31,70 +32,50 @@ from slurm_plugin.protocol.status_messages import Counts, Status
 _DAY_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDescription:
-    """One metric: its name, what kind it is, its labels, what it says."""
+class MetricDescription(NamedTuple):
+    """One metric: its name, what it says, its labels, what kind it is."""
 
     name: str
-    kind: str  #: gauge, counter or histogram
     text: str
     labels: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """What Prometheus calls it."""
+        if self.name.endswith("_total"):
+            return "counter"
+        return "histogram" if self.name == "nimo_answer_seconds" else "gauge"
 
-def _described(
-    *rows: tuple[str, str, str] | tuple[str, str, str, tuple[str, ...]],
-) -> tuple[MetricDescription, ...]:
-    return tuple(MetricDescription(*row) for row in rows)
 
-
-METRICS = _described(
-    ("nimo_up", "gauge", "Whether nimod answers"),
-    ("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
-    ("nimo_start_time_seconds", "gauge", "Start time of nimod, since the epoch"),
-    ("nimo_tables", "gauge", "Prediction tables in memory"),
-    ("nimo_tables_loaded_timestamp_seconds", "gauge", "Time at which the tables were loaded"),
-    ("nimo_snapshot_age_seconds", "gauge", "Age of nimod's view of the cluster"),
-    ("nimo_requests_total", "counter", "Requests by result", ("result",)),
-    (
-        "nimo_decisions_total",
-        "counter",
-        "Decisions on submissions",
-        ("mode", "action", "reason", "applied"),
-    ),
-    ("nimo_answer_seconds", "histogram", "Time in which submissions were answered"),
-    ("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
-    ("nimo_store_up", "gauge", "Whether the store can be read"),
-    ("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
-    (
-        "nimo_ingest_timestamp_seconds",
-        "gauge",
-        "Time up to which the accounting was read",
-        ("source",),
-    ),
-    ("nimo_fit_timestamp_seconds", "gauge", "Time at which the newest table was fitted"),
-    ("nimo_applications", "gauge", "Applications in the store", ("verdict",)),
-    (
-        "nimo_applications_switched_off",
-        "gauge",
-        "Applications switched off after predictions that missed",
-    ),
-    ("nimo_compared_runs", "gauge", "Completed runs of the last days with a prediction"),
-    ("nimo_prediction_error_ratio", "gauge", "Mean of |actual - predicted| / actual of these runs"),
-    ("nimo_prediction_bias_ratio", "gauge", "Median of actual over predicted of these runs"),
-    (
-        "nimo_interval_coverage_ratio",
-        "gauge",
-        "Share of these runs inside their interval",
-        ("nominal",),
-    ),
-    ("nimo_deadline_jobs", "gauge", "Jobs of the last days with a deadline", ("outcome",)),
+_ROWS: tuple[tuple[str, str] | tuple[str, str, tuple[str, ...]], ...] = (
+    ("nimo_up", "Whether nimod answers"),
+    ("nimo_build_info", "1, with nimod's release", ("release",)),
+    ("nimo_start_time_seconds", "Start time of nimod, since the epoch"),
+    ("nimo_tables", "Prediction tables in memory"),
+    ("nimo_tables_loaded_timestamp_seconds", "Time at which the tables were loaded"),
+    ("nimo_snapshot_age_seconds", "Age of nimod's view of the cluster"),
+    ("nimo_requests_total", "Requests by result", ("result",)),
+    ("nimo_decisions_total", "Decisions on submissions", ("mode", "action", "reason", "applied")),
+    ("nimo_answer_seconds", "Time in which submissions were answered"),
+    ("nimo_decisions_pending", "Decisions not written to the store yet"),
+    ("nimo_store_up", "Whether the store can be read"),
+    ("nimo_store_size_bytes", "Size of the store's file (SQLite)"),
+    ("nimo_ingest_timestamp_seconds", "Time up to which the accounting was read", ("source",)),
+    ("nimo_fit_timestamp_seconds", "Time at which the newest table was fitted"),
+    ("nimo_applications", "Applications in the store", ("verdict",)),
+    ("nimo_applications_switched_off", "Applications switched off after predictions that missed"),
+    ("nimo_compared_runs", "Completed runs of the last days with a prediction"),
+    ("nimo_prediction_error_ratio", "Mean of |actual - predicted| / actual of these runs"),
+    ("nimo_prediction_bias_ratio", "Median of actual over predicted of these runs"),
+    ("nimo_interval_coverage_ratio", "Share of these runs inside their interval", ("nominal",)),
+    ("nimo_deadline_jobs", "Jobs of the last days with a deadline", ("outcome",)),
     (
         "nimo_saved_seconds",
-        "gauge",
         "Time that other counts saved (jobs: changed), or would have saved (jobs: observed)",
         ("jobs", "of"),
     ),
 )
+METRICS = tuple(starmap(MetricDescription, _ROWS))
 _BY_NAME = {one.name: one for one in METRICS}
 #: A value, and the values of the labels.
 Sample = tuple[float | None, tuple[str, ...]]
@@ -112,7 +93,7 @@ def registry(
     """
     made = CollectorRegistry()
     made.register(_Collector(lambda: of_nimod(status)))
-    made.register(_Collector(_cached(lambda: of_store(store, days=days, file=file), _CACHED_S)))
+    made.register(_Collector(lambda: of_store(store, days=days, file=file), _CACHED_S))
     return made
 
 
@@ -197,11 +178,10 @@ def _saved(report: OutcomeReport) -> Iterator[Sample]:
 
 def _family(name: str, samples: Iterable[Sample]) -> Metric:
     declared = _BY_NAME[name]
-    made: GaugeMetricFamily | CounterMetricFamily
+    make: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily
     if declared.kind == "counter":
-        made = CounterMetricFamily(name, declared.text, labels=declared.labels)
-    else:
-        made = GaugeMetricFamily(name, declared.text, labels=declared.labels)
+        make = CounterMetricFamily
+    made = make(name, declared.text, labels=declared.labels)
     for value, labels in samples:
         if value is not None:
             made.add_metric(labels, value)
@@ -218,27 +198,18 @@ def _answers(counts: Counts) -> Metric:
 
 
 class _Collector(Collector):
-    """What `prometheus_client` asks at each scrape."""
+    """What `prometheus_client` asks at each scrape; made anew after a while only."""
 
-    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        self._collect = collect
+    def __init__(self, collect: Callable[[], Iterable[Metric]], keep_s: float = 0.0) -> None:
+        self._collect, self._keep_s = collect, keep_s
+        self._made_s, self._made = -inf, list[Metric]()
 
     def collect(self) -> Iterable[Metric]:
-        return self._collect()
+        now_s = time.monotonic()
+        if now_s - self._made_s > self._keep_s:
+            self._made_s, self._made = now_s, list(self._collect())
+        return self._made
 
     def describe(self) -> Iterable[Metric]:
         # Otherwise registering would already ask.
         return ()
-
-
-def _cached(make: Callable[[], Iterable[Metric]], keep_s: float) -> Callable[[], Iterable[Metric]]:
-    """Make anew after a while only: the store is not to suffer."""
-    cached: list[tuple[float, list[Metric]]] = []
-
-    def given() -> Iterable[Metric]:
-        now_s = time.monotonic()
-        if not cached or now_s - cached[0][0] > keep_s:
-            cached[:] = [(now_s, list(make()))]
-        return cached[0][1]
-
-    return given

@@ -1,18 +1,24 @@
 """One request line and its answer: what nimod is asked, by whom, and who may ask it."""
 
 import logging
+import os
+import re
+import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from sacct_ingest.errors import ScriptError
+from sacct_ingest.files import atomic_file
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.service import Book, DecisionService
-from slurm_plugin.decision.tickets import job_of
+from slurm_plugin.decision.tickets import TicketKey, job_of
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.answering.process import PendingQuestion
 from slurm_plugin.nimod.answering.questions import (
@@ -23,9 +29,8 @@ from slurm_plugin.nimod.answering.questions import (
 )
 from slurm_plugin.nimod.connection import Reply, Respond
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.nimod.ready_decisions import is_ticket
 from slurm_plugin.protocol.advice_messages import VERSION
-from slurm_plugin.protocol.decision_messages import Answer
+from slurm_plugin.protocol.decision_messages import Answer, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Counts, Decided, Status
@@ -33,6 +38,54 @@ from slurm_plugin.service.request_rates import Complaints, Rates
 from slurm_plugin.slurm.poller import ClusterPoller
 
 _log = logging.getLogger(__name__)
+_TICKET = re.compile(r"[0-9a-f]{12}")
+_FOLDER_MODE, _FILE_MODE = 0o711, 0o644
+
+
+def is_ticket(text: str) -> bool:
+    """Whether a ticket that somebody made is like ours."""
+    return _TICKET.fullmatch(text) is not None
+
+
+class ReadyDecisions:
+    """Folder of decisions that need no request.
+
+    socket: path of nimod's socket; the hooks look beside it.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._folder = socket.parent / "ready"
+        self._usable = False
+
+    def open(self) -> None:
+        """Begin with an empty folder; without one, job_submit asks as ever."""
+        self.close()
+        try:
+            self._folder.mkdir()
+            self._folder.chmod(_FOLDER_MODE)
+        except OSError as error:
+            _log.warning("%s: no decision will lie ready there: %s", self._folder, error)
+        else:
+            self._usable = True
+
+    def close(self) -> None:
+        """Delete everything: another nimod has no record of it."""
+        self._usable = False
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def publish(self, key: TicketKey, decision: ReadyDecision | None) -> None:
+        """Put a decision there, or take it away."""
+        if not self._usable:
+            return
+        path = f"{self._folder}/{key[0]}-{key[1]}"
+        if decision is None:
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108 - for each job
+            return
+        try:
+            atomic_file.write(Path(path), encode(decision), mode=_FILE_MODE, synced=False)
+        except OSError as error:
+            _log.debug("%s: %s", path, error)
 
 
 @dataclass(kw_only=True)

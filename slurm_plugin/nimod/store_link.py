@@ -18,7 +18,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RecordRow, RejectRow, Store
 from sacct_ingest.store.fits import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.protocol.wait_accuracy import WaitAccuracy, judge
+from slurm_plugin.protocol.status_messages import WaitAccuracy, judge
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
 _Item = TypeVar("_Item")

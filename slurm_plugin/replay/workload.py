@@ -433,19 +433,12 @@ def assume(workload: Workload, made: Assumptions) -> list[Moldable | None]:
     variance = rng.uniform(0.0, 2.0, count)
     believed = parallelism * rng.lognormal(0.0, made.error, count)
     expected = recent_mean(workload)
-    return [
-        _assumed(
-            int(workload.nodes[job]),
-            workload.cluster_nodes,
-            (max(parallelism[job], 1.0), variance[job]),
-            (max(believed[job], 1.0), variance[job]),
-            expected[job],
-            made,
-        )
-        if chosen[job]
-        else None
-        for job in range(count)
-    ]
+    moldable: list[Moldable | None] = [None] * count
+    for job in np.flatnonzero(chosen).tolist():
+        truth, curve = ((max(p[job], 1.0), variance[job]) for p in (parallelism, believed))
+        nodes = int(workload.nodes[job])
+        moldable[job] = _assumed(nodes, workload.cluster_nodes, truth, curve, expected[job], made)
+    return moldable
 
 
 def assumptions_in_words(made: Assumptions) -> tuple[str, ...]:

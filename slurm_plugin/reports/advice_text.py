@@ -9,28 +9,8 @@ from typing import Final
 
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
-from slurm_plugin.text.formatting import (
-    RECOGNISED,
-    clock,
-    count,
-    duration,
-    hours,
-    percent,
-    printable,
-    short_clock,
-    wrapped,
-)
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    TableOptions,
-    between,
-    or_dash,
-    text_column,
-)
+from slurm_plugin.text import formatting as fmt
+from slurm_plugin.text import table_columns as cols
 
 _MARK = "=>"
 _DIRECTIVE = "#SBATCH "
@@ -46,8 +26,8 @@ def render(
     now_s: float,
     every: bool = False,
     verbose: bool = False,
-    width: int = WIDTH,
-    options: TableOptions | None = None,
+    width: int = cols.WIDTH,
+    options: cols.TableOptions | None = None,
 ) -> Iterator[str]:
     """Give the parts of an advice as text: tables, then how far to trust them and what to paste.
 
@@ -62,11 +42,11 @@ def render(
     table = ""
     if advice.rows:
         rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
-        table = OutputTable(_columns(advice, now_s), rows).text(options, width=width)
-    title = wrapped(_title(advice), width) if verbose else ""
-    about = f"in partition {printable(advice.partition)}, " if advice.partition else ""
-    about += f"on nodes of the type {printable(advice.node_type)}:"
-    about = wrapped(about, width) if advice.node_type else ""
+        table = cols.OutputTable(_columns(advice, now_s), rows).text(options, width=width)
+    title = fmt.wrapped(_title(advice), width) if verbose else ""
+    about = f"in partition {fmt.printable(advice.partition)}, " if advice.partition else ""
+    about += f"on nodes of the type {fmt.printable(advice.node_type)}:"
+    about = fmt.wrapped(about, width) if advice.node_type else ""
     layouts = _layouts(advice, width)
     tables = _joined((title, _partitions(advice, now_s, width), about, table, layouts))
     if tables:
@@ -81,7 +61,7 @@ def render(
         _energy(advice, marked=options is None or not options.form or "front" in options.form),
         _recommendation(advice),
     )
-    yield _joined(wrapped(part, width) for part in parts)
+    yield _joined(fmt.wrapped(part, width) for part in parts)
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -90,21 +70,21 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _trust(advice: Advice, *, verbose: bool) -> str:
     """Say how far to trust the table, and what would help where that gives no recommendation."""
-    name, sentences = printable(advice.application), [advice.verdict_text]
-    runs = f"{name}, {count(advice.runs, 'run')}: " if name and advice.runs else ""
+    name, sentences = fmt.printable(advice.application), [advice.verdict_text]
+    runs = f"{name}, {fmt.count(advice.runs, 'run')}: " if name and advice.runs else ""
     if verbose or advice.verdict != "reliable" or advice.nodes is None:
         sentences += advice.problems if verbose else advice.problems[:1]
         if advice.observe and advice.problems:
-            size = count(advice.observe, advice.unit.word)
+            size = fmt.count(advice.observe, advice.unit.word)
             sentences.append(f"One run on {size} would improve the prediction most.")
     return f"{'' if verbose else runs}{'  '.join(sentences)}"
 
 
-def scripts_table(advice: Advice, *, now_s: float) -> OutputTable:
+def scripts_table(advice: Advice, *, now_s: float) -> cols.OutputTable:
     """All node counts, times in seconds, columns in the order that scripts are used to."""
     columns = {column.name: column for column in _columns(advice, now_s)}
     ordered = {name: columns[name] for name in Row.__dataclass_fields__} | columns
-    return OutputTable(list(ordered.values()), advice.rows)
+    return cols.OutputTable(list(ordered.values()), advice.rows)
 
 
 def render_starts(advice: Advice, *, now_s: float) -> str:
@@ -112,15 +92,15 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
     rows = [row for row in advice.rows if row.slurm_wait_s is not None]
     columns = [
         _MARKED,
-        OutputColumn("nodes", advice.unit.plural),
-        OutputColumn("slurm_wait_s", "wait", as_text=duration),
-        OutputColumn("time_s", "+ run time", as_text=duration),
-        OutputColumn(
-            "ends", "= ends", lambda row: short_clock(now_s + row.slurm_wait_s + row.time_s)
+        cols.OutputColumn("nodes", advice.unit.plural),
+        cols.OutputColumn("slurm_wait_s", "wait", as_text=fmt.duration),
+        cols.OutputColumn("time_s", "+ run time", as_text=fmt.duration),
+        cols.OutputColumn(
+            "ends", "= ends", lambda row: fmt.short_clock(now_s + row.slurm_wait_s + row.time_s)
         ),
     ]
     title = "Starts as Slurm estimates them now (sbatch --test-only)"
-    return f"{title}\n\n{OutputTable(columns, rows).text()}" if rows else ""
+    return f"{title}\n\n{cols.OutputTable(columns, rows).text()}" if rows else ""
 
 
 def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
@@ -142,13 +122,13 @@ def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
 
 
 def _title(advice: Advice) -> str:
-    name = printable(advice.application) or "this job"
+    name = fmt.printable(advice.application) or "this job"
     if not advice.runs:
         where = " on this type of node" if advice.node_type else ""
         return f"{name}: no finished run{where} yet"
-    level = RECOGNISED.get(advice.key_level, advice.key_level)
+    level = fmt.RECOGNISED.get(advice.key_level, advice.key_level)
     how = f", recognised by {level}" if level else ""
-    return f"{name}: {count(advice.runs, 'run')} in the store{how}"
+    return f"{name}: {fmt.count(advice.runs, 'run')} in the store{how}"
 
 
 def _partitions(advice: Advice, now_s: float, width: int) -> str:
@@ -158,92 +138,94 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
 
     def ends(row: PartitionRow) -> str:
         ended = row.nodes is not None and row.wait_s is not None
-        return short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
+        return fmt.short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
 
     columns = [
         _MARKED,
-        text_column("partition", "partition", as_text=or_dash),
-        OutputColumn("nodes", advice.unit.plural),
-        OutputColumn("time_s", "run time", as_text=duration),
+        cols.text_column("partition", "partition", as_text=cols.or_dash),
+        cols.OutputColumn("nodes", advice.unit.plural),
+        cols.OutputColumn("time_s", "run time", as_text=fmt.duration),
         _interval(advice, 4),
-        OutputColumn("wait_s", "wait", as_text=duration),
-        OutputColumn("ends", "ends", ends, worth=5),
-        OutputColumn("runs", "runs there", worth=3),
-        OutputColumn("verdict", "verdict", left=True, worth=6),
-        text_column("node_type", "node type"),
+        cols.OutputColumn("wait_s", "wait", as_text=fmt.duration),
+        cols.OutputColumn("ends", "ends", ends, worth=5),
+        cols.OutputColumn("runs", "runs there", worth=3),
+        cols.OutputColumn("verdict", "verdict", left=True, worth=6),
+        cols.text_column("node_type", "node type"),
     ]
-    return OutputTable(columns, advice.partitions).text(width=width)
+    return cols.OutputTable(columns, advice.partitions).text(width=width)
 
 
 def _layouts(advice: Advice, width: int) -> str:
     """Layouts side by side, on the size that is recommended or asked for."""
     if not advice.layouts:
         return ""
-    size = count(advice.layouts[0].size, advice.unit.word)
+    size = fmt.count(advice.layouts[0].size, advice.unit.word)
     columns = [
-        OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
-        OutputColumn("layout", "layout", left=True, worth=3),
-        OutputColumn("time_s", "run time", as_text=duration),
+        cols.OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
+        cols.OutputColumn("layout", "layout", left=True, worth=3),
+        cols.OutputColumn("time_s", "run time", as_text=fmt.duration),
         _interval(advice, 4),
-        OutputColumn("size_hours", f"{advice.unit.word}-hours", as_text=hours),
-        OutputColumn("verdict", "verdict", left=True, worth=5),
-        OutputColumn("options", "options", left=True),
+        cols.OutputColumn("size_hours", f"{advice.unit.word}-hours", as_text=fmt.hours),
+        cols.OutputColumn("verdict", "verdict", left=True, worth=5),
+        cols.OutputColumn("options", "options", left=True),
     ]
-    rows = OutputTable(columns, advice.layouts).text(width=width)
+    rows = cols.OutputTable(columns, advice.layouts).text(width=width)
     return f"Laid out otherwise, on {size}\n\n{rows}"
 
 
-def _interval(advice: Advice, worth: int) -> OutputColumn:
+def _interval(advice: Advice, worth: int) -> cols.OutputColumn:
     """Column of the interval of run times."""
-    title = f"{percent(advice.confidence)} of runs take"
+    title = f"{fmt.percent(advice.confidence)} of runs take"
 
     def interval(row: Row | LayoutRow | PartitionRow) -> str:
-        return between(row.low_s, row.high_s, duration)
+        return cols.between(row.low_s, row.high_s, fmt.duration)
 
-    return OutputColumn("interval", title, interval, worth=worth, derived=True)
+    return cols.OutputColumn("interval", title, interval, worth=worth, derived=True)
 
 
 def _if(word: str, other: str = "") -> Callable[[bool], str]:
     return lambda value: word if value else other
 
 
-_MARKED: Final = OutputColumn("recommended", "", as_text=_if(_MARK), left=True)
+_MARKED: Final = cols.OutputColumn("recommended", "", as_text=_if(_MARK), left=True)
 
 
-def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
+def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
     def ends(row: Row) -> str:
         end_s = row.end_s
         if end_s is None and row.wait_s is not None:
             end_s = row.wait_s + row.time_s
-        text = short_clock(None if end_s is None else now_s + end_s)
+        text = fmt.short_clock(None if end_s is None else now_s + end_s)
         return f"by {text}" if row.wait_bound else text
 
     def wait(row: Row) -> str:
-        return f"{'<' if row.wait_bound else ''}{duration(row.wait_s)}"
+        return f"{'<' if row.wait_bound else ''}{fmt.duration(row.wait_s)}"
 
     def waiting(row: Row) -> str:
-        return between(row.wait_low_s, row.wait_high_s, duration)
+        return cols.between(row.wait_low_s, row.wait_high_s, fmt.duration)
 
     def ending(row: Row) -> str:
         low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
-        return between(low_s, high_s, short_clock)
+        return cols.between(low_s, high_s, fmt.short_clock)
 
     def if_any(worth: int, *, there: bool) -> int:
-        return worth if there else ON_REQUEST
+        return worth if there else cols.ON_REQUEST
 
-    def seconds(name: str, title: str, worth: int = ON_REQUEST) -> OutputColumn:
-        return OutputColumn(name, title, as_text=duration, worth=worth)
+    def seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
+        return cols.OutputColumn(name, title, as_text=fmt.duration, worth=worth)
 
-    def amount(name: str, title: str, write: Callable[[float], str] = hours) -> OutputColumn:
+    def amount(
+        name: str, title: str, write: Callable[[float], str] = fmt.hours
+    ) -> cols.OutputColumn:
         there = any(getattr(row, name) is not None for row in advice.rows)
-        return OutputColumn(name, title, as_text=write, worth=if_any(4, there=there))
+        return cols.OutputColumn(name, title, as_text=write, worth=if_any(4, there=there))
 
     def energy(row: Row) -> str:
-        return between(row.kwh_low, row.kwh_high, hours)
+        return cols.between(row.kwh_low, row.kwh_high, fmt.hours)
 
-    derived = partial(OutputColumn, derived=True)
+    derived = partial(cols.OutputColumn, derived=True)
     waits, spread, chances = (
         any(getattr(row, name) is not None for row in advice.rows)
         for name in ("wait_s", "wait_high_s", "chance")
@@ -252,27 +234,29 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     costs = any(row.cost or row.kwh for row in advice.rows)
     return [
         _MARKED,
-        OutputColumn("nodes", advice.unit.plural),
-        seconds("time_s", "run time", ALWAYS),
+        cols.OutputColumn("nodes", advice.unit.plural),
+        seconds("time_s", "run time", cols.ALWAYS),
         seconds("low_s", "at least"),
         seconds("high_s", "at most"),
         _interval(advice, 5),
-        OutputColumn(
+        cols.OutputColumn(
             "speedup",
             "speedup",
             as_text=lambda one: f"{one:.1f}" if one else "-",
             worth=if_any(2, there=curve),
         ),
-        OutputColumn("efficiency", "efficiency", as_text=percent, worth=if_any(2, there=curve)),
-        OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=hours, worth=4),
+        cols.OutputColumn(
+            "efficiency", "efficiency", as_text=fmt.percent, worth=if_any(2, there=curve)
+        ),
+        cols.OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=fmt.hours, worth=4),
         amount("kwh", "kWh"),
-        OutputColumn("kwh_low", "at least", as_text=hours, worth=ON_REQUEST),
-        OutputColumn("kwh_high", "at most", as_text=hours, worth=ON_REQUEST),
-        derived("kwh_interval", "kWh between", energy, worth=ON_REQUEST),
-        amount("cost", printable(advice.currency) or "cost"),
+        cols.OutputColumn("kwh_low", "at least", as_text=fmt.hours, worth=cols.ON_REQUEST),
+        cols.OutputColumn("kwh_high", "at most", as_text=fmt.hours, worth=cols.ON_REQUEST),
+        derived("kwh_interval", "kWh between", energy, worth=cols.ON_REQUEST),
+        amount("cost", fmt.printable(advice.currency) or "cost"),
         amount("co2_g", "g CO2e", "{:.0f}".format),
-        OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
-        OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
+        cols.OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
+        cols.OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         seconds("slurm_wait_s", "Slurm's wait"),
         seconds("wait_low_s", "waits at least"),
         seconds("wait_high_s", "at most"),
@@ -282,17 +266,19 @@ def _columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         seconds("end_low_s", "at least"),
         seconds("end_high_s", "at most"),
         derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
-        OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
-        OutputColumn("no_later", "no later", as_text=chance_text, worth=ON_REQUEST),
-        OutputColumn(
+        cols.OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
+        cols.OutputColumn("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
+        cols.OutputColumn(
             *("meets_deadline", "deadline"),
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
         seconds("limit_s", "limit", if_any(3, there=any(row.limit_s for row in advice.rows))),
         seconds("time_min_s", "time-min"),
-        OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
-        OutputColumn("wait_bound", "bound", as_text=_if("at most"), worth=ON_REQUEST, left=True),
+        cols.OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
+        cols.OutputColumn(
+            "wait_bound", "bound", as_text=_if("at most"), worth=cols.ON_REQUEST, left=True
+        ),
     ]
 
 
@@ -334,7 +320,7 @@ def chance_text(chance: float | None) -> str:
     """
     if chance is None:
         return "-"
-    return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else percent(chance)
+    return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else fmt.percent(chance)
 
 
 def _expected(advice: Advice, now_s: float) -> str:
@@ -342,8 +328,8 @@ def _expected(advice: Advice, now_s: float) -> str:
     row = next((one for one in advice.rows if one.recommended), None)
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
-    waits = between(row.wait_low_s, row.wait_high_s, time_span)
-    ends = between(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
+    waits = cols.between(row.wait_low_s, row.wait_high_s, time_span)
+    ends = cols.between(now_s + row.end_low_s, now_s + row.end_high_s, fmt.short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
 
 
@@ -360,7 +346,9 @@ def _long_waits(advice: Advice) -> str:
         return ""
     few, many = found[0][0], found[-1][0]
     which = (
-        count(many, advice.unit.word) if few == many else f"{few} to {many} {advice.unit.plural}"
+        fmt.count(many, advice.unit.word)
+        if few == many
+        else f"{few} to {many} {advice.unit.plural}"
     )
     return (
         f"On {which} the wait is longer than on {found[-1][1]}: the time limit does not fit before "
@@ -373,11 +361,11 @@ def _held(advice: Advice) -> str:
     held = advice.waits
     if held is None:
         return ""
-    from slurm_plugin.protocol.wait_accuracy import SHARE  # noqa: PLC0415 - for -v only
+    from slurm_plugin.protocol.status_messages import SHARE  # noqa: PLC0415 - for -v only
 
     return (
-        f"Of {count(held.jobs, 'job')} with a wait like this one, {percent(SHARE)} started within "
-        f"{duration(held.within_s)} of the predicted time."
+        f"Of {fmt.count(held.jobs, 'job')} with a wait like this one, {fmt.percent(SHARE)} "
+        f"started within {fmt.duration(held.within_s)} of the predicted time."
     )
 
 
@@ -394,7 +382,7 @@ def _deadline(advice: Advice) -> str:
         return ""
     if advice.deadline_text:
         return "\n".join(filter(None, (advice.deadline_text, _cheapest(advice))))
-    when = clock(advice.deadline_s)
+    when = fmt.clock(advice.deadline_s)
     if advice.meets_deadline:
         return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
     return f"NIMO cannot tell whether the deadline {when} can be made."
@@ -406,9 +394,9 @@ def _cheapest(advice: Advice) -> str:
         return ""
     row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
     return (
-        f"{count(row.nodes, advice.unit.word)} {'makes' if row.nodes == 1 else 'make'} it with a "
-        f"chance of {chance_text(row.chance)} (asked: {percent(advice.sure)}) for the fewest "
-        f"{advice.unit.word}-hours."
+        f"{fmt.count(row.nodes, advice.unit.word)} {'makes' if row.nodes == 1 else 'make'} it "
+        f"with a chance of {chance_text(row.chance)} (asked: {fmt.percent(advice.sure)}) "
+        f"for the fewest {advice.unit.word}-hours."
     )
 
 
@@ -424,8 +412,8 @@ def _change(advice: Advice) -> str:
     # Of what is expected to end later the chance says nothing that a reader could use.
     sure = "" if later_s > 0 else f"; {chance_text(row.no_later)} sure that it ends no later"
     return (
-        f"On {count(row.nodes, word)} it ends {duration(abs(later_s))} "
-        f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {hours(abs(more))} "
+        f"On {fmt.count(row.nodes, word)} it ends {fmt.duration(abs(later_s))} "
+        f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {fmt.hours(abs(more))} "
         f"{word}-hours {'more' if more > 0 else 'less'}{sure}."
     )
 
@@ -439,5 +427,5 @@ def _recommendation(advice: Advice) -> str:
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
     before = advice.limit_text, reason, _change(advice), advice.size_text
     later = advice.begin_text, advice.begin_directive
-    texts = (*before, *directives, printable(advice.script_text), *later)
+    texts = (*before, *directives, fmt.printable(advice.script_text), *later)
     return "\n".join(filter(None, texts))

@@ -15,26 +15,9 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.text.formatting import (
-    RECOGNISED,
-    clock,
-    count,
-    duration,
-    hours,
-    percent,
-    printable,
-    wrapped,
-)
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    TableOptions,
-    between,
-    text_column,
-)
+from slurm_plugin.text import formatting as fmt
+from slurm_plugin.text import table_columns as cols
+from slurm_plugin.text.table_columns import between
 
 _READ = {
     Verdict.RELIABLE: "reliable",
@@ -47,8 +30,8 @@ def render(
     prediction: PredictionTable,
     *,
     every: bool = False,
-    width: int = WIDTH,
-    options: TableOptions | None = None,
+    width: int = cols.WIDTH,
+    options: cols.TableOptions | None = None,
     verbose: bool = False,
     energy: Energy | None = None,
     now_s: float = 0.0,
@@ -64,10 +47,11 @@ def render(
     Raises NoColumn: the options name a column that there is not.
     """
     energy = energy or Energy()
-    level, word = RECOGNISED[prediction.level], prediction.unit.word
+    level, word = fmt.RECOGNISED[prediction.level], prediction.unit.word
+    label, runs = fmt.printable(prediction.label), fmt.count(prediction.runs, "run")
     head = [
-        f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
-        *([f"command: {printable(prediction.command)}"] if prediction.command else []),
+        f"{label}: {runs}, recognised by {level}",
+        *([f"command: {fmt.printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
         *_sizes(prediction, verbose=verbose),
         *(_template_lines(prediction) if verbose else ()),
@@ -78,19 +62,21 @@ def render(
         *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
     ]
     if prediction.knee is not None:
-        lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
+        lines.append(
+            f"knee (most speedup for its cost, max S²/n): {fmt.count(prediction.knee, word)}"
+        )
     if prediction.max_useful is not None:
-        lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
+        lines.append(f"run time stops falling at {fmt.count(prediction.max_useful, word)}")
     lines += [*change_lines(prediction), *memory_lines(prediction), *map(use_text, prediction.uses)]
     lines += filter(None, [source_text(energy, prediction)])
     if prediction.node_type:
-        head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
+        head.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
     table = curve_table(prediction, energy, now_s, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
         own = for_type(prediction, node_type)
-        runs = count(own.runs, "run")
-        head = [f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"]
+        runs = fmt.count(own.runs, "run")
+        head = [f"nodes of the type {fmt.printable(node_type)}: {runs}, model: {own.model}"]
         table = curve_table(own, energy, now_s, every=every).text(options, width=width)
         problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
         lines = [f"verdict: {_READ[own.verdict]}", *problems]
@@ -100,12 +86,12 @@ def render(
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
     """Say which numbers the times are for and, at length, how run time goes by them."""
-    shown = [f"{printable(one.name)} {one.reference:g}" for one in prediction.sizes]
+    shown = [f"{fmt.printable(one.name)} {one.reference:g}" for one in prediction.sizes]
     lines = [f"run times for {', '.join(shown)}"] if shown else []
     for one in prediction.sizes if verbose else ():
         base = f"({one.name} + {one.shift:g})" if one.shift else one.name
         lines.append(
-            f"run time goes by {printable(base)} to the power {one.exponent:.2f} "
+            f"run time goes by {fmt.printable(base)} to the power {one.exponent:.2f} "
             f"± {one.error:.2f} (runs had {one.low:g} to {one.high:g})"
         )
     return lines
@@ -115,17 +101,17 @@ def _template_lines(prediction: PredictionTable) -> Iterator[str]:
     """Say what of a workflow engine the application is, and what stars stand for."""
     engine, colon, process = whole_key(prediction.key).partition("/")[2].partition(":")
     if prediction.level == KeyLevel.TAG and colon and engine in ENGINE_NAMES:
-        yield f"workflow engine: {engine}, process or rule: {printable(process)}"
+        yield f"workflow engine: {engine}, process or rule: {fmt.printable(process)}"
     if "*" in prediction.label + prediction.command:
         yield "*: differs from run to run, and takes no part in what the application is"
 
 
 def _wrapped(lines: Iterable[str], width: int) -> str:
-    return wrapped("\n".join(lines), width)
+    return fmt.wrapped("\n".join(lines), width)
 
 
 def _problem_line(problem: Problem, unit: Unit) -> str:
-    return f"  {printable(problem.text)}{next_run(problem.observe, unit)}"
+    return f"  {fmt.printable(problem.text)}{next_run(problem.observe, unit)}"
 
 
 def next_run(observe: int | None, unit: Unit) -> str:
@@ -134,7 +120,7 @@ def next_run(observe: int | None, unit: Unit) -> str:
     >>> next_run(16, Unit.NODES)
     '; a run on 16 nodes would help most'
     """
-    return f"; a run on {count(observe, unit.word)} would help most" if observe else ""
+    return f"; a run on {fmt.count(observe, unit.word)} would help most" if observe else ""
 
 
 def change_lines(prediction: PredictionTable) -> list[str]:
@@ -150,7 +136,7 @@ def change_lines(prediction: PredictionTable) -> list[str]:
         out = len(logs) // 20  # of forty paths two on each side
         middle, low, high = (exp(one) for one in (fmean(logs), logs[out], logs[-1 - out]))
         texts.append(f"{middle:.2f} times as long on {other} ({low:.2f} to {high:.2f})")
-    where = count(own, prediction.unit.word)
+    where = fmt.count(own, prediction.unit.word)
     return [f"a job that asks for {where} takes {', '.join(texts)}"] if texts else []
 
 
@@ -170,10 +156,10 @@ def memory_lines(prediction: PredictionTable) -> list[str]:
 def use_text(use: ResourceUse) -> str:
     """Say which share of its CPUs or GPUs an application uses, with the record of that."""
     most = "at most " if use.unit is Unit.GPUS else ""
-    between = f"nine in ten use {percent(use.low)} to {percent(use.high)}"
+    between = f"nine in ten use {fmt.percent(use.low)} to {fmt.percent(use.high)}"
     record = f"; {use.inside} of {use.predictions} runs were inside the range of those before them"
     judged = record if use.predictions else ""
-    return f"runs use {most}{percent(use.share)} of their {use.unit.plural} ({between}{judged})"
+    return f"runs use {most}{fmt.percent(use.share)} of their {use.unit.plural} ({between}{judged})"
 
 
 def record_line(record: Recorded, unit: Unit) -> str:
@@ -194,8 +180,8 @@ def record_words(
     """
     where = "node counts that had been run" if repeated else "new node counts"
     return (
-        f"{count(predictions, 'prediction')} on {unit.words(where)}: "
-        f"median error {percent(median_error)}, {inside} inside the interval"
+        f"{fmt.count(predictions, 'prediction')} on {unit.words(where)}: "
+        f"median error {fmt.percent(median_error)}, {inside} inside the interval"
     )
 
 
@@ -204,14 +190,13 @@ def standing_line(row: StandingRow) -> str:
     what = "switched off" if row.off else "in use"
     why = "too few of its changed jobs kept the guard; " if row.broke_promises else ""
     return (
-        f"{printable(row.label)}: {what} since {clock(row.since_s)}; {why}median of "
-        "actual/predicted run "
-        f"time {row.ratio:.2f} in the last {count(row.runs, 'run')} (in use from {row.low:.2f} to "
-        f"{row.high:.2f})"
+        f"{fmt.printable(row.label)}: {what} since {fmt.clock(row.since_s)}; {why}median of "
+        f"actual/predicted run time {row.ratio:.2f} in the last {fmt.count(row.runs, 'run')} "
+        f"(in use from {row.low:.2f} to {row.high:.2f})"
     )
 
 
-def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
+def list_table(tables: Iterable[PredictionTable]) -> cols.OutputTable:
     """List applications, each once, the most reliable first, as `listing` says."""
     shown = each_once(tables)
     listed = [Listed.of(one) for one in shown]
@@ -222,34 +207,36 @@ def list_table(tables: Iterable[PredictionTable]) -> OutputTable:
         return apart.get((one.level, one.key), "")
 
     columns = [
-        text_column("application", "application", value=lambda t: names[t.level, t.key]),
-        OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
-        OutputColumn("runs", "runs", worth=7),
-        OutputColumn(
+        cols.text_column("application", "application", value=lambda t: names[t.level, t.key]),
+        cols.OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
+        cols.OutputColumn("runs", "runs", worth=7),
+        cols.OutputColumn(
             "nodes_observed",
             "nodes",
             _span,
             order=lambda t: max((p.nodes for p in t.observed), default=0),
             worth=6,
         ),
-        OutputColumn(
+        cols.OutputColumn(
             "verdict",
             "verdict",
             lambda t: t.verdict.value,
             order=lambda t: list(Verdict).index(t.verdict),
             left=True,
         ),
-        OutputColumn("model", "model", left=True, worth=1),
-        OutputColumn(
+        cols.OutputColumn("model", "model", left=True, worth=1),
+        cols.OutputColumn(
             "key",
             "key",
             as_text=lambda key: key[:_SHORT_KEY],
             left=True,
-            worth=2 if apart else ON_REQUEST,
+            worth=2 if apart else cols.ON_REQUEST,
         ),
-        text_column("details", "differs by", ALWAYS if apart else ON_REQUEST, value=details),
+        cols.text_column(
+            "details", "differs by", cols.ALWAYS if apart else cols.ON_REQUEST, value=details
+        ),
     ]
-    return OutputTable(columns, shown)
+    return cols.OutputTable(columns, shown)
 
 
 def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
@@ -284,7 +271,7 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
 
 def curve_table(
     prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
-) -> OutputTable:
+) -> cols.OutputTable:
     """One application's table; its rows are the indices of its node counts."""
     taken = table_amounts(energy, prediction, now_s)
     repeats = {point.nodes: point.repeats for point in prediction.observed}
@@ -292,41 +279,43 @@ def curve_table(
     nodes = prediction.nodes
 
     def seconds(
-        name: str, title: str, times: tuple[float, ...], worth: int = ON_REQUEST
-    ) -> OutputColumn:
-        return OutputColumn(
+        name: str, title: str, times: tuple[float, ...], worth: int = cols.ON_REQUEST
+    ) -> cols.OutputColumn:
+        return cols.OutputColumn(
             name,
             title,
             lambda i: f"{times[i]:.1f}",
-            show=lambda i: duration(times[i]),
+            show=lambda i: fmt.duration(times[i]),
             order=lambda i: times[i],
             worth=worth,
         )
 
-    def amount(name: str, title: str, place: int) -> OutputColumn:
-        worth = 2 if any(one[place] is not None for one in taken) else ON_REQUEST
-        return OutputColumn(name, title, lambda i: taken[i][place], hours, worth=worth)
+    def amount(name: str, title: str, place: int) -> cols.OutputColumn:
+        worth = 2 if any(one[place] is not None for one in taken) else cols.ON_REQUEST
+        return cols.OutputColumn(name, title, lambda i: taken[i][place], fmt.hours, worth=worth)
 
     columns = [
-        OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
-        seconds("median_s", "run time", median, ALWAYS),
+        cols.OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
+        seconds("median_s", "run time", median, cols.ALWAYS),
         seconds("low_s", "at least", low),
         seconds("high_s", "at most", high),
-        OutputColumn(
+        cols.OutputColumn(
             "interval",
-            f"{percent(prediction.confidence)} of runs take",
-            lambda i: between(low[i], high[i], duration),
+            f"{fmt.percent(prediction.confidence)} of runs take",
+            lambda i: between(low[i], high[i], fmt.duration),
             worth=4,
             derived=True,
         ),
-        OutputColumn(
+        cols.OutputColumn(
             "verdict", "verdict", lambda i: verdict_at_entry(prediction, i), left=True, worth=5
         ),
         amount("kwh", "kWh", 0),
-        amount("cost", printable(energy.currency) or "cost", 1),
+        amount("cost", fmt.printable(energy.currency) or "cost", 1),
         amount("co2_g", "g CO2e", 2),
-        OutputColumn("observed", "observed", lambda i: nodes[i] in repeats, worth=ON_REQUEST),
-        OutputColumn(
+        cols.OutputColumn(
+            "observed", "observed", lambda i: nodes[i] in repeats, worth=cols.ON_REQUEST
+        ),
+        cols.OutputColumn(
             "runs",
             "runs used",
             lambda i: repeats.get(nodes[i], 0),
@@ -335,7 +324,7 @@ def curve_table(
             derived=True,
         ),
     ]
-    return OutputTable(columns, shown_counts(prediction, every=every))
+    return cols.OutputTable(columns, shown_counts(prediction, every=every))
 
 
 TableKey = tuple[str, str]  #: level and key

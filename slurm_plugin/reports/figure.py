@@ -5,22 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import PlotError
-from slurm_plugin.reports.picture import (
-    ASKED,
-    BAND,
-    CHANGE,
-    COLOURS,
-    KNEE,
-    NEXT_RUN,
-    OBSERVED,
-    PREDICTED,
-    RECOMMENDED,
-    RUN,
-    TRY,
-    Picture,
-    node_ticks,
-    time_ticks,
-)
+from slurm_plugin.reports import picture as marks
 from slurm_plugin.text.formatting import duration
 
 try:
@@ -42,12 +27,16 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-_RUNS = {RUN: _GUIDE, TRY: COLOURS["third"]}
+_RUNS = {marks.RUN: _GUIDE, marks.TRY: marks.COLOURS["third"]}
 #: Marker and colour; markers and dashes tell apart what grey print does not.
-_MARKERS = {RECOMMENDED: ("D", "second"), NEXT_RUN: ("^", "third"), ASKED: ("s", "change")}
+_MARKERS = {
+    marks.RECOMMENDED: ("D", "second"),
+    marks.NEXT_RUN: ("^", "third"),
+    marks.ASKED: ("s", "change"),
+}
 
 
-def save(picture: Picture, path: Path) -> None:
+def save(picture: marks.Picture, path: Path) -> None:
     """Draw a curve into a file; its suffix sets the format.
 
     Raises PlotError: the file cannot be written.
@@ -76,7 +65,7 @@ def empty(inches: tuple[float, float] = _INCHES) -> Figure:
     return Figure(figsize=inches, layout="constrained")
 
 
-def draw(picture: Picture) -> Figure:
+def draw(picture: marks.Picture) -> Figure:
     """Make the figure of a curve."""
     figure = empty()
     axes = figure.add_subplot()
@@ -90,27 +79,31 @@ def draw(picture: Picture) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, picture: Picture) -> None:
-    nodes, color = picture.nodes, COLOURS["first"]
+def _curve(axes: Axes, picture: marks.Picture) -> None:
+    nodes, color = picture.nodes, marks.COLOURS["first"]
     first, last = picture.observed_range
-    axes.axvspan(first, last, color=COLOURS["range"], zorder=0, label="observed range")
+    axes.axvspan(first, last, color=marks.COLOURS["range"], zorder=0, label="observed range")
     names = picture.names
-    band: dict[str, Any] = {"color": COLOURS["band"], "linewidth": 0, "label": names.get(BAND)}
+    band: dict[str, Any] = {
+        "color": marks.COLOURS["band"],
+        "linewidth": 0,
+        "label": names.get(marks.BAND),
+    }
     axes.fill_between(nodes, picture.low_s, picture.high_s, **band)
     axes.plot(nodes, picture.median_s, "--", color=color, linewidth=1.2)
-    axes.plot(*picture.between(), color=color, linewidth=1.8, label=names.get(PREDICTED))
-    if CHANGE in names:
-        line: dict[str, Any] = {"color": COLOURS["change"], "label": names[CHANGE]}
+    axes.plot(*picture.between(), color=color, linewidth=1.8, label=names.get(marks.PREDICTED))
+    if marks.CHANGE in names:
+        line: dict[str, Any] = {"color": marks.COLOURS["change"], "label": names[marks.CHANGE]}
         axes.plot(picture.asked_nodes, picture.asked_s, ":", linewidth=1.8, **line)
-    for what, marker in ((RUN, "o"), (TRY, "x")):
-        dots = [one for one in picture.runs if one[2] is (what == TRY)]
+    for what, marker in ((marks.RUN, "o"), (marks.TRY, "x")):
+        dots = [one for one in picture.runs if one[2] is (what == marks.TRY)]
         look: dict[str, Any] = {"markersize": 4, "mfc": "none", "color": _RUNS[what]}
         if dots:
             xs, ys, _ = zip(*dots, strict=True)
             axes.plot(xs, ys, marker, linewidth=0, label=names[what], **look)
 
 
-def _observations(axes: Axes, picture: Picture) -> None:
+def _observations(axes: Axes, picture: marks.Picture) -> None:
     """Median of each node count, and one standard deviation of its repeats either way."""
     times = [p.time_s for p in picture.observed]
     spreads = [picture.spread(p) for p in picture.observed]
@@ -119,29 +112,29 @@ def _observations(axes: Axes, picture: Picture) -> None:
     look: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1}
     nodes = [p.nodes for p in picture.observed]
     axes.errorbar(
-        nodes, times, yerr=(below, above), color=_INK, label=picture.names[OBSERVED], **look
+        nodes, times, yerr=(below, above), color=_INK, label=picture.names[marks.OBSERVED], **look
     )
 
 
-def _marks(axes: Axes, picture: Picture) -> None:
+def _marks(axes: Axes, picture: marks.Picture) -> None:
     edge: dict[str, Any] = {"ms": 8, "markeredgecolor": _INK, "markeredgewidth": 0.6}
     for name, nodes in picture.marks.items():
         label = picture.names[name]
-        if name == KNEE:
+        if name == marks.KNEE:
             axes.axvline(nodes, color=_GUIDE, linestyle=":", label=label)
         else:
             marker, look = _MARKERS[name]
             axes.plot(
-                nodes, picture.height(nodes), marker, color=COLOURS[look], label=label, **edge
+                nodes, picture.height(nodes), marker, color=marks.COLOURS[look], label=label, **edge
             )
 
 
-def _ticks(axes: Axes, picture: Picture) -> None:
+def _ticks(axes: Axes, picture: marks.Picture) -> None:
     first, last, low, high = picture.limits()
     room = (last / first) ** 0.03 or 1.0
     axes.set_xlim(first / max(room, 1.05), last * max(room, 1.05))
     axes.set_ylim(low / 1.1, high * 1.1)
-    counts, times = node_ticks(first, last), time_ticks(low, high)
+    counts, times = marks.node_ticks(first, last), marks.time_ticks(low, high)
     axes.set_xticks(counts, [str(n) for n in counts])
     axes.set_yticks(times, [duration(t) for t in times])
     axes.minorticks_off()

@@ -17,16 +17,8 @@ from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.reports.sheets import Sheet
+from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import count, duration, percent
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    TableOptions,
-    between,
-)
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
 UNLUCKY = 0.01
@@ -50,7 +42,7 @@ class ReplayReport:
 
 
 def render(
-    report: ReplayReport, options: TableOptions | None = None, *, width: int = WIDTH
+    report: ReplayReport, options: cols.TableOptions | None = None, *, width: int = cols.WIDTH
 ) -> RenderableType:
     """Lay the report out for a terminal.
 
@@ -82,7 +74,7 @@ def title_of(report: ReplayReport) -> str:
 
 def tables(report: ReplayReport) -> list[html.Table]:
     """Make tables for a page: all settings, and moldable and rigid jobs apart."""
-    shown = [one for one in setting_table(report).columns if one.worth != ON_REQUEST]
+    shown = [one for one in setting_table(report).columns if one.worth != cols.ON_REQUEST]
     settings = html.Table(
         name="settings",
         caption="Results of each setting, compared with the jobs' own requests",
@@ -95,9 +87,9 @@ def tables(report: ReplayReport) -> list[html.Table]:
         "under the policy.",
     )
     columns = [
-        OutputColumn("jobs_were", "jobs", lambda row: row[0], left=True),
-        OutputColumn("jobs", "number", lambda row: row[1]),
-        OutputColumn("came", "result", lambda row: row[2], left=True),
+        cols.OutputColumn("jobs_were", "jobs", lambda row: row[0], left=True),
+        cols.OutputColumn("jobs", "number", lambda row: row[1]),
+        cols.OutputColumn("came", "result", lambda row: row[2], left=True),
     ]
     groups = Sheet("groups", _groups_title(report), list(_group_rows(report)), columns)
     return [settings, groups.table()]
@@ -221,39 +213,39 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
     return made | {"present": _plain(made["present"]), "verdict": verdict(report)}
 
 
-def setting_table(report: ReplayReport, suggested: Result | None = None) -> OutputTable:
+def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols.OutputTable:
     """Table of settings, a row for each result of a replay.
 
     Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
     """
 
-    def raw(name: str, get: Callable[[Result], float]) -> OutputColumn:
-        return OutputColumn(name, name.replace("_", " "), get, worth=ON_REQUEST)
+    def raw(name: str, get: Callable[[Result], float]) -> cols.OutputColumn:
+        return cols.OutputColumn(name, name.replace("_", " "), get, worth=cols.ON_REQUEST)
 
     def pair(
         name: str,
         get: Callable[[Result], tuple[float, float]],
         as_text: Callable[[float], str],
         worth: int,
-    ) -> tuple[OutputColumn, OutputColumn]:
+    ) -> tuple[cols.OutputColumn, cols.OutputColumn]:
         """Columns of the value under the policy, and of both, sorted by that."""
 
         def both(r: Result) -> str:
-            return between(*get(r), as_text)
+            return cols.between(*get(r), as_text)
 
         def after(r: Result) -> float:
             return get(r)[1]
 
-        many = OutputColumn(f"{name}s", name, both, order=after, worth=worth, derived=True)
+        many = cols.OutputColumn(f"{name}s", name, both, order=after, worth=worth, derived=True)
         return raw(name, after), many
 
     def slowdowns(r: Result) -> tuple[float, float]:
         return r.requested.slowdown, r.measures.slowdown
 
-    arrow = ALWAYS if suggested else ON_REQUEST
+    arrow = cols.ALWAYS if suggested else cols.ON_REQUEST
     two = "{:.2f}".format
     columns = [
-        OutputColumn(
+        cols.OutputColumn(
             "suggested",
             "",
             lambda r: "=>" if r is suggested else "",
@@ -261,18 +253,18 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> Outp
             worth=arrow,
             derived=True,
         ),
-        OutputColumn("load", "load", as_text=two),
-        OutputColumn("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
-        OutputColumn("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
-        OutputColumn(
+        cols.OutputColumn("load", "load", as_text=two),
+        cols.OutputColumn("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
+        cols.OutputColumn("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        cols.OutputColumn(
             "bystanders",
             "bystanders",
             lambda r: str(r.setting.policy.bystanders),
             left=True,
             worth=2,
         ),
-        OutputColumn("moved", "changed", as_text=percent, worth=7),
-        OutputColumn("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
+        cols.OutputColumn("moved", "changed", as_text=percent, worth=7),
+        cols.OutputColumn("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
         raw("requested_wait", lambda r: r.requested.wait_s),
         *pair("wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
         raw("requested_slowdown", lambda r: r.requested.slowdown),
@@ -280,7 +272,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> Outp
         *pair("utilisation", lambda r: r.utilisation, percent, 1),
         raw("worse_off", lambda r: r.everybody.worse_off),
         raw("worse_by", lambda r: r.everybody.worse_by),
-        OutputColumn(
+        cols.OutputColumn(
             "worse",
             "worse off",
             lambda r: f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x",
@@ -288,7 +280,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> Outp
             derived=True,
         ),
     ]
-    return OutputTable(columns, report.results)
+    return cols.OutputTable(columns, report.results)
 
 
 def _plain(policy: Policy) -> Mapping[str, float | str]:

@@ -18,7 +18,7 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
-from slurm_plugin.protocol.wait_accuracy import SHARE
+from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.text import table_columns
 from slurm_plugin.text.formatting import clock, factor, hours, limit_text, percent, plain

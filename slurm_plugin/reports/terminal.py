@@ -16,7 +16,7 @@ from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.evaluation.resource_usage import Unused
-from slurm_plugin.protocol.wait_accuracy import SHARE
+from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of

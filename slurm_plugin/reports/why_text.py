@@ -7,15 +7,7 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
-from slurm_plugin.text.formatting import (
-    RECOGNISED,
-    clock,
-    count,
-    duration,
-    limit_text,
-    percent,
-    printable,
-)
+from slurm_plugin.text import formatting as fmt
 
 _STATES = {
     "COMPLETED": "completed",
@@ -48,23 +40,23 @@ def explain(explanation: Explanation, job_id: int) -> str:
 
 def _request(one: DecisionRow, job_id: int) -> str:
     low, high = one.min_nodes, one.max_nodes
-    nodes = "no node count" if low is None else count(low, "node")
+    nodes = "no node count" if low is None else fmt.count(low, "node")
     if low is not None and high is not None and high != low:
         nodes = f"{low} to {high} nodes"
-    limit = f", a time limit of {duration(one.limit_s)}" if one.limit_s else ""
-    deadline = f" and to end by {clock(one.deadline_s)}" if one.deadline_s else ""
-    where = f" in partition {printable(one.partition)}" if one.partition else ""
-    name = printable(f"{one.user}/{one.name}")
-    return f"Job {job_id} ({name}) asked for {nodes}{where}{limit}{deadline}, at {clock(one.at_s)}."
+    limit = f", a time limit of {fmt.duration(one.limit_s)}" if one.limit_s else ""
+    deadline = f" and to end by {fmt.clock(one.deadline_s)}" if one.deadline_s else ""
+    where = f" in partition {fmt.printable(one.partition)}" if one.partition else ""
+    name = fmt.printable(f"{one.user}/{one.name}")
+    at = fmt.clock(one.at_s)
+    return f"Job {job_id} ({name}) asked for {nodes}{where}{limit}{deadline}, at {at}."
 
 
 def _recognised(one: DecisionRow) -> str:
     if not one.key_level:
         return "NIMO had no finished run of this application."
-    by = RECOGNISED.get(one.key_level, one.key_level)
-    return (
-        f"NIMO recognised it as {printable(one.label)} by {by}; its prediction was {one.verdict}."
-    )
+    by = fmt.RECOGNISED.get(one.key_level, one.key_level)
+    label = fmt.printable(one.label)
+    return f"NIMO recognised it as {label} by {by}; its prediction was {one.verdict}."
 
 
 def _expected(one: DecisionRow) -> Iterator[str]:
@@ -80,15 +72,15 @@ def _expected(one: DecisionRow) -> Iterator[str]:
     ):
         if nodes is None or time_s is None:
             continue
-        share = f"{percent(one.confidence)} of runs: " if one.confidence else ""
-        ends = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
+        share = f"{fmt.percent(one.confidence)} of runs: " if one.confidence else ""
+        ends = "" if low_s is None else f" ({share}{fmt.duration(low_s)} to {fmt.duration(high_s)})"
         wait = ""
         if wait_s is not None:
-            wait = f", after a wait of {duration(wait_s)}"
+            wait = f", after a wait of {fmt.duration(wait_s)}"
         elif most_s is not None:
-            wait = f", after a wait of at most {duration(most_s)} (by other jobs' limits)"
-        size = count(nodes, Unit(one.unit).word)
-        yield f"On {size}, {which}, the predicted run time was {duration(time_s)}{ends}{wait}."
+            wait = f", after a wait of at most {fmt.duration(most_s)} (by other jobs' limits)"
+        size = fmt.count(nodes, Unit(one.unit).word)
+        yield f"On {size}, {which}, the predicted run time was {fmt.duration(time_s)}{ends}{wait}."
 
 
 def _decided(one: DecisionRow) -> str:
@@ -96,15 +88,15 @@ def _decided(one: DecisionRow) -> str:
     if one.action == "refuse":
         return f"NIMO decided to refuse the job: {why}."
     if one.action == "set" and one.nodes is not None:
-        return f"NIMO chose {count(one.nodes, Unit(one.unit).word)}: {why}."
+        return f"NIMO chose {fmt.count(one.nodes, Unit(one.unit).word)}: {why}."
     return f"NIMO left the {Unit(one.unit).word} count as it was: {why}."
 
 
 def _done(one: DecisionRow) -> str:
     soft = ""
     if one.soft_s is not None:
-        own = f" its {limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
-        soft = f"Slurm plans with {limit_text(one.soft_s)}; the job may run{own}. "
+        own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
+        soft = f"Slurm plans with {fmt.limit_text(one.soft_s)}; the job may run{own}. "
     return f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip()
 
 
@@ -116,11 +108,11 @@ def _changed(one: DecisionRow) -> str:
         return "The job was refused."
     changes = []
     if one.action == "set" and one.nodes is not None:
-        changes.append(count(one.nodes, Unit(one.unit).word))
+        changes.append(fmt.count(one.nodes, Unit(one.unit).word))
     if one.given_limit_s is not None:
-        changes.append(f"a time limit of {duration(one.given_limit_s)}")
+        changes.append(f"a time limit of {fmt.duration(one.given_limit_s)}")
     if one.given_min_s is not None:
-        changes.append(f"a least time limit of {duration(one.given_min_s)}")
+        changes.append(f"a least time limit of {fmt.duration(one.given_min_s)}")
     return f"The job was given {' and '.join(changes)}." if changes else ""
 
 
@@ -129,12 +121,12 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
         return "The store has no outcome of this job yet: 'nimo ingest' reads the accounting."
     state = _STATES.get(came.state, f"ended as {came.state}")
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
-    wait = "" if waited is None else f" after a wait of {duration(waited)}"
-    size = count(came.nodes, Unit(one.unit).word)
-    text = f"It ran on {size} for {duration(came.elapsed_s)}{wait}, and {state}"
+    wait = "" if waited is None else f" after a wait of {fmt.duration(waited)}"
+    size = fmt.count(came.nodes, Unit(one.unit).word)
+    text = f"It ran on {size} for {fmt.duration(came.elapsed_s)}{wait}, and {state}"
     predicted = predicted_for(one, came.nodes)
     if came.state != "COMPLETED" or predicted is None:
         return f"{text}."
     off = came.elapsed_s / predicted[0] - 1
     how = "longer" if off > 0 else "shorter"
-    return f"{text}: {percent(abs(off))} {how} than predicted."
+    return f"{text}: {fmt.percent(abs(off))} {how} than predicted."

@@ -11,9 +11,8 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.slurm import commands, sources
-from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
-from slurm_plugin.slurm.raw_state import RawState
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import guard

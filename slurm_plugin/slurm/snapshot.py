@@ -15,19 +15,16 @@ from msgspec.structs import asdict
 
 from sacct_ingest.text.admin_comment import decision_id_in, parse
 from sacct_ingest.text.hostlist import NodeNames
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.node_pool import (
-    NodeAvailability,
-    NodeGroup,
-    NodePool,
-    NodeShare,
-    Promise,
-    Step,
-    grouped,
-    profile,
+from slurm_plugin.slurm import node_pool as pools
+from slurm_plugin.slurm.cluster_state import (
+    Cluster,
+    Partition,
+    RawJob,
+    RawNode,
+    RawPartition,
+    RawState,
 )
-from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawState
+from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 
 DAY_S = 86400.0
@@ -123,7 +120,7 @@ class _SnapshotBuilder:
     settings: SlurmConf
     taken_s: float
     previous: Cluster | None
-    nodes: Mapping[str, NodeGroup]
+    nodes: Mapping[str, pools.NodeGroup]
     members: Mapping[str, Sequence[str]]
     waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions that they ask for
     ends_predicted: bool  #: of some jobs, by predictions
@@ -140,16 +137,16 @@ class _SnapshotBuilder:
         depth = sum(alike.jobs for alike in waiting)
         cpus = min((g.cpus for g in groups), default=1)
         memory = min((g.mem_mib for g in groups), default=0)
-        pool = NodePool(
+        pool = pools.NodePool(
             now_s=self.taken_s,
-            groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
+            groups=pools.grouped((name, _capped(self.nodes[name], one)) for name in own),
             listed=self.listed,
         )
         pool = replace(pool, taken=self._planned(waiting, inside, pool, (cpus, memory)), memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None
         if before is not None and before.pool is not None:
             pool.warm(before.pool)
-        free, count = pool.fitting(NodeShare())
+        free, count = pool.fitting(pools.NodeShare())
         # Memory of a job that asks for none, and the most: a partition's limit for each CPU or for
         # each node replaces both of the site's; where none counts each CPU has none.
         limits = asdict(one)
@@ -176,9 +173,9 @@ class _SnapshotBuilder:
         self,
         waiting: Iterable[_Waiting],
         own: frozenset[str],
-        pool: NodePool,
+        pool: pools.NodePool,
         node: tuple[int, int],
-    ) -> tuple[Promise, ...]:
+    ) -> tuple[pools.Promise, ...]:
         """Nodes that jobs will take for which backfill planned a start.
 
         Backfill plans by time limits.  Where jobs are expected to end before theirs, those that
@@ -193,7 +190,7 @@ class _SnapshotBuilder:
             for job in alike.planned
         ]
         # Whole nodes that are free, but for these jobs; None: plans stand as they are.
-        free = pool.fitting(NodeShare())[0] if self.ends_predicted else None
+        free = pool.fitting(pools.NodeShare())[0] if self.ends_predicted else None
         memory = self.settings.counts_memory
         taken = []
         for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):
@@ -208,7 +205,7 @@ class _SnapshotBuilder:
         return tuple(taken)
 
 
-def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
+def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, pools.NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, list[_Use]] = defaultdict(list)
     for job in raw.jobs:
@@ -239,10 +236,10 @@ def _group(
     settings: SlurmConf,
     taken_s: float,
     closed: Mapping[str, tuple[tuple[float, float], ...]],
-) -> NodeGroup:
+) -> pools.NodeGroup:
     ready_s = taken_s if node.state.isdisjoint(_OFF) else taken_s + settings.resume_s
     steps, empty_s = _steps(node, use, ready_s)
-    return NodeGroup(
+    return pools.NodeGroup(
         cpus=node.cpus,
         threads_core=node.threads_core if settings.whole_cores else 1,
         mem_mib=node.mem_mib,
@@ -254,7 +251,9 @@ def _group(
     )
 
 
-def _steps(node: RawNode, use: Sequence[_Use], ready_s: float) -> tuple[tuple[Step, ...], float]:
+def _steps(
+    node: RawNode, use: Sequence[_Use], ready_s: float
+) -> tuple[tuple[pools.Step, ...], float]:
     """Tell what is free of a node from when on, and when all of it is."""
     whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
     busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())
@@ -262,7 +261,7 @@ def _steps(node: RawNode, use: Sequence[_Use], ready_s: float) -> tuple[tuple[St
         return ((ready_s, *whole),), ready_s
     cpus, mem = node.cpus - node.cpus_used, node.mem_mib - node.mem_used_mib
     gres = {name: n - node.gres_used.get(name, 0) for name, n in node.gres.items()}
-    steps: list[Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
+    steps: list[pools.Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
     if not use:
         # Used by jobs that we may not see (PrivateData): unknown for how long.
         return tuple(steps), inf
@@ -296,7 +295,7 @@ def _union(spans: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], .
     return tuple(joined)
 
 
-def _capped(group: NodeGroup, one: RawPartition) -> NodeGroup:
+def _capped(group: pools.NodeGroup, one: RawPartition) -> pools.NodeGroup:
     """Group as the partition gives it out (MaxCPUsPerNode)."""
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
@@ -308,14 +307,14 @@ def _capped(group: NodeGroup, one: RawPartition) -> NodeGroup:
     )
 
 
-def _licences(raw: RawState, taken_s: float) -> dict[str, NodeAvailability]:
+def _licences(raw: RawState, taken_s: float) -> dict[str, pools.NodeAvailability]:
     """Free licences over time, by name."""
     held: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for job in raw.jobs:
         if job.state not in WAITS:
             for name, n in job.licences.items():
                 held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
-    return {name: profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()}
+    return {name: pools.profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()}
 
 
 def waits_for_nodes(reason: str) -> bool:
@@ -352,12 +351,12 @@ def expected_end_s(job: RawJob, now_s: float) -> float:
     return min(end, job.end_s) if end > now_s else job.end_s
 
 
-def _share(job: RawJob, *, counts_memory: bool) -> NodeShare:
+def _share(job: RawJob, *, counts_memory: bool) -> pools.NodeShare:
     """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
     if job.alone or "cpu" not in job.tres:
-        return NodeShare()
+        return pools.NodeShare()
     nodes = max(job.nodes, 1)
-    return NodeShare(
+    return pools.NodeShare(
         cpus=ceil(job.tres["cpu"] / nodes),
         mem_mib=ceil(job.tres.get("mem", 0) / nodes) if counts_memory else 0,
         gres=tuple(sorted((name, ceil(n / nodes)) for name, n in job.devices.items())),

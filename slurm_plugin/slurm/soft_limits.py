@@ -15,7 +15,7 @@ import msgspec
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import parse
 from sacct_ingest.text.slurm_text import parse_time_limit
-from slurm_plugin.slurm.raw_state import RawJob
+from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.snapshot import DAY_S, WAITS, waits_for_nodes
 from slurm_plugin.slurm.sources import Run
 

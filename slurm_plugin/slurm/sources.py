@@ -16,7 +16,7 @@ import msgspec
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import converters, fields
-from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawReservation, RawState
+from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]

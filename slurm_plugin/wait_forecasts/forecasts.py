@@ -26,9 +26,8 @@ from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
-from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected
-from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import WAITS
 from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, QueuedStarts, TaskStarts

@@ -16,8 +16,8 @@ from typing import overload
 from predictor.waits.easy import Closing, JobShape
 from predictor.waits.simulation import Arrivals, QueuedJob, QueueState
 from predictor.waits.workload import ArrivalDemand, PastArrivals
+from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.outlook import NodeUnits
-from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.snapshot import UNUSABLE, WAITS, waits_for_nodes
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.

@@ -12,8 +12,8 @@ import msgspec
 from predictor.waits.estimate import WaitClass, WaitError, WaitEstimate, WaitRecord, error_of
 from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.protocol.status_messages import WaitRow
+from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
-from slurm_plugin.slurm.raw_state import RawJob
 from slurm_plugin.slurm.snapshot import WAITS, waits_for_nodes
 
 #: Jobs whose start is awaited, at most.

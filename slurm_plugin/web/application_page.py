@@ -24,17 +24,8 @@ from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.outcomes import Pair
-from slurm_plugin.reports import chart
+from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.curve_text import (
-    change_lines,
-    memory_lines,
-    record_line,
-    shown_counts,
-    standing_line,
-    use_text,
-    verdict_at_entry,
-)
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table, usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
@@ -196,15 +187,15 @@ def facts(
         ("Run time stops falling at", end),
         (f"Largest memory observed {whole}", f"{memory / 2**30:.1f} GiB" if memory else ""),
         *(
-            (f"Use of {use.unit.plural}", use_text(use).removeprefix("runs use "))
+            (f"Use of {use.unit.plural}", curve_text.use_text(use).removeprefix("runs use "))
             for use in prediction.uses
         ),
         ("Energy", source_text(energy, prediction)),
-        ("Memory", "; ".join(memory_lines(prediction))),
-        ("Change of count", "; ".join(change_lines(prediction))),
-        ("Record", "; ".join(record_line(one, unit) for one in prediction.record)),
+        ("Memory", "; ".join(curve_text.memory_lines(prediction))),
+        ("Change of count", "; ".join(curve_text.change_lines(prediction))),
+        ("Record", "; ".join(curve_text.record_line(one, unit) for one in prediction.record)),
         ("Last fit", clock(prediction.fitted_s)),
-        ("Outcomes of its predictions", standing_line(standing) if standing else ""),
+        ("Outcomes of its predictions", curve_text.standing_line(standing) if standing else ""),
     ]
 
 
@@ -361,7 +352,7 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
             time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
-            f"{verdict_at_entry(prediction, i)}, {count(repeats.get(nodes, 0), 'run')}",
+            f"{curve_text.verdict_at_entry(prediction, i)}, {count(repeats.get(nodes, 0), 'run')}",
         )
 
     return Table(
@@ -378,6 +369,6 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
                 "verdict:",
             ),
         ),
-        rows=[row(i) for i in shown_counts(prediction, every=every)],
+        rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],
         empty="nothing is predicted",
     )

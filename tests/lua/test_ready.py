@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.nimod.ready_decisions import is_ticket
+from slurm_plugin.nimod.request_handler import is_ticket
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import decode_ask

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 from predictor import Run, Verdict
 from predictor.change.posterior import ChangeRun, posterior
 from predictor.change.request import for_request
-from predictor.curves.interval import measure
-from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
+from predictor.curves.reliability import measure
 from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_series
+from predictor.forecasts.transfer_time import AdRM, RawBandwidth, Throughput
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.experts import PastRun, RunRequest
 from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
-from predictor.level.validity import AccuracyBand, PredictionOutcome
 from predictor.models import base
 from predictor.models.adept import Adept
+from predictor.models.adept.anomalies import AnomalySettings
 from predictor.models.adept.envelope import Bounds, envelope
-from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged, residuals
 from predictor.models.averaged.shapes import ShapePrior, draw
@@ -81,7 +80,6 @@ UNCERTAINTY = measure(CURVE, [0.01, 0.02, -0.01, 0.01, 0.02])
 EVIDENCE = TypeEvidence(
     reference="old", figures={"old": {"cpu": 1.0}, "new": {"cpu": 2.0}}, utilisation=[(4, 0.9)]
 )
-OUTCOMES = [PredictionOutcome(float(i), 110.0, 100.0, 90.0, 120.0) for i in range(4)]
 
 
 ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
@@ -196,7 +194,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         ),
         {"elapsed_s": 9.0, "nodes": 4},
     ),
-    "tables.inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "table.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
     "tables.resource_use.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
@@ -242,13 +240,16 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"values": [1.0, 2.0, 3.0]},
     ),
     "forecasts.forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
-    "curves.interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
-    "curves.interval.deviations": (None, {"curve": CURVE}),
-    "curves.interval.around": (
+    "curves.reliability.measure": (
+        None,
+        {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]},
+    ),
+    "curves.reliability.deviations": (None, {"curve": CURVE}),
+    "curves.reliability.around": (
         None,
         {"nodes": [3], "medians": np.array([10.0]), "uncertainty": UNCERTAINTY, "level": 0.9},
     ),
-    "curves.interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
+    "curves.reliability.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
     "models.averaged.shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
     "models.averaged.shapes.log_time": (
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
@@ -259,7 +260,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
     ),
     "curves.reliability.belongs": (None, {"family": "powers of two", "nodes": 8}),
-    "level.validity.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
     "table.at": (None, {"table": TABLE, "nodes": 3}),
     "table.covers": (None, {"table": TABLE, "nodes": 3}),
     "table.longest": (None, {"table": TABLE, "nodes": 3}),
@@ -377,10 +377,10 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
     "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
-    "forecasts.adrm.RawBandwidth": (
+    "forecasts.transfer_time.RawBandwidth": (
         lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},
     ),
-    "forecasts.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
+    "forecasts.transfer_time.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
     "models.averaged.model.AveragedFit": (
         partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
@@ -396,8 +396,11 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "occupancy.fit.Support": (
         supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
     ),
-    "forecasts.adrm.together": (None, {"probes": [1.0, 2.0]}),
-    "forecasts.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
+    "forecasts.transfer_time.together": (None, {"probes": [1.0, 2.0]}),
+    "forecasts.transfer_time.AdRM": (
+        transferred,
+        {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3},
+    ),
     "models.base.quantiles": (None, {"fit": FIT, "nodes": NODES, "shares": [0.5, 0.9]}),
     "models.base.most_informative": (None, {"fit": FIT, "candidates": NODES, "targets": NODES}),
     "models.base.need": (None, {"curve": CURVE, "points": 3}),

@@ -14,17 +14,15 @@ import pytest
 from benchmarks._error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
-from predictor.curves.interval import Prior, around, measure
-from predictor.curves.reliability import ReliabilitySettings
+from predictor.curves.reliability import Prior, ReliabilitySettings, around, measure
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.experts import PastRun, RunRequest, typical
 from predictor.level.record import PooledErrors, Record
 from predictor.models import base
 from predictor.models.adept import Adept
-from predictor.models.adept.anomalies import diagnose
+from predictor.models.adept.anomalies import AnomalySettings, diagnose
 from predictor.models.adept.envelope import Bounds, envelope
-from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.model import JudgementSettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged

@@ -117,7 +117,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     *(
         (
-            "sacct_ingest.scripts.templates",
+            "sacct_ingest.scripts.signature",
             lambda m, name=name: getattr(m, name),
             [*map(full, ("a1", "0", "tmp", "/0", "1a-", "ab/", "2026-01-01 ", "0a0a0a0 ", UUID))],
         )

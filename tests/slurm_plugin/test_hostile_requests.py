@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.config.settings import JobNames, OptIn
-from slurm_plugin.slurm.footprint import devices, gpu_count
+from slurm_plugin.slurm.partition_view import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import EACH, full
 from tests.slurm_plugin.made import job
 from tests.steps import instrumented, steps_of
@@ -33,7 +33,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full(",expand"), full("?")],
     ),
     (
-        "slurm_plugin.slurm.footprint",
+        "slurm_plugin.slurm.partition_view",
         lambda m: m.devices,
         [full("gres/"), full("gres:", after="="), full("gres/a,"), full("9", before="gres/gpu:")],
     ),

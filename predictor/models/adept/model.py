@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import need_finite, need_nodes, need_positive, need_share
-from predictor.curves.interval import Uncertainty, around, deviations, measure
-from predictor.curves.reliability import belongs
-from predictor.models.adept.anomalies import Diagnosis, diagnose
+from predictor.curves.reliability import Uncertainty, around, belongs, deviations, measure
+from predictor.models.adept.anomalies import AnomalySettings, Diagnosis, diagnose
 from predictor.models.adept.envelope import (
     Bounds,
     RangePair,
@@ -21,7 +20,6 @@ from predictor.models.adept.envelope import (
     everything,
     need_observations,
 )
-from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import Instances, SearchSettings, best_for, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import max_useful, speedup

@@ -7,11 +7,17 @@ own runs stay as they are.
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sacct_ingest.store import contribution_file as exported
+import msgspec
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.files.atomic_file import replacing
+from sacct_ingest.store.rows import Contribution
 from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
@@ -19,6 +25,7 @@ from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
+
 
 EXAMPLE = """\
   nimo merge /mnt/oak/nimo.db
@@ -53,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     """Merge each source, then export."""
     with open_store(load_config(args)) as store, waiting("merging"):
         done = [_merge(store, source) for source in args.source]
-        written = exported.write(args.export, store.sums.contributions()) if args.export else None
+        written = write(args.export, store.sums.contributions()) if args.export else None
     if args.json:
         print(json.dumps({"merged": [asdict(one) for one in done], "exported": written}))
         return 0
@@ -73,9 +80,90 @@ def _merge(store: "Store", source: str) -> _Merged:
     from predictor.node_types import sums  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
-    if exported.is_one(Path(source)):
-        refused = exported.ContributionRefused()
-        new = sums.merge(store, exported.read(Path(source), refused))
+    if is_one(Path(source)):
+        refused = ContributionRefused()
+        new = sums.merge(store, read(Path(source), refused))
         return _Merged(source, new, refused.count, refused.first)
     with Store.open(source, create=False) as other:
         return _Merged(source, sums.merge(store, other.sums.contributions()))
+
+
+_HEADER = b'{"nimo_contributions":1}\n'
+_BATCH = 2000
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Contribution).decode
+_figures = msgspec.json.Decoder(dict[str, float]).decode
+
+
+@dataclass(slots=True)
+class ContributionRefused:
+    """Lines that could not be read: how many, and the first of them with what is wrong."""
+
+    count: int = 0
+    first: str = field(default="")
+
+    def add(self, place: str, error: Exception) -> None:
+        """Count one."""
+        self.count += 1
+        self.first = self.first or f"{place}: {error}"
+
+
+def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
+    """Write contributions to a file; gives how many.
+
+    Raises FormatError: it cannot be written.
+    """
+    count = 0
+    try:
+        with replacing(path) as file:
+            file.write(_HEADER)
+            for batch in batches:
+                file.writelines(_encode(one) + b"\n" for one in batch)
+                count += len(batch)
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+    return count
+
+
+def is_one(path: Path) -> bool:
+    """Whether a file is one of these."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HEADER)) == _HEADER
+    except OSError:
+        return False
+
+
+def read(path: Path, refused: ContributionRefused) -> Iterator[list[Contribution]]:
+    """Read contributions in batches; what is wrong is counted and left out.
+
+    Raises FormatError: the file cannot be read.
+    """
+    batch: list[Contribution] = []
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if number == 1:
+                    continue
+                try:
+                    batch.append(_checked(_decode(line)))
+                except (msgspec.DecodeError, ValueError) as error:
+                    refused.add(f"{path}: line {number}", error)
+                if len(batch) == _BATCH:
+                    yield batch
+                    batch = []
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+    if batch:
+        yield batch
+
+
+def _checked(one: Contribution) -> Contribution:
+    """Refuse what the sums would suffer from."""
+    figures = _figures(one.figures) if one.figures else {}
+    for name, value in (("nodes", one.nodes), ("tasks_node", one.tasks_node), *figures.items()):
+        if not (isfinite(value) and value > 0):
+            raise ValueError(f"{name} is {value}; it has to be above zero")
+    if not (isfinite(one.time_s) and one.time_s >= 0):
+        raise ValueError(f"time_s is {one.time_s}; it has to be zero or more")
+    return one

@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--days DAYS",
         "days of decisions that the accuracy covers (default: 7)",
-        type=float,
         default=7.0,
     )
     add_shared(parser, "store", "config")

@@ -60,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--least-waste NODE_HOURS",
         "name a user from this many node-hours beyond the knee on, and an account from as "
         "many unused CPU-hours (default: 100)",
-        type=float,
         default=100.0,
     )
     add("--anonymise --anonymize", "replace the names of users, accounts and applications")

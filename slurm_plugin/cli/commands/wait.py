@@ -26,16 +26,9 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.slurm import commands
+from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import clock, count, duration, short_clock, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    ON_REQUEST,
-    OutputColumn,
-    OutputTable,
-    terminal_width,
-    text_column,
-)
 
 EXAMPLE = """\
   nimo wait
@@ -81,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     elif waits.rows or args.parsable2:
         print_table(queue_table(waits.rows), args)
         if not args.parsable2:
-            print(f"\n{wrapped(sentence(waits, now_s=time.time()), terminal_width())}")
+            print(f"\n{wrapped(sentence(waits, now_s=time.time()), cols.terminal_width())}")
     else:
         print(_none(args))
     missing = _missing(asked, waits.rows)
@@ -133,27 +126,27 @@ def _jobs(text: str) -> list[tuple[int, int]]:
     return [(job_id, task) for task in tasks]
 
 
-def queue_table(rows: Sequence[WaitRow]) -> OutputTable:
+def queue_table(rows: Sequence[WaitRow]) -> cols.OutputTable:
     """Jobs in the queue, in the manner of ``squeue --start``."""
 
-    def moment(name: str, title: str, worth: int = ALWAYS) -> OutputColumn:
-        return OutputColumn(name, title, as_text=short_clock, worth=worth)
+    def moment(name: str, title: str, worth: int = cols.ALWAYS) -> cols.OutputColumn:
+        return cols.OutputColumn(name, title, as_text=short_clock, worth=worth)
 
     columns = [
-        OutputColumn("job_id", "job", show=_job),
-        text_column("partition", "partition", 6),
-        text_column("name", "name", 5),
-        text_column("user", "user", 4),
-        OutputColumn("nodes", "nodes", worth=3),
+        cols.OutputColumn("job_id", "job", show=_job),
+        cols.text_column("partition", "partition", 6),
+        cols.text_column("name", "name", 5),
+        cols.text_column("user", "user", 4),
+        cols.OutputColumn("nodes", "nodes", worth=3),
         moment("start_s", "starts"),
         moment("low_s", "not before", 8),
         moment("high_s", "by", 8),
         moment("slurm_start_s", "Slurm's start", 7),
-        moment("last_s", "last task starts", ON_REQUEST),
-        moment("submit_s", "submitted", ON_REQUEST),
-        text_column("reason", "reason", 2),
+        moment("last_s", "last task starts", cols.ON_REQUEST),
+        moment("submit_s", "submitted", cols.ON_REQUEST),
+        cols.text_column("reason", "reason", 2),
     ]
-    return OutputTable(columns, rows)
+    return cols.OutputTable(columns, rows)
 
 
 def sentence(waits: Waits, *, now_s: float) -> str:

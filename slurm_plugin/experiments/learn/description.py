@@ -1,14 +1,27 @@
 """The description of an application for ``nimo learn``: a YAML file into typed structures."""
 
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import msgspec
 
-from predictor.occupancy.active.settings import LearnerSettings
-from sacct_ingest.errors import ConfigError
-from sacct_ingest.text.slurm_text import parse_time_limit
+from predictor.occupancy.active.settings import FunctionForm, LearnerSettings
+from predictor.occupancy.active.space import MOST_CANDIDATES, Space
+from sacct_ingest.errors import ConfigError, FormatError
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
+from slurm_plugin.experiments import held_jobs
 
 #: Above zero; the bound refuses YAML's ``.inf``.
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
@@ -115,3 +128,293 @@ def _check_duration(made: Description, key: str, name: str) -> None:
         valid = None
     if not valid or (key == "limit" and not text):
         raise ConfigError(f"{name}: {key}: {text!r} is no time; give it as sbatch's --time")
+
+
+class Stage(StrEnum):
+    """How far a run has come."""
+
+    PLANNED = "planned"  #: perhaps submitted, without a job id yet
+    SUBMITTED = "submitted"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one assignment."""
+
+    key: str  #: of the assignment
+    attempt: int
+    job_name: str
+    nodes: int
+    limit_s: float
+    attributes: dict[str, float]
+    purpose: str
+    why: str
+    planned_s: int
+    stage: Stage = Stage.PLANNED
+    job_id: int | None = None
+    reason: str = ""  #: why it failed
+    again: bool = False  #: whether the same once more may succeed
+    node_list: str = ""
+    elapsed_s: float = 0.0
+    cpus: int = 0
+    utilisation: float | None = None
+    data_bytes: int | None = None
+    network_share: float | None = None  #: of the time for each I/O, where it was measured
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.stage in (Stage.DONE, Stage.FAILED)
+
+
+class ModelChoices(msgspec.Struct, frozen=True, kw_only=True):
+    """How the runs are learned from; for 'nimo plan', which reads them without the description."""
+
+    data_flow: bool = True  #: whether the accounting's bytes mean something
+    network_share: float = 0.0  #: of the stall, where it was not measured
+    form: FunctionForm = FunctionForm.CHOSEN
+    faster: frozenset[str] | None = None  #: attributes of which more makes runs faster
+
+
+class JournalFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The runs of one application, and how they are learned from."""
+
+    application: str
+    trials: tuple[Trial, ...] = ()
+    model: ModelChoices = ModelChoices()
+    version: int = 1
+
+
+class Journal:
+    """The file; ``trials`` are in the order in which they were planned."""
+
+    def __init__(self, path: Path, application: str, model: ModelChoices | None = None) -> None:
+        self._path, self._application = path, application
+        self._model = model or ModelChoices()
+        self.trials: list[Trial] = list(self._read())
+
+    def find(self, key: str, attempt: int) -> Trial | None:
+        """Give a run that was planned before."""
+        matches = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
+        return next(matches, None)
+
+    def save(self, trial: Trial) -> Trial:
+        """Write a run down, new or changed; it is on the disk when this returns."""
+        same = (trial.key, trial.attempt)
+        places = [i for i, one in enumerate(self.trials) if (one.key, one.attempt) == same]
+        if places:
+            self.trials[places[0]] = trial
+        else:
+            self.trials.append(trial)
+        held_jobs.write(self._path, JournalFile(self._application, tuple(self.trials), self._model))
+        return trial
+
+    def _read(self) -> tuple[Trial, ...]:
+        if not self._path.exists():
+            return ()
+        saved = held_jobs.read(self._path, JournalFile, "move it away to begin anew")
+        if saved.application != self._application:
+            raise FormatError(
+                f"{self._path}: it is of {saved.application}, not of {self._application}; name "
+                "another file with --state"
+            )
+        return saved.trials
+
+
+#: Choice -> option of sbatch.
+_OPTIONS = {
+    "nodes": "--nodes",
+    "tasks": "--ntasks",
+    "cpus": "--cpus-per-task",
+    "memory": "--mem",
+    "cpu_freq": "--cpu-freq",
+}
+_FIXED = ("partition", "constraint", "nodelist")
+#: Attribute that an input gives, and of which more is always slower.
+INPUT_BYTES = "input_bytes"
+#: How attributes are named of which more is slower, too.
+_LATENCY = "latency_s"
+_PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")
+
+#: Profiles of the nodes that a group of assignments may get.
+Profiles = Callable[[AssignmentGroup], Sequence[NodeProfile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Nodes, options, command and attributes of one run.
+
+    ``command`` follows sbatch's options; ``key`` identifies the run.
+    """
+
+    nodes: int
+    options: tuple[str, ...]
+    command: tuple[str, ...]
+    attributes: dict[str, float]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Assignments by their attributes: those with the same ones stand in for each other."""
+
+    space: Space
+    places: dict[tuple[float, ...], tuple[Assignment, ...]]
+
+    def at(self, attributes: Mapping[str, float]) -> tuple[Assignment, ...]:
+        """Give the assignments with these attributes."""
+        return self.places[self.space.key(attributes)]
+
+
+def choices(description: Description, profiles: Profiles, *, name: str, folder: Path) -> Choices:
+    """Work out all assignments of a description.
+
+    profiles: asked for each group where figures of node profiles are attributes.
+    name: of the file, for errors.
+    folder: what relative paths of the script and the inputs begin at.
+    Raises ConfigError: attributes are missing somewhere, or none differs.
+    """
+    script = _read_script(description, folder, name)
+    inputs = {one.name: one for one in description.inputs}
+    made: list[Assignment] = []
+    for index, group in enumerate(description.assignments):
+        place = f"{name}: assignments[{index}]"
+        words = [*group.variables, *(["input"] if group.inputs else [])]
+        text = " ".join((description.command, *description.arguments))
+        if unused := [one for one in words if one not in _PLACEHOLDER.findall(text)]:
+            raise ConfigError(
+                f"{place}: the command never uses {{{unused[0]}}}: all would run alike"
+            )
+        also = {**group.attributes, **_figures(description.profile, profiles, group, place)}
+        context = (inputs, folder, script, place)
+        combined = _combinations(group, place)
+        made += [_assignment(description, group, one, also, context) for one in combined]
+    return _by_attributes(made, description, name)
+
+
+def _combinations(group: AssignmentGroup, place: str) -> Iterator[dict[str, str]]:
+    lists: dict[str, list[str]] = {key: _listed(getattr(group, key)) for key in _OPTIONS}
+    lists["input"] = list(group.inputs)
+    lists |= {key: _listed(values) for key, values in group.variables.items()}
+    named = {key: values for key, values in lists.items() if values}
+    if (count := prod(map(len, named.values()))) > MOST_CANDIDATES:
+        raise ConfigError(
+            f"{place}: {count} combinations are more than {MOST_CANDIDATES}: list fewer values"
+        )
+    for values in product(*named.values()):
+        yield dict(zip(named, values, strict=True))
+
+
+def _listed(values: object) -> list[str]:
+    return [str(one) for one in (values if isinstance(values, tuple) else (values,))]
+
+
+_Context = tuple[Mapping[str, Input], Path, str, str]
+
+
+def _assignment(
+    description: Description,
+    group: AssignmentGroup,
+    chosen: Mapping[str, str],
+    also: Mapping[str, float],
+    context: _Context,
+) -> Assignment:
+    inputs, folder, script, place = context
+    options = [f"{_OPTIONS[key]}={value}" for key, value in chosen.items() if key in _OPTIONS]
+    options += [f"--{key}={getattr(group, key)}" for key in _FIXED if getattr(group, key)]
+    options += group.options
+    words = dict(chosen)
+    attributes = dict(also)
+    if "input" in chosen:
+        one = inputs[chosen["input"]]
+        words["input"] = str(folder / one.path) if one.path else one.name
+        try:
+            size = parse_size(one.size) if one.size else (folder / one.path).stat().st_size
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{place}: input {one.name}: {error}; give its size") from error
+        if not size:
+            raise ConfigError(f"{place}: input {one.name}: its size is not above zero")
+        attributes[INPUT_BYTES] = float(size)
+    attributes |= {key: n for key, text in chosen.items() if (n := _number(key, text)) is not None}
+    command = (
+        (str(folder / description.script), *(fill(one, words) for one in description.arguments))
+        if description.script
+        else (f"--wrap={fill(description.command, words)}",)
+    )
+    identity = json.dumps([options, command, script, description.work_dir])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return Assignment(int(chosen["nodes"]), tuple(options), command, attributes, key)
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Put choices in the place of their names in braces; other braces are the shell's own.
+
+    >>> fill("awk '{print}' -n {cpus} ${HOME}", {"cpus": "4"})
+    "awk '{print}' -n 4 ${HOME}"
+    """
+    return _PLACEHOLDER.sub(lambda match: words.get(match[1], match[0]), text)
+
+
+def _number(key: str, text: str) -> float | None:
+    """Value of a choice as an attribute; None for words."""
+    try:
+        value = parse_size(text) if key == "memory" else float(text)
+    except ValueError:
+        return None
+    return float(value) if value and value > 0 else None
+
+
+def _figures(
+    figures: Sequence[str], profiles: Profiles, group: AssignmentGroup, place: str
+) -> dict[str, float]:
+    """Figures of the nodes that a group may get: the median of each."""
+    if not figures:
+        return {}
+    node_profiles = profiles(group)
+    made = {}
+    for figure in figures:
+        if figure not in NodeProfile.__dataclass_fields__:
+            raise ConfigError(f"{place}: profile: {figure!r} is no figure of a node profile")
+        values = [value for one in node_profiles if (value := getattr(one, figure))]
+        if not values:
+            raise ConfigError(
+                f"{place}: no node's profile has {figure}; measure it with 'nimo profile', or give "
+                "it under attributes"
+            )
+        made[figure] = float(median(values))
+    return made
+
+
+def _by_attributes(made: Sequence[Assignment], description: Description, name: str) -> Choices:
+    every = {key for one in made for key in one.attributes}
+    for key in sorted(every):
+        if any(key not in one.attributes for one in made):
+            raise ConfigError(f"{name}: {key} is given for some assignments only; give it for all")
+    vary = sorted(key for key in every if len({one.attributes[key] for one in made}) > 1)
+    if not vary:
+        raise ConfigError(f"{name}: the assignments differ in nothing that can be learned")
+    for part, order in description.learning.attributes.items():
+        if wrong := [one for one in order if one not in vary]:
+            place = f"{name}: learning.attributes.{part}"
+            raise ConfigError(f"{place}: {wrong[0]!r} does not differ here; {', '.join(vary)} do")
+    latencies = (one for one in vary if one.endswith(_LATENCY))
+    slower = {INPUT_BYTES, *description.slower, *latencies}
+    places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
+    for one in made:
+        places[tuple(one.attributes[key] for key in vary)].append(one)
+    space = Space(
+        tuple(dict(zip(vary, values, strict=True)) for values in places),
+        {key: key not in slower for key in vary},
+    )
+    return Choices(space, {values: tuple(each) for values, each in places.items()})
+
+
+def _read_script(description: Description, folder: Path, name: str) -> str:
+    """Text of the job script; a change to it makes another run."""
+    if not description.script:
+        return ""
+    try:
+        return (folder / description.script).read_text(errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{name}: script: {description.script}: {error.strerror}") from error

@@ -15,8 +15,7 @@ from predictor.occupancy.linear_form import LinearOccupancyModel
 from predictor.occupancy.samples import NODES
 from predictor.table import worse
 from predictor.types import Verdict
-from slurm_plugin.experiments.learn.assignments import INPUT_BYTES
-from slurm_plugin.experiments.learn.journal import ModelChoices, Stage, Trial
+from slurm_plugin.experiments.learn.description import INPUT_BYTES, ModelChoices, Stage, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskOption
 from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task
 

@@ -11,8 +11,8 @@ from math import exp, log
 from statistics import fmean
 
 from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
 from slurm_plugin.experiments.plan.workflow import DataAccess, Workflow, ordered

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from slurm_plugin.experiments.plan.estimates import TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.run_times import TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,

@@ -40,13 +40,12 @@ from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import job_fields, make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
@@ -100,11 +99,14 @@ def problem(
     slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
     stored = _stored(flow, config, now_s)
     flow = _with_tags(_with_figures(flow, slurm, stored), stored.tables)
+    # Speeds of places for which the workflow gives none: against the first one.
+    figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
+    first = next(iter(figures.values()), None)
     runs = LearnedRunTimes(
         tables=stored.tables,
         fits={**fit_samples(flow, folder), **stored.fits},
         near=_NEAR,
-        speeds=_speeds(flow),
+        speeds=({name: own / first for name, own in figures.items() if own and first}),
         types=_types(slurm, stored.profiles),
         inputs={
             task.name: sum(flow.files[name].size_bytes for name in task.reads)
@@ -322,13 +324,6 @@ def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflo
             label = table.key if table.level == KeyLevel.TAG else label
         tasks[task.name] = structs.replace(task, application=label.removeprefix(f"{owner}/"))
     return replace(flow, tasks=tasks)
-
-
-def _speeds(flow: Workflow) -> dict[str, float]:
-    """Speeds of places for which the workflow gives none: against the first one."""
-    figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
-    first = next(iter(figures.values()), None)
-    return {name: own / first for name, own in figures.items() if own and first}
 
 
 def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 from predictor.types import Prediction
 from sacct_ingest.files import atomic_file
-from slurm_plugin.experiments.scale.choice import Answer, answer_of, fitted
-from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun
+from slurm_plugin.experiments.scale.study import (
+    Answer,
+    Settings,
+    Study,
+    StudyRun,
+    answer_of,
+    fitted,
+)
 from slurm_plugin.reports.picture import COLOURS, time_ticks
 from slurm_plugin.text.formatting import clock, count, duration, percent
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from predictor.curves.interval import (
+from predictor.curves.reliability import (
     Prior,
     Uncertainty,
     around,

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks._cdf_matching import CdfMatching
 from benchmarks._error_measures import nmae
-from predictor.forecasts.adrm import (
+from predictor.forecasts.transfer_time import (
     AdRM,
     RawBandwidth,
     Throughput,

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.models.adept import Adept
-from predictor.models.adept.anomalies import Diagnosis, diagnose
-from predictor.models.adept.fluctuation import (
+from predictor.models.adept.anomalies import (
     AnomalyExplanation,
     AnomalySettings,
+    Diagnosis,
     Metric,
+    diagnose,
 )
 from predictor.types import Curve, Point
 from tests.predictor.example_curves import Floats, curve_of, downey

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from predictor.models.adept import Adept
-from predictor.models.adept.anomalies import Diagnosis, diagnose
+from predictor.models.adept.anomalies import (
+    AnomalyExplanation,
+    AnomalySettings,
+    Diagnosis,
+    Metric,
+    diagnose,
+    explain,
+)
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
-from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.model import (
     JudgementSettings,
     alternative_fit,

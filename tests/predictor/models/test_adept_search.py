@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from predictor.models.adept import Adept
-from predictor.models.adept.anomalies import Diagnosis, special_counts
+from predictor.models.adept.anomalies import AnomalySettings, Diagnosis, special_counts
 from predictor.models.adept.envelope import Bounds, RangePair, envelope, everything
-from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.model import ObservedTimes
 from predictor.models.adept.search import (
     SearchSettings,

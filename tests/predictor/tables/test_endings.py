@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.tables.inputs import digest, for_inputs
+from predictor.table import folder_digest, for_inputs
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
@@ -60,7 +60,7 @@ def test_half_of_the_runs_failing_is_reported_beside_the_prediction():
 
 def test_a_new_work_dir_lowers_the_verdict():
     recorded = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
-    assert recorded.work_dirs == (digest("/data/a"),)
+    assert recorded.work_dirs == (folder_digest("/data/a"),)
     assert for_inputs(recorded, "/data/a/", None) is recorded
     assert for_inputs(recorded, "", None) is recorded
     elsewhere = for_inputs(recorded, "/data/b", None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.cpu import Activity, Hybrid, from_load, from_times, observe, spin
+from sacct_ingest.probes.local import Activity, Hybrid, from_load, from_times, observe, spin
 
 IDLE = Activity(cpus=1, load=0.0, running=0.0, user=0.0, system=0.0, idle=1.0)
 BUSY = Activity(cpus=1, load=1.0, running=1.0, user=1.0, system=0.0, idle=0.0)

@@ -14,11 +14,11 @@ import pytest
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import network, wire
-from sacct_ingest.probes.collect import Collector
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.ring import Clique, Generation, Ring
 from sacct_ingest.probes.wire import Message, Superseded
 from sacct_ingest.records import Probe, Resource
+from slurm_plugin.experiments.probe_command import Collector
 from tests.processes import free_ports, wait_until
 
 CLIQUE = [Member(name, "127.0.0.1", 1) for name in "abc"]

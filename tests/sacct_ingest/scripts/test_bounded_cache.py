@@ -1,6 +1,6 @@
 """Of long texts only the last one is remembered."""
 
-from sacct_ingest.scripts.bounded_cache import bounded_cache
+from sacct_ingest.scripts.job_script import bounded_cache
 
 
 def test_short_texts_are_worked_out_once_and_of_long_ones_the_last():

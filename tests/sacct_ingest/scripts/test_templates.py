@@ -2,8 +2,8 @@
 
 import pytest
 
+from sacct_ingest.scripts.engines import name_template, template
 from sacct_ingest.scripts.signature import identity_of_line, identity_of_request
-from sacct_ingest.scripts.templates import name_template, template
 
 
 @pytest.mark.parametrize(

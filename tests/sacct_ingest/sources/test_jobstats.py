@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sacct_ingest.text.jobstats import parse
+from sacct_ingest.text.admin_comment import measured_in
 from tests.sacct_ingest.sources.test_oddities import GIB, read
 
 #: Two nodes with 12 GiB and 9 GiB in use, GPUs busy for 90, 55 and 4 %.
@@ -59,17 +59,17 @@ def payload(text: str) -> str:
     ],
 )
 def test_what_is_not_a_measurement_is_none(text):
-    assert parse(payload(text)) is None
+    assert measured_in(payload(text)) is None
 
 
 def test_what_was_not_measured_everywhere_is_unknown():
     part = '{"nodes":{"n1":{"used_memory":5,"gpu_utilization":{"0":50}},"n2":{}},"gpus":2}'
-    found = parse(payload(part))
+    found = measured_in(payload(part))
     assert found is not None
     assert set(structs.astuple(found)) == {None}
 
 
 @given(st.integers(8, len(GPUS) - 1), st.sampled_from("A/=! é"))
 def test_a_damaged_payload_never_fails(at, put):
-    parse(GPUS[:at])
-    parse(GPUS[:at] + put + GPUS[at + 1 :])
+    measured_in(GPUS[:at])
+    measured_in(GPUS[:at] + put + GPUS[at + 1 :])

@@ -9,13 +9,13 @@ import threading
 import pytest
 
 from sacct_ingest.errors import StoreError
-from sacct_ingest.store import Store, ingest_lock
+from sacct_ingest.store import Store, ingests
 from tests.processes import wait_until
 
 _HOLDER = """
 import sys, time
 from sacct_ingest.errors import StoreError
-from sacct_ingest.store import Store, ingest_lock
+from sacct_ingest.store import Store, ingests
 with Store.open(sys.argv[1]) as store, store.ingest_lock(lambda: None):
     print("mine", flush=True)
     time.sleep(300)
@@ -66,8 +66,8 @@ def test_a_turn_ends_with_its_process(store_url, ending):
 
 @pytest.mark.database
 def test_a_lock_that_mariadb_does_not_give_is_an_error(mariadb_url, monkeypatch):
-    attempt, _, release = ingest_lock.SERVERS["mysql"]
-    monkeypatch.setitem(ingest_lock.SERVERS, "mysql", (attempt, attempt, release))
+    attempt, _, release = ingests.SERVERS["mysql"]
+    monkeypatch.setitem(ingests.SERVERS, "mysql", (attempt, attempt, release))
     with (
         Store.open(mariadb_url) as store,
         store.ingest_lock(pytest.fail),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.text.io_times import CAPTURE, network_share, parse
+from slurm_plugin.experiments.learn.workbench import CAPTURE, network_share, parse
 
 MOUNTS = """\
 device proc mounted on /proc with fstype proc

@@ -11,8 +11,8 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Ask, Command, decode_ask
+from slurm_plugin.slurm.cluster_state import RawNode, RawPartition, RawState
 from slurm_plugin.slurm.node_pool import profile
-from slurm_plugin.slurm.raw_state import RawNode, RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from tests.slurm_plugin.made import NOW, job, stored, table

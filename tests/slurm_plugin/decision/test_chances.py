@@ -12,7 +12,7 @@ from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
 from sacct_ingest.records import Identity
 from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
-from slurm_plugin.decision import messages, remedies
+from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.context import DecisionContext
@@ -112,7 +112,7 @@ def test_messages_say_what_would_make_it():
     asked, where = request(4_500.0), part(wait_of)
     decided = judged(asked, where)
     others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
-    reported = remedies.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
+    reported = policy.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
     fewer, more, shorter, elsewhere, later = reported
     assert fewer == "--nodes=7 --time=00:13:00 (99 %)"
     assert more == "--nodes=9 --time=00:11:00 (99 %)"
@@ -127,7 +127,7 @@ def test_messages_say_what_would_make_it():
 def test_nothing_is_proposed_that_is_no_surer():
     asked, where = request(4_500.0), part(lambda *_: [5_000.0] * 40)
     others = [part(lambda *_: [6_000.0] * 40, name="long")]
-    reported = remedies.remedies(
+    reported = policy.remedies(
         asked, TABLE, where, others, rules(), judged(asked, where), now_s=NOW
     )
     (later,) = reported
@@ -137,7 +137,7 @@ def test_nothing_is_proposed_that_is_no_surer():
 def test_waits_by_limits_alone_propose_nothing():
     asked = request(3_700.0)
     decided = judged(asked, partition())
-    assert remedies.remedies(asked, TABLE, partition(), [], rules(), decided, now_s=NOW) == ()
+    assert policy.remedies(asked, TABLE, partition(), [], rules(), decided, now_s=NOW) == ()
 
 
 def test_the_policy_takes_the_same_waits():

@@ -15,7 +15,7 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.wait_accuracy import judge
+from slurm_plugin.protocol.status_messages import judge
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit

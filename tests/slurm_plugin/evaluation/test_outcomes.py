@@ -12,7 +12,7 @@ from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Gain, Promises
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
 from slurm_plugin.protocol.advice_messages import WaitShares
-from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
+from slurm_plugin.protocol.status_messages import WaitAccuracy
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 

@@ -14,8 +14,7 @@ from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import TypeColumn
-from slurm_plugin.experiments.benchmark_jobs import Node, argv_for
-from slurm_plugin.experiments.profile_command import node_type
+from slurm_plugin.experiments.profile_command import Node, argv_for, node_type
 from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
 

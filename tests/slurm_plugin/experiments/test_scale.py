@@ -11,7 +11,6 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.experiments.scale import results as made
-from slurm_plugin.experiments.scale.choice import next_count
 from slurm_plugin.experiments.scale.study import (
     Settings,
     Study,
@@ -19,6 +18,7 @@ from slurm_plugin.experiments.scale.study import (
     cancel_open,
     command,
     follow,
+    next_count,
 )
 from slurm_plugin.slurm.commands import SubmissionRefused
 

@@ -11,7 +11,7 @@ from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.decision.lookup import PackedTables
 from slurm_plugin.nimod.store_link import StoreLink
-from slurm_plugin.protocol.wait_accuracy import WaitAccuracy
+from slurm_plugin.protocol.status_messages import WaitAccuracy
 from tests.slurm_plugin.made import NOW, table
 
 

@@ -17,7 +17,7 @@ from slurm_plugin.experiments import (
     forecast_command,
     learn_command,
     plan_command,
-    probe_text,
+    probe_command,
     profile_command,
 )
 from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
@@ -75,7 +75,7 @@ def forecast() -> Iterator[str]:
 def probe() -> Iterator[str]:
     value = Probe(resource=Resource.DISK_LATENCY, source=NAME, target=NAME, at_s=AT_S, value=1.0)
     failed = Probe(resource=Resource.CPU, source="n1", at_s=AT_S, error=NAME)
-    yield probe_text.probe_table([value, failed]).text()
+    yield probe_command.probe_table([value, failed]).text()
 
 
 def profile() -> Iterator[str]:
@@ -190,4 +190,4 @@ def test_columns_and_order_are_the_users():
     assert (header, len(rows)) == ("Price|Guard", 2)
     rows = [Probe(resource=Resource.CPU, source=name, at_s=AT_S, value=0.5) for name in "ab"]
     asked = TableOptions(form="source", sort="-source", header=False)
-    assert probe_text.probe_table(rows).text(asked).split() == ["b", "a"]
+    assert probe_command.probe_table(rows).text(asked).split() == ["b", "a"]

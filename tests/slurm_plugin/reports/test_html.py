@@ -32,7 +32,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def page(one: Table, drawn: chart.Chart) -> str:
+def filled(one: Table, drawn: chart.Chart) -> str:
     template = html.environment().from_string(PAGE)
     return template.render(title=EVIL, one=one, drawn=drawn)
 
@@ -60,7 +60,7 @@ def picture() -> Picture:
 
 def test_what_users_wrote_is_text_everywhere():
     drawn = chart.bars(EVIL, [chart.Bar(EVIL, 1.0, EVIL)])
-    made = page(table((EVIL, EVIL)), drawn)
+    made = filled(table((EVIL, EVIL)), drawn)
     assert "script" not in [tag for tag, _ in Tags(made).found]
     assert Tags(made).text.count("<script>alert(1)</script>") >= 4
     assert "\x1b" not in made
@@ -68,17 +68,17 @@ def test_what_users_wrote_is_text_everywhere():
 
 
 def test_a_table_names_its_columns_and_rows():
-    tags = Tags(page(table(("ada", "3")), chart.bars("b", []))).found
+    tags = Tags(filled(table(("ada", "3")), chart.bars("b", []))).found
     assert [a["scope"] for tag, a in tags if tag == "th"] == ["col", "col", "row"]
     assert "caption" in [tag for tag, _ in tags]
 
 
 def test_a_table_without_rows_says_so():
-    assert "<p>None.</p>" in page(table(), chart.bars("b", []))
+    assert "<p>None.</p>" in filled(table(), chart.bars("b", []))
 
 
 def test_no_element_needs_what_a_strict_policy_forbids():
-    tags = Tags(page(table(("ada", "3")), chart.curve(picture()))).found
+    tags = Tags(filled(table(("ada", "3")), chart.curve(picture()))).found
     assert not [a for _, a in tags if "style" in a or any(name.startswith("on") for name in a)]
     assert not [a for _, a in tags if any("//" in (value or "") for value in a.values())]
 
@@ -94,7 +94,7 @@ def test_no_element_needs_what_a_strict_policy_forbids():
     ids=["bars", "columns", "against_nominal", "curve"],
 )
 def test_all_marks_are_inside_the_drawing(drawn):
-    made = page(table(), drawn)
+    made = filled(table(), drawn)
     svg = re.search(r"<svg.*</svg>", made, re.DOTALL)
     root = ElementTree.fromstring(svg[0])
     for one in root.iter():

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.text.hostlist import expand
+from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.limits import Association, Cap, LimitKind, LimitTables, Qos, ResourceLimits
 from slurm_plugin.slurm.node_pool import NodeShare, alternatives
 from slurm_plugin.slurm.partition_view import partition_for, share_of
-from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import DAY_S, build
 from tests.slurm_plugin.made import job

@@ -7,7 +7,7 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note
 from sacct_ingest.text.admin_comment import build as note_text
-from slurm_plugin.slurm.raw_state import RawJob, RawState
+from slurm_plugin.slurm.cluster_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import QueueHeads, guard, take_back

@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import converters, fields
-from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
+from slurm_plugin.slurm.cluster_state import RawPartition, RawReservation
 from slurm_plugin.slurm.sources import (
     SEPARATOR,
     ask_text,

@@ -21,9 +21,9 @@ from predictor.waits.workload import (
 )
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.protocol.status_messages import QueueOutlook
+from slurm_plugin.slurm.cluster_state import RawPartition, RawState
 from slurm_plugin.slurm.limits import NodeBounds
 from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.raw_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build as view
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes

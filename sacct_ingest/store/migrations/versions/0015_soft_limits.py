@@ -7,7 +7,7 @@ Revises: 0014
 from alembic import op
 from sqlalchemy import Column
 
-from sacct_ingest.store.column_types import number
+from sacct_ingest.store.schema import number
 
 revision = "0015"
 down_revision = "0014"

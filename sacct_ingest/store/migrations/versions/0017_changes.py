@@ -7,7 +7,7 @@ Revises: 0016
 from alembic import op
 from sqlalchemy import Column, Integer
 
-from sacct_ingest.store.column_types import KEY_LENGTH, number, short
+from sacct_ingest.store.schema import KEY_LENGTH, number, short
 
 revision = "0017"
 down_revision = "0016"

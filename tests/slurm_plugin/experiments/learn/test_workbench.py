@@ -21,9 +21,17 @@ from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
 from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.held_jobs import overrun_s
-from slurm_plugin.experiments.learn.assignments import Assignment, Choices, choices
-from slurm_plugin.experiments.learn.description import Description, parse
-from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial
+from slurm_plugin.experiments.learn.description import (
+    Assignment,
+    Choices,
+    Description,
+    Journal,
+    ModelChoices,
+    Stage,
+    Trial,
+    choices,
+    parse,
+)
 from slurm_plugin.experiments.learn.proposers import ByOccupancies
 from slurm_plugin.experiments.learn.workbench import LearningSite, SlurmJobs, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused

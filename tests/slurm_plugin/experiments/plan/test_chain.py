@@ -16,11 +16,11 @@ from slurm_plugin.experiments.plan.chain import (
     jobs,
     path_of,
 )
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.monitor import failed
 from slurm_plugin.experiments.plan.plans import plans
+from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds, TaskOption, build
-from slurm_plugin.experiments.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import File, Storage
 from slurm_plugin.slurm.commands import SubmissionRefused
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem

@@ -5,10 +5,10 @@ from statistics import NormalDist
 
 import pytest
 
-from slurm_plugin.experiments.plan import estimates
-from slurm_plugin.experiments.plan.estimates import GUESSED, TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.options import choices, restricted
 from slurm_plugin.experiments.plan.plan_search import score
+from slurm_plugin.experiments.plan.run_times import GUESSED, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.schedule import TaskOption, Timeline, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
@@ -90,7 +90,7 @@ def _between(at_2: float, at_4: float, nodes: int) -> float:
 
 
 def test_an_interval_makes_an_estimate_that_says_the_same():
-    made = estimates.of_interval(100.0, 80.0, 150.0, 0.9, 0.05, "app")
+    made = run_times.of_interval(100.0, 80.0, 150.0, 0.9, 0.05, "app")
     assert (made.time_s, made.common, made.group) == (100.0, 0.05, "app")
     assert made.quantile(0.05) == pytest.approx(80.0)
     assert made.quantile(0.95) == pytest.approx(150.0)
@@ -100,24 +100,24 @@ def test_an_interval_makes_an_estimate_that_says_the_same():
 def test_remote_reading_adds_its_own_uncertainty_in_its_share():
     local = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why")
     path = TransferPath(size_bytes=50 * MIB, bandwidth_bytes_per_s=MIB, latency_s=1.0)
-    made = estimates.with_remote(local, [path])
+    made = run_times.with_remote(local, [path])
     assert made.time_s == pytest.approx(200.0)
     assert made.down == pytest.approx((0.1 + GUESSED) / 2)
     assert made.up == pytest.approx((0.2 + GUESSED) / 2)
     assert made.common == pytest.approx(0.025)
     assert (made.group, made.doubt) == ("app", "why")
-    assert estimates.with_remote(local, []) is local
+    assert run_times.with_remote(local, []) is local
 
 
 def test_times_scale_and_given_ones_are_interpolated():
     made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").times(0.25)
     assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why")
     table = {2: 500.0, 4: 300.0}
-    assert estimates.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
-    between = estimates.of_run_times(table, 3, "g")
+    assert run_times.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
+    between = run_times.of_run_times(table, 3, "g")
     assert between.time_s == pytest.approx(exp(_between(500, 300, 3)))
-    assert estimates.of_run_times(table, 1, "g") is None
-    assert estimates.of_run_times(table, 5, "g") is None
+    assert run_times.of_run_times(table, 1, "g") is None
+    assert run_times.of_run_times(table, 5, "g") is None
 
 
 @pytest.mark.parametrize("elapsed_s", [0.0, 90.0, 100.0, 120.0])

@@ -11,10 +11,10 @@ import pytest
 from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.monitor import JobStatus, PlanMonitor, look
+from slurm_plugin.experiments.plan.resubmit import find
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import Step
-from slurm_plugin.experiments.plan.submit import find
 from slurm_plugin.text.formatting import clock
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm
 

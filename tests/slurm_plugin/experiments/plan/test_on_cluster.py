@@ -10,7 +10,7 @@ import pytest
 
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
-from slurm_plugin.experiments.learn.journal import Journal, Stage, Trial
+from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
 from tests.cluster import SlurmCluster
 from tests.conftest import ClusterFactory
 

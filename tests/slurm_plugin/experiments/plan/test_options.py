@@ -6,8 +6,8 @@ from statistics import NormalDist
 
 import pytest
 
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.options import choices, thinned
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskBounds
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.experiments.plan import plan_search
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.options import OptionChoice, at_one_place, choices, next_option
 from slurm_plugin.experiments.plan.plan_search import (
     critical,
@@ -27,6 +26,7 @@ from slurm_plugin.experiments.plan.plan_search import (
     search,
 )
 from slurm_plugin.experiments.plan.plans import Plan, drawback, ends, judged, plans, rank
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import (
     PlanningProblem,
     PlanSchedule,

@@ -13,12 +13,11 @@ from slurm_plugin.experiments.plan.chain import (
     PlannedJob,
     jobs,
 )
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.replan import Replan, plan_again, steps_begun
-from slurm_plugin.experiments.plan.resubmit import change, settle
+from slurm_plugin.experiments.plan.resubmit import change, settle, submit_ready
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step, TaskOption
-from slurm_plugin.experiments.plan.submit import submit_ready
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
 from tests.slurm_plugin.experiments.plan.test_chain import SITE
 from tests.slurm_plugin.experiments.plan.test_monitor import follower

@@ -11,7 +11,7 @@ from predictor.occupancy.active.settings import FunctionForm, Purpose
 from predictor.occupancy.functions import transformation
 from predictor.occupancy.samples import Occupancies, Sample
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.experiments.learn.journal import Journal, ModelChoices, Stage, Trial
+from slurm_plugin.experiments.learn.description import Journal, ModelChoices, Stage, Trial
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.run_times import LATENCY, fit_history, fit_samples
 from slurm_plugin.experiments.plan_command import render

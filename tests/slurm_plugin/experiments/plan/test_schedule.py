@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import (
     PlanningProblem,
     PlanSchedule,

@@ -21,19 +21,24 @@ from slurm_plugin.config.settings import Config, Snapshot
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.plan import site, state_file
 from slurm_plugin.experiments.plan.chain import jobs
-from slurm_plugin.experiments.plan.estimates import GUESSED, TransferPath
 from slurm_plugin.experiments.plan.plans import plans
-from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
+from slurm_plugin.experiments.plan.run_times import (
+    BANDWIDTH,
+    GUESSED,
+    LATENCY,
+    Copies,
+    LearnedRunTimes,
+    TransferPath,
+)
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.site import room_for
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
-from slurm_plugin.slurm.raw_state import RawJob, RawState
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.experiments.plan.test_monitor import given as submitted
 from tests.slurm_plugin.experiments.plan.test_monitor import job

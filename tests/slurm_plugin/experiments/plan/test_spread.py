@@ -7,8 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from slurm_plugin.experiments.plan.estimates import TaskEstimate
 from slurm_plugin.experiments.plan.plans import ends
+from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step
 
 NOW = 1_000.0

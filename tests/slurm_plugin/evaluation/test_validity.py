@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.level.validity import AccuracyBand, PredictionOutcome, judge
+from slurm_plugin.evaluation.feedback import AccuracyBand, PredictionOutcome, judge
 
 
 def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[PredictionOutcome]:
