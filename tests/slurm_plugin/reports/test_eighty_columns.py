@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from predictor.forecasts.forecasters import SeriesForecast
+from predictor.occupancy.active.space import Space
 from predictor.types import Verdict
 from sacct_ingest.probes.agreement import MEASURES, type_profiles
 from sacct_ingest.records import NodeProfile, Probe, Resource
@@ -20,6 +21,7 @@ from slurm_plugin.experiments import (
     probe_command,
     profile_command,
 )
+from slurm_plugin.experiments.learn.description import Assignment, Choices
 from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
 from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
@@ -106,7 +108,10 @@ def learn() -> Iterator[str]:
         verdict=Verdict.DOUBTFUL,
     )
     state = ProposerState(functions={}, effects={}, error=3.0, expected=(one,))
-    yield learn_command.summary(state, 6, 1.0, "the predictions are good enough")
+    other = dict.fromkeys(names, 2.0)
+    space = Space((names, other), dict.fromkeys(names, True))
+    known = Choices(space, {space.key(names): (Assignment(1, (), (), names, "k"),)})
+    yield learn_command.summary(state, 6, 1.0, "the predictions are good enough", known)
 
 
 def wait() -> Iterator[str]:
