@@ -237,11 +237,12 @@ class Narrator:
             time.sleep(0.05)
 
     def await_view(self, since_s: float) -> None:
-        """Wait for a view of the cluster in which no booking of before is left."""
+        """Wait for a view without bookings of before, and for decisions to be in the store."""
         end_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end_s:
-            age_s = client.status(self.site.socket, timeout_s=5.0).snapshot_age_s
-            if age_s is not None and time.time() - age_s > since_s + 0.5:
+            now = client.status(self.site.socket, timeout_s=5.0)
+            seen = now.snapshot_age_s is not None and time.time() - now.snapshot_age_s
+            if seen and seen > since_s + 0.5 and not now.decisions_pending:
                 return
             time.sleep(0.1)
         raise NimoError("nimod does not look at the cluster any more: see what it says above")
@@ -402,6 +403,7 @@ def _learn(
     site, one = narrator.site, DemoSubmission(application=newcomer(user))
     for number in range(4):
         (answer,) = submit(site.socket, [one.job(uid)])
+        narrator.await_view(time.time())
         (job,) = run([one], [answer], first_id=_FIRST_ID + 100 + number, submit_s=int(clock()),
                      uid=uid, rng=rng)  # fmt: skip
         told = answer.message or f"(nothing: Slurm gives it {job.nodes} nodes)"
@@ -409,7 +411,6 @@ def _learn(
         sites.write_history(site, _AFTER, [job])
         narrator.quietly(f"ingest {_AFTER}", "fit --workers 1")
         client.status(site.socket, reload=True, timeout_s=_PATIENCE_S)
-        narrator.await_view(time.time())
 
 
 def _shortest(path: Path) -> str:
