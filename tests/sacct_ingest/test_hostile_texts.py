@@ -117,11 +117,11 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     *(
         (
-            "sacct_ingest.scripts.signature",
+            f"sacct_ingest.scripts.{module}",
             lambda m, name=name: getattr(m, name),
             [*map(full, ("a1", "0", "tmp", "/0", "1a-", "ab/", "2026-01-01 ", "0a0a0a0 ", UUID))],
         )
-        for name in ("template", "folder_template")
+        for module, name in (("signature", "template"), ("engines", "folder_template"))
     ),
     (
         "sacct_ingest.scripts.engines",

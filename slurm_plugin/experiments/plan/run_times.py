@@ -1,22 +1,25 @@
 """Run times and copies of a plan from what was learned: curves, occupancies, transfers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log
 from pathlib import Path as FilePath
 from statistics import NormalDist
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import msgspec
 
 from predictor import table as tables
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
-from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.experiments.learn import proposers
 from slurm_plugin.experiments.learn.description import INPUT_BYTES, JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
+
+if TYPE_CHECKING:  # numpy is heavy, and the help needs none
+    from predictor.occupancy.application_model import OccupancyFit, Sample
 
 #: Bytes that a program asks for at a time where it reads over the network.
 _REQUEST_BYTES = 2.0**20
@@ -42,11 +45,11 @@ class TaskEstimate:
     group: str = ""
     doubt: str = ""
 
-    def times(self, factor: float) -> "TaskEstimate":
+    def times(self, factor: float) -> TaskEstimate:
         """Estimate of something that takes ``factor`` times as long."""
         return replace(self, time_s=self.time_s * factor)
 
-    def left(self, elapsed_s: float) -> "TaskEstimate":
+    def left(self, elapsed_s: float) -> TaskEstimate:
         """Estimate the remaining time of a step that has run for ``elapsed_s``.
 
         The median of the runs that take longer than that; once hardly any was expected to, what was
@@ -162,6 +165,8 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
         Raises ValueError: a value is outside its range.
         """
+        from predictor.occupancy.application_model import Sample, occupancies  # noqa: PLC0415
+
         measured = occupancies(
             self.utilisation, self.time_s, self.data_bytes, network_share=self.network_share
         )
@@ -308,10 +313,15 @@ def fit_history(task: str, samples: Sequence[Sample]) -> OccupancyFit:
     """
     if not samples:
         raise NoHistory(f"tasks.{task}: samples: no run of its application completed")
+    from predictor.occupancy.application_model import OccupancyModel  # noqa: PLC0415
+
     return OccupancyModel().fit(samples)
 
 
 def _fit(path: FilePath) -> OccupancyFit:
+    from predictor.occupancy.application_model import OccupancyModel  # noqa: PLC0415
+    from slurm_plugin.experiments.learn import proposers  # noqa: PLC0415
+
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalFile)
         if isinstance(rows, JournalFile):

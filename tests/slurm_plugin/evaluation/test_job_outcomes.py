@@ -62,9 +62,9 @@ def test_each_job_is_a_row():
     )
     rows = sheets.find(sheets.sheets_of(made, WORDS), "jobs").table().rows
     assert [row[:8] for row in rows] == [
-        ["4", "wrf", "2", "00:30:00", "00:25:00", "02:00:00", "COMPLETED", "unchanged (observe)"],
-        *[["3", "wrf", "4", "00:16:40", "00:16:40", "00:20:00", "COMPLETED",
-           "4 nodes, limit 00:20:00 (cheapest)"]],
+        ["4", "wrf", "2", "30 min", "25 min", "2.0 h", "COMPLETED", "unchanged (observe)"],
+        *[["3", "wrf", "4", "17 min", "17 min", "20 min", "COMPLETED",
+           "4 nodes, limit 20 min (cheapest)"]],
     ]  # fmt: skip
 
 
