@@ -50,7 +50,7 @@ class PackedTables:
         self._dictionary = b""
 
     def __len__(self) -> int:
-        return sum(map(len, self._packed.values()))
+        return sum(map(len, list(self._packed.values())))
 
     def put(self, level: str, key: str, payload: str) -> None:
         """Keep the text of a table."""
@@ -65,8 +65,9 @@ class PackedTables:
             self._packed[level].pop(key, None)
 
     def identities(self) -> Iterator[tuple[str, str]]:
-        """Give level and key of each table."""
-        return ((level, key) for level, tables in self._packed.items() for key in tables)
+        """Give level and key of each table, also while another thread puts and drops some."""
+        for level, tables in list(self._packed.items()):
+            yield from ((level, key) for key in list(tables))
 
     def table(self, level: str, key: str) -> PredictionTable | None:
         """Decode a table; None where there is none, or it is damaged."""
@@ -91,19 +92,18 @@ class FetchedTables(PackedTables):
     def __init__(self, fetch: Callable[[str, str], str | None], count: int) -> None:
         super().__init__()
         self._fetch, self._count = fetch, count
-        self._fetched: dict[tuple[str, str], PredictionTable | None] = {}
+        self._fetched = lru_cache(maxsize=_FETCHED)(self._asked)
 
     def __len__(self) -> int:
         return self._count
 
     def table(self, level: str, key: str) -> PredictionTable | None:
         """Give a table; None where there is none, or it is damaged."""
-        if (level, key) not in self._fetched:
-            if len(self._fetched) >= _FETCHED:
-                self._fetched.clear()
-            text = self._fetch(level, key)
-            self._fetched[level, key] = None if text is None else _read(text.encode(), key)
-        return self._fetched[level, key]
+        return self._fetched(level, key)
+
+    def _asked(self, level: str, key: str) -> PredictionTable | None:
+        text = self._fetch(level, key)
+        return None if text is None else _read(text.encode(), key)
 
 
 class PredictionLookup:

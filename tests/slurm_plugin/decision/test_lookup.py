@@ -107,6 +107,18 @@ def test_a_hundred_tables_are_retained_in_less_than_half_of_their_text():
     assert [packed.table("name", one.key) for one in made] == made
 
 
+def test_the_tables_are_listed_while_another_thread_renews_them():
+    packed = PackedTables()
+    for key in ("11e", "22f"):
+        packed.put("line", key, encode(of("line", key)))
+    listed = []
+    for identity in packed.identities():
+        listed.append(identity)
+        packed.put("line", f"3{len(listed)}", encode(of("line", "3")))
+        packed.put(f"level {len(listed)}", "44", encode(of("line", "44")))
+    assert listed == [("line", "11e"), ("line", "22f")]
+
+
 def test_a_damaged_table_is_none_and_that_is_said_once(caplog):
     tables = PredictionLookup(
         [("line", "11e", '{"level": 7}'), ("name", "alice/solve", encode(history()))]
