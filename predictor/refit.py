@@ -9,7 +9,7 @@ a refit a quarter as many as have new runs, or one table in 200.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,7 +52,7 @@ from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.fits import BASIS, NODE_CPUS, OUTLOOK, QUEUE, SITE
+from sacct_ingest.store.fits import BASIS, NODE_CPUS, OUTLOOK, PASTS_AT, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
@@ -71,6 +71,8 @@ FIRST = 100
 _LEAST, _ONE_IN = 20, 200
 #: Newest runs whose nodes say how many a cluster has.
 _LISTS = 2_000
+#: From NEWEST runs on, how often the pasts of queues are made anew.
+_PASTS_EVERY_S = 3600.0
 # Passing a row on takes a fifth of the time that pickling it does.
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Work]).decode
@@ -196,8 +198,9 @@ def refit(  # noqa: PLR0913 - each by its name
     if moved(basis.pooled, latest := pooled_errors(entries)):
         basis = Basis(basis.number + 1, digest, latest)
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
-    if queues and (whole or anew or waiting):
+    if queues and (whole or anew or (waiting and _pasts_are_due(store, newest, now_s))):
         _put_pasts(store, newest)
+        _put_site(store, PASTS_AT, str(now_s))
         _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
     return _summary(store, fitted, now_s, perf_counter() - started)
 
@@ -240,6 +243,12 @@ def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:
         for half in (latest[: len(latest) // 2], latest[len(latest) // 2 :])
     )
     return len(older) if newer <= older else 0
+
+
+def _pasts_are_due(store: Store, newest: Sized, now_s: float) -> bool:
+    """Whether few runs are there, of which each tells, or the past was made over an hour ago."""
+    made_s = float(store.records.find(*PASTS_AT) or "-inf")
+    return len(newest) < NEWEST or abs(now_s - made_s) >= _PASTS_EVERY_S
 
 
 def _put_pasts(store: Store, newest: Iterable[RunRow]) -> None:

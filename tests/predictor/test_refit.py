@@ -2,6 +2,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.store import RecordRow, Store
-from sacct_ingest.store.fits import OUTLOOK
+from sacct_ingest.store.fits import OUTLOOK, QUEUE
 from sacct_ingest.store.rows import RetentionTimes
 from tests.predictor.rows import applications, job
 from tests.sacct_ingest.records import decision
@@ -242,6 +243,18 @@ def test_of_a_long_history_the_recent_runs_are_enough(store):
     refit(store, now_s=5.0, settings=TableSettings(recent=20))
     (table,) = tables(store, KeyLevel.USER).values()
     assert (table.nodes, table.runs) == ((4,), 20)
+
+
+def test_the_past_of_a_long_queue_is_made_anew_once_an_hour(store, monkeypatch):
+    monkeypatch.setattr("predictor.refit.NEWEST", 14)
+    pasts, first = [], 1
+    # Runs that are there, and when: as long as they are few, each look is at the newest.
+    for runs, now_s in ((11, 0.0), (13, 10.0), (15, 20.0), (17, 3610.0), (19, 3630.0)):
+        store.runs.add(job(number, 4, 5.0 * number) for number in range(first, runs + 1))
+        refit(store, now_s=now_s)
+        pasts.append(store.records.of_level(QUEUE)["pine"])
+        first = runs + 1
+    assert [one == other for one, other in pairwise(pasts)] == [False, True, False, True]
 
 
 def test_an_empty_store_leaves_no_tables(store):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from predictor.tables.settings import TableSettings
     from slurm_plugin.config.settings import Config
 
-#: Pauses of --follow, and how often it looks at queues.
-_EVERY_S, _QUEUES_EVERY_S = 30.0, 3600.0
+#: Pauses of --follow.
+_EVERY_S = 30.0
 EXAMPLE = """\
   nimo fit
   nimo fit --follow
@@ -60,21 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Refit what changed and say what came of it."""
-    config, queues_s = load_config(args), float("-inf")
-
-    def again() -> None:
-        nonlocal queues_s
-        queues = time.monotonic() - queues_s >= _QUEUES_EVERY_S
-        queues_s = time.monotonic() if queues else queues_s
-        _once(args, config, queues=queues)
-
-    if not args.follow:
-        _once(args, config)
-        return 0
-    return until_stopped(again, _EVERY_S)
+    once = partial(_once, args, load_config(args))
+    if args.follow:
+        return until_stopped(once, _EVERY_S)
+    once()
+    return 0
 
 
-def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) -> None:
+def _once(args: argparse.Namespace, config: "Config") -> None:
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second, help shall not
     from predictor.types import Verdict  # noqa: PLC0415
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
@@ -91,7 +84,6 @@ def _once(args: argparse.Namespace, config: "Config", *, queues: bool = True) ->
             settings=table_settings(config),
             shared=config.sharing.tags,
             whole=args.all,
-            queues=queues,
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
