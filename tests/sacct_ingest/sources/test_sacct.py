@@ -1,9 +1,11 @@
 """sacct as a process: a real one, and one that misbehaves."""
 
 import secrets
+import signal
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -347,3 +349,41 @@ def test_a_name_with_the_delimiter_of_sacct_makes_no_job(slurm, monkeypatch):
 
     wait_until(lambda: job_id in ids(), what="sacct to list the job")
     assert other not in ids()
+
+
+def test_slurmdbd_killed_while_it_answers_loses_nothing(slurm, sqlite_store, monkeypatch, tmp_path):
+    slurm.wait(slurm.sbatch("--wrap=true"), accounted=True)
+    ingest_now(slurm, sqlite_store, monkeypatch)
+    before = contents(sqlite_store), sqlite_store.watermarks.get("sacct:")
+    slurm.wait(slurm.sbatch("--array=1-3", "--wrap=true"), accounted=True)
+    connected = connections(slurm)
+    slurm.processes.signal("slurmdbd", signal.SIGSTOP)  # until sacct waits for its answer
+
+    def kill() -> None:
+        wait_until(lambda: connections(slurm) > connected, what="sacct to ask slurmdbd")
+        slurm.processes.signal("slurmdbd", signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        with pytest.raises(SacctError, match="cannot run sacct: sacct: error: "):
+            ingest_now(slurm, sqlite_store, monkeypatch)
+        killed.result()
+    assert (contents(sqlite_store), sqlite_store.watermarks.get("sacct:")) == before
+    slurm.restart("slurmdbd")
+    ingest_now(slurm, sqlite_store, monkeypatch)
+    with Store.open(str(tmp_path / "undisturbed.db")) as undisturbed:
+        ingest_now(slurm, undisturbed, monkeypatch)
+        assert contents(sqlite_store) == contents(undisturbed)
+    assert len(contents(sqlite_store)) == len(before[0]) + 3
+
+
+def contents(store: Store) -> list[tuple[object, ...]]:
+    rows = (row for _, group in store.runs.by_key(KeyLevel.USER) for row in group)
+    return sorted((row.job_id, row.submit_s, row.state, row.end_s) for row in rows)
+
+
+def connections(slurm: SlurmCluster) -> int:
+    """Count the connections that slurmdbd's host has for it, accepted or not."""
+    port = f":{slurm.settings.ports[1]:04X}"
+    lines = map(str.split, Path("/proc/net/tcp").read_text().splitlines())
+    return sum(line[1].endswith(port) and line[3] == "01" for line in lines)

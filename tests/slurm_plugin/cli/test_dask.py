@@ -137,7 +137,8 @@ def test_without_sbatch_no_worker_is_waited_for():
 def test_workers_are_jobs_of_slurm(slurm, tmp_path, store):
     need_in_jobs(slurm, sys.executable)
     refit(store, now_s=5.0)  # makes the record that both go by
-    before = (refit(store, now_s=5.0), store.fits.all())[1]
+    refit(store, now_s=5.0, whole=True)
+    before = store.fits.all()
     settings = {"interface": "lo", "job-directives-skip": ["--mem"], "death-timeout": 240}
     path = f"{slurm.layout.bin}{os.pathsep}{os.environ['PATH']}"
     with (
@@ -150,6 +151,6 @@ def test_workers_are_jobs_of_slurm(slurm, tmp_path, store):
         assert (tmp_path / "nimo" / "dask").stat().st_mode & 0o077 == 0
         remaining = pool.executor.submit(os.getenv, "MALLOC_TRIM_THRESHOLD_").result()
         assert remaining == str(128 * 2**20)
-        refit(store, now_s=5.0, workers=pool.workers, pool=pool.executor)
+        refit(store, now_s=5.0, whole=True, workers=pool.workers, pool=pool.executor)
     assert store.fits.all() == before
     assert len(list((tmp_path / "nimo" / "dask").glob("*.out"))) == 2
