@@ -155,7 +155,8 @@ test-rpm: rpm ## install, use and erase the whole RPM in a copy of this system, 
 test-release: ## what `make release` built: checksums, deb, RPM, wheel and nimo.pyz installed and used, as root
 	cd dist && sha256sum --quiet --check SHA256SUMS
 	NIMO_DEB=$$(ls dist/*.deb) NIMO_RPM=$$(ls dist/*.rpm) NIMO_WHEEL=$$(ls $(CURDIR)/dist/*.whl) \
-	  $(PYTEST) tests/packages tests/test_wheel.py tests/slurm_plugin/cli/test_local_on_cluster.py
+	  $(PYTEST) tests/packages tests/test_wheel.py tests/slurm_plugin/demo/test_tour.py \
+	  tests/slurm_plugin/cli/test_local_on_cluster.py
 
 clean: ## remove everything that the commands above made, but for .venv
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,6 +13,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import venv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -26,7 +27,7 @@ from tests.cluster import SlurmCluster
 from tests.cluster import missing_programs as missing_slurm_programs
 from tests.cluster.releases import ReleaseError
 from tests.databases import MariaDB, PostgreSQL, Server, missing_programs, unprivileged
-from tests.environments import make_wheel
+from tests.environments import fill, make_wheel
 from tests.processes import Account, Processes
 
 # How long an example takes says more about what else the machine does.
@@ -166,6 +167,15 @@ def scratch_directory(prefix: str) -> Iterator[Path]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the project's wheel."""
     return make_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the commands of a new environment that holds the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    venv.create(folder)
+    fill(folder / "bin" / "python", wheel)
+    return folder / "bin"
 
 
 @contextmanager

@@ -1,9 +1,8 @@
-"""The wheel: all that the product is, and what it brings runs outside the checkout."""
+"""The wheel: all that the product is, outside the checkout.  The demo's tests run it from there."""
 
 import os
 import shutil
 import subprocess
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import scratch_directory
-from tests.environments import PROJECT, fill
+from tests.environments import PROJECT
 from tests.processes import Account
 
 #: Folder of the checkout -> where its files are in the wheel.
@@ -21,15 +20,6 @@ PLACES = {
     "slurm_plugin": "slurm_plugin",
     "etc": "slurm_plugin/etc",
 }
-
-
-@pytest.fixture(scope="module")
-def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the commands of a new environment that holds the wheel and what it asks for."""
-    folder = tmp_path_factory.mktemp("environment") / "venv"
-    venv.create(folder)
-    fill(folder / "bin" / "python", wheel)
-    return folder / "bin"
 
 
 def _sources() -> Iterator[str]:
@@ -50,20 +40,6 @@ def test_the_wheel_holds_every_file_of_the_packages_and_etc(wheel):
     assert "slurm_plugin/etc/systemd/nimod.service" in expected
     assert expected <= held
     assert not [name for name in held if name.startswith(("tests/", "benchmarks/"))]
-
-
-def test_the_demo_runs_from_the_wheel_alone(scripts, tmp_path):
-    done = subprocess.run(
-        [scripts / "nimo", "demo"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": f"{scripts}{os.pathsep}{os.defpath}", "HOME": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "$ nimo report" in done.stdout
 
 
 def test_python_runs_it_as_a_module(scripts, tmp_path):

@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it."""
+"""The demo as a newcomer runs it, from the wheel alone."""
 
 import os
 import re
@@ -11,8 +11,6 @@ import pytest
 from slurm_plugin.cli.nimo import main
 from tests.docs.pages import blocks
 
-CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -20,14 +18,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shown(folder: Path) -> str:
+def shown(folder: Path, scripts: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", CODE, "demo", "--directory", str(folder)],
+        [scripts / "nimo", "demo", "--directory", folder],
+        cwd=folder.parent,
         capture_output=True,
         text=True,
         check=False,
         # No Slurm is needed, and none that happens to be there is asked.
-        env=os.environ | {"PATH": "/usr/bin:/bin", "SLURM_CONF": str(folder / "none.conf")},
+        env={"PATH": f"{scripts}:{os.defpath}", "SLURM_CONF": str(folder / "none.conf")},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
