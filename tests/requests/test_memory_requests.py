@@ -10,8 +10,6 @@ from tests.requests import rest
 from tests.requests.conftest import REST_USER
 from tests.requests.documented import memory_promises
 
-pytestmark = pytest.mark.releases
-
 ROWS = memory_promises("Memory")
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\ntrue\n"
 

@@ -13,8 +13,6 @@ from tests.requests.documented import SizePromise, size_promises
 from tests.requests.test_sized_requests import filled, holds
 from tests.requests.test_sized_requests import program as application
 
-pytestmark = pytest.mark.releases
-
 ROWS = size_promises("Sizes rewritten in cli_filter")
 #: What the job finds around it, on one line each, and what its job is in slurmctld.
 LOOK = (
