@@ -14,8 +14,8 @@ EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 AGAIN := sh scripts/pytest-once-more
 PYTEST := $(AGAIN) $(BIN)/pytest
 REAL := cluster or database
-# Of the others a few wait, for processes that they kill or let hang: one file more than there are cores.
-EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
+# Of the others a few wait, for processes that they kill or let hang: a file more than cores; long files first.
+EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 # Tests with servers mostly wait for them: eight files at a time, however many cores there are; long files first.
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.

@@ -13,6 +13,7 @@ from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.slurm.job_request import user_name
 from tests.docs.pages import command_lines
 
+pytestmark = pytest.mark.long
 #: Commands that only look at the store.
 LOOKING = ("predict", "report", "replay", "prune --dry-run", "config", "hook-path")
 #: Not on every machine.

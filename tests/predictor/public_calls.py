@@ -81,13 +81,11 @@ EVIDENCE = TypeEvidence(
     reference="old", figures={"old": {"cpu": 1.0}, "new": {"cpu": 2.0}}, utilisation=[(4, 0.9)]
 )
 
-
 ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
 N, T = np.array(NODES, float), np.array(TIMES)
 ENVELOPE = envelope(N, T, 0.05)
 OBSERVED = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
 LINE = [Term("cpu", Shape.LINEAR)]
-
 
 CHOICE, ADEPT = fit_curve(CURVE), Adept().fit(CURVE)
 BEYOND = search(N, T, np.ones((1, 5)), np.array([32.0]), ENVELOPE, SearchSettings())

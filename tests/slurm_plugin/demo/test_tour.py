@@ -11,6 +11,8 @@ import pytest
 from slurm_plugin.cli.nimo import main
 from tests.docs.pages import blocks
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

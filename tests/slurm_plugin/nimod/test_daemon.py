@@ -31,34 +31,34 @@ def test_one_connection_serves_many_requests(running):
     assert [answer["v"] for answer in answers if answer.get("ok", True)] == [1] * 50
 
 
-@pytest.mark.parametrize(
-    ("line", "reported"),
-    [
-        (b"garbage", "malformed"),
-        (b"[1, 2]", "Expected `object`"),
-        (b'{"v":1,"op":"dance"}', "Invalid enum value 'dance'"),
-        (b'{"v":1,"job":{"min_nodes":"four"}}', "Expected `int"),
-        (b'{"v":1,"job":{"partition":"%s"}}' % (b"p," * 2049), "length <= 4096"),
-        (b'{"v":1,"job":{"exc_nodes":"%s"}}' % (b"n1," * 5462), "length <= 16384"),
-        (b'{"v":1,"job":{"min_mem_per_cpu":9223372036854775807}}', "`int` <= 8796093022207"),
-        (b'{"v":1,"op":"waits","job_ids":[%s1]}' % (b"1," * 1000), "length <= 1000"),
-        (b'{"v":1,"op":"waits","tasks":[-2]}', "`int` >= -1"),
-        (b'{"v":1,"op":"explain","job_id":9223372036854775808}', "`int`"),
-        (b'{"v":1,"op":"report","selection":{"since_s":1e300}}', "`float` < 8796093022208"),
-        (b'{"v":1,"op":"report","selection":{"since_s":1e999}}', "out of range"),
-        (b'{"v":1,"op":"advise","confidence":NaN}', "malformed"),
-        (b'{"v":2}', "nimod speaks 1"),
-        (b"\xff\xfe", "malformed"),
-        (b'{"x":1,"op":"\xff"}', "UTF-8"),
-        (b'{"x":' + b"[" * 1000, "nested"),
-        (b'{"op":"status","x":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
-    ],
-)
-def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, reported):
-    bad, good = talk(running.socket, line + b"\n" + encode(Ask(op="status")), 2)
-    assert bad["ok"] is False
-    assert reported in bad["error"]
-    assert good["identities"] == 1
+BAD = [
+    (b"garbage", "malformed"),
+    (b"[1, 2]", "Expected `object`"),
+    (b'{"v":1,"op":"dance"}', "Invalid enum value 'dance'"),
+    (b'{"v":1,"job":{"min_nodes":"four"}}', "Expected `int"),
+    (b'{"v":1,"job":{"partition":"%s"}}' % (b"p," * 2049), "length <= 4096"),
+    (b'{"v":1,"job":{"exc_nodes":"%s"}}' % (b"n1," * 5462), "length <= 16384"),
+    (b'{"v":1,"job":{"min_mem_per_cpu":9223372036854775807}}', "`int` <= 8796093022207"),
+    (b'{"v":1,"op":"waits","job_ids":[%s1]}' % (b"1," * 1000), "length <= 1000"),
+    (b'{"v":1,"op":"waits","tasks":[-2]}', "`int` >= -1"),
+    (b'{"v":1,"op":"explain","job_id":9223372036854775808}', "`int`"),
+    (b'{"v":1,"op":"report","selection":{"since_s":1e300}}', "`float` < 8796093022208"),
+    (b'{"v":1,"op":"report","selection":{"since_s":1e999}}', "out of range"),
+    (b'{"v":1,"op":"advise","confidence":NaN}', "malformed"),
+    (b'{"v":2}', "nimod speaks 1"),
+    (b"\xff\xfe", "malformed"),
+    (b'{"x":1,"op":"\xff"}', "UTF-8"),
+    (b'{"x":' + b"[" * 1000, "nested"),
+    (b'{"op":"status","x":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
+]
+
+
+def test_a_bad_request_gets_an_error_and_the_connection_lives(running):
+    for line, reported in BAD:
+        bad, good = talk(running.socket, line + b"\n" + encode(Ask(op="status")), 2)
+        assert bad["ok"] is False
+        assert reported in bad["error"], line[:100]
+        assert good["identities"] == 1
 
 
 @pytest.mark.parametrize("text", ["a:²", "a:" + "9" * 4000])

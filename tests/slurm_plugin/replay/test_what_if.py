@@ -32,6 +32,7 @@ from slurm_plugin.replay.workload import (
 )
 from tests.slurm_plugin.reports.rows import run
 
+pytestmark = pytest.mark.long
 RULES = PolicySettings(config.Policy(), config.Deadline())
 HOUR = 3600.0
 
