@@ -173,8 +173,8 @@ SITE = ("site", "")
 BASIS = ("site", "basis")
 #: CPUs of a node by cluster and partition, as JSON.
 NODE_CPUS = ("site", "node_cpus")
-#: When the pasts of the queues were made, seconds since the epoch.
-PASTS_AT = ("site", "pasts")
+#: When the pasts of the queues were made, seconds since the epoch, and of how many runs, as JSON.
+PASTS_MADE = ("site", "pasts made")
 #: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
 #: what new jobs have to expect.
 WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"

@@ -245,16 +245,15 @@ def test_of_a_long_history_the_recent_runs_are_enough(store):
     assert (table.nodes, table.runs) == ((4,), 20)
 
 
-def test_the_past_of_a_long_queue_is_made_anew_once_an_hour(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.NEWEST", 14)
+def test_the_past_of_a_queue_is_made_anew_after_an_hour_or_with_a_twentieth_more_runs(store):
     pasts, first = [], 1
-    # Runs that are there, and when: as long as they are few, each look is at the newest.
-    for runs, now_s in ((11, 0.0), (13, 10.0), (15, 20.0), (17, 3610.0), (19, 3630.0)):
+    # Runs that are there, and when.
+    for runs, now_s in ((39, 0.0), (40, 10.0), (41, 20.0), (42, 3619.0), (43, 3620.0)):
         store.runs.add(job(number, 4, 5.0 * number) for number in range(first, runs + 1))
         refit(store, now_s=now_s)
         pasts.append(store.records.of_level(QUEUE)["pine"])
         first = runs + 1
-    assert [one == other for one, other in pairwise(pasts)] == [False, True, False, True]
+    assert [one == other for one, other in pairwise(pasts)] == [True, False, True, False]
 
 
 def test_an_empty_store_leaves_no_tables(store):
