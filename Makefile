@@ -67,8 +67,8 @@ quick: $(VENV)/.developer ## the tests that most changes need, without servers: 
 	$(BIN)/pytest -q -m 'not ($(REAL))' $(EACH_CORE) $(QUICK)
 
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
-	sh scripts/install-system-packages
-	$(MAKE) $(VENV)/.developer
+	$(MAKE) $(BIN)/python
+	$(MAKE) $(VENV)/.developer & sh scripts/install-system-packages && wait $$!
 	$(BIN)/pytest -m 'not ($(REAL))' $(EACH_CORE)
 	sh scripts/pytest-each-processor $(BIN)/pytest -q $(SELECTING) $(EACH_CORE)
 	$(AGAIN) --forget
