@@ -23,13 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import _accounting
 import _bench
+import _stores
 
 from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.sources.opened import decoded, open_file
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     sizes = args.rows or (_QUICK_ROWS if args.quick else _ROWS)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        stores = _stores(stack, Path(folder), args.stores)
+        stores = _stores.stores(stack, Path(folder), args.stores)
         rows: list[dict[str, Any]] = []
         for size in sizes:
             files = {"data": args.data} if args.data else _files(Path(folder), size)
@@ -170,11 +171,8 @@ def _files(folder: Path, rows: int) -> dict[str, Path]:
     return files
 
 
-_Store = Callable[[], Any]  # a context with the URL of an empty store
-
-
 def _measured(
-    files: Mapping[str, Path], stores: Mapping[str, _Store], *, others: bool
+    files: Mapping[str, Path], stores: Mapping[str, _stores.Fresh], *, others: bool
 ) -> list[dict[str, Any]]:
     result = []
     for kind, file in files.items():
@@ -200,43 +198,6 @@ def _row(kind: str, store: str, what: str, file: Path, url: str) -> dict[str, An
         env={**os.environ, "TZ": "UTC"},
     )
     return {"file": kind, "store": store, "what": what, "rows": None, **json.loads(done.stdout)}
-
-
-def _stores(stack: ExitStack, folder: Path, kinds: Sequence[str]) -> dict[str, _Store]:
-    """Give the stores that can be had here."""
-    result: dict[str, _Store] = {}
-    for kind in kinds:
-        if kind == "sqlite":
-            result[kind] = lambda: _sqlite(folder)
-        elif fresh := _server(stack, kind):
-            result[kind] = fresh
-    return result
-
-
-@contextmanager
-def _sqlite(folder: Path) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(dir=folder) as inner:
-        yield f"{inner}/nimo.db"
-
-
-def _server(stack: ExitStack, kind: str) -> _Store | None:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.conftest import database_server, fresh_database  # noqa: PLC0415
-    from tests.databases import (  # noqa: PLC0415
-        MariaDB,
-        PostgreSQL,
-        missing_programs,
-        unprivileged,
-    )
-    from tests.processes import Account  # noqa: PLC0415
-
-    server = {"postgresql": PostgreSQL, "mariadb": MariaDB}[kind]
-    if missing := missing_programs(server):
-        print(f"no {kind}: not installed: {', '.join(missing)}", file=sys.stderr)
-        return None
-    account = unprivileged() if kind == "postgresql" else Account.mine()
-    running = stack.enter_context(database_server(server, account))
-    return lambda: fresh_database(running)
 
 
 def _translated(text: Path, expected: Sequence[str]) -> Iterator[str]:

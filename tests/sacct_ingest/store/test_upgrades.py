@@ -1,6 +1,9 @@
 """Stores of released schemas, with rows in them, become today's and lose nothing."""
 
+import os
+from functools import partial
 from hashlib import blake2b
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,13 @@ from sqlalchemy import (
     Boolean,
     Connection,
     Double,
+    Engine,
     Float,
     Integer,
     MetaData,
     Table,
     create_engine,
+    event,
     insert,
     select,
     text,
@@ -72,7 +77,28 @@ def contents(connection: Connection, tables_: list[Table]) -> dict[str, list[tup
     }
 
 
-def test_a_store_of_the_first_release_keeps_all_its_rows(new_url):
+def dies(url: str, statements: int) -> bool:
+    """Open a store in a process that dies after so many statements; whether it came to that."""
+    if not (child := os.fork()):
+
+        def counted(*_: object) -> None:
+            nonlocal statements
+            if not statements:
+                os._exit(9)
+            statements -= 1
+
+        event.listen(Engine, "before_cursor_execute", counted)
+        try:
+            Store.open(url, create=False).close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9)
+    return status == 9
+
+
+def test_a_store_of_the_first_release_keeps_all_its_rows_though_the_upgrade_is_killed(new_url):
     engine = create_engine(new_url)
     with writing(engine) as connection:
         make(connection)
@@ -86,6 +112,7 @@ def test_a_store_of_the_first_release_keeps_all_its_rows(new_url):
             connection.execute(insert(table), rows)
         connection.execute(update(counters).values(value=1000))
         old = contents(connection, before)
+    assert sum(1 for _ in takewhile(partial(dies, new_url), count())) > 10
     with Store.open(new_url, create=False) as store:
         assert store.runs.count() == _ROWS
         assert store.runs.add([run()]).new == 1
@@ -143,7 +170,8 @@ def test_a_store_from_before_the_first_release_is_left_alone(tmp_path):
 
 @pytest.mark.database
 def test_tables_are_not_upgraded_by_two_processes_at_once(mariadb_url, monkeypatch):
-    monkeypatch.setitem(migrate.LOCKS, "mariadb", "SELECT GET_LOCK('nimo_migration', 0)")
+    at_once = {kind: lock.replace("60", "0") for kind, lock in migrate.LOCKS.items()}
+    monkeypatch.setattr(migrate, "LOCKS", at_once)
     engine = create_engine(mariadb_url)
     with engine.connect() as other:
         other.execute(text("SELECT GET_LOCK('nimo_migration', 0)"))
