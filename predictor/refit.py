@@ -284,7 +284,9 @@ def _changed(
 
     Each is read as a whole: what the caller writes meanwhile waits for no cursor.
     """
-    for page in store.changes.pages(level, BATCH, only):
+    # Of a user there are as many runs as are looked at.
+    size = BATCH if level is not KeyLevel.USER else max(1, BATCH_RUNS // recent)
+    for page in store.changes.pages(level, size, only):
         marks.update({(level, key): last for key, last in page})
         keys = [key for key, _ in page]
         rows = store.runs.of_keys(level, keys, most=None if level in CURVE_LEVELS else recent)

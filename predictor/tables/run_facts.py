@@ -5,6 +5,7 @@ Of a change of count they say what their users asked for, and what they had.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -391,9 +392,12 @@ def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
     return own, (own, own)
 
 
+_RANGE = re.compile(r"\d-\d").search
+
+
 def _asked_range(submit_line: str) -> tuple[int | None, int | None]:
     """Fewest and most nodes of a command line; None: it does not say."""
-    if "-" not in submit_line:
+    if not _RANGE(submit_line):
         return None, None
     text = parse_command_line(split_submit_line(submit_line)).options.get("nodes") or ""
     low, dash, high = text.partition("-")

@@ -77,7 +77,7 @@ class Runs(StoreTable):
         # Not "!=": of an index only a range can be read.
         query = _WITH_DECISION.where(*(column > "" for column in columns))
         query = query.order_by(*columns, *_CHRONOLOGICAL)
-        rows = (run_row(values._mapping) for values in self._each(query))
+        rows = run_rows(self._each(query))
         for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
             members = list(group)
             yield members[0].identity.key(level), members
@@ -97,8 +97,7 @@ class Runs(StoreTable):
             query = query.join(ranked, ranked.c.id == runs.c.id)
             chosen = ranked.c.place <= most
         by_key: dict[str, list[RunRow]] = {}
-        for values in self._rows(query.where(chosen).order_by(*_CHRONOLOGICAL)):
-            row = run_row(values._mapping)
+        for row in run_rows(self._rows(query.where(chosen).order_by(*_CHRONOLOGICAL))):
             by_key.setdefault(row.identity.key(level), []).append(row)
         return by_key
 
@@ -111,8 +110,7 @@ class Runs(StoreTable):
         takes_part = sa.or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = _WITH_DECISION.where(runs.c.tag > "", takes_part).order_by(*_CHRONOLOGICAL)
         groups: dict[str, list[RunRow]] = {}
-        for values in self._each(query):
-            row = run_row(values._mapping)
+        for row in run_rows(self._each(query)):
             application = row.identity.application
             if tags.covers(application):
                 groups.setdefault(tags.key(application), []).append(row)
@@ -139,8 +137,7 @@ class Runs(StoreTable):
             .where(runs.c.start_s.is_not(None), *conditions(chosen, runs, _SELECTED, "submit_s"))
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
-        for row in self._each(query):
-            yield run_row(row._mapping)
+        yield from run_rows(self._each(query))
 
     def newest(self, most: int) -> list[RunRow]:
         """Give the runs that started and were submitted last, the newest first."""
@@ -150,7 +147,7 @@ class Runs(StoreTable):
             .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
             .limit(most)
         )
-        return [run_row(row._mapping) for row in self._rows(query)]
+        return list(run_rows(self._rows(query)))
 
     def newest_arrays(self, chosen: DecisionSelection, most: int) -> list[ArrayRow]:
         """Give the job arrays that were submitted last, the newest first.
@@ -201,9 +198,18 @@ class Runs(StoreTable):
         return steps_by_run
 
 
-def run_row(values: Mapping[Any, Any]) -> RunRow:
-    """Record of a row that was selected with `ROW_COLUMNS`."""
-    return RunRow(**{**values, "state": JobState(values["state"])})
+def run_rows(rows: Iterable[sa.Row[Any]]) -> Iterator[RunRow]:
+    """Give the records of rows that were selected with `ROW_COLUMNS`."""
+    names: Sequence[str] = ()
+    for row in rows:
+        names = names or row._fields  # which is made anew each time
+        yield run_row(dict(zip(names, row, strict=True)))
+
+
+def run_row(values: dict[str, Any]) -> RunRow:
+    """Give the record of one such row, by column; ``values`` is changed."""
+    values["state"] = JobState(values["state"])
+    return RunRow(**values)
 
 
 def _has_key(level: KeyLevel, keys: Iterable[str]) -> sa.ColumnElement[bool]:

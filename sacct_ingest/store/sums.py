@@ -19,7 +19,7 @@ from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_identities
 from sacct_ingest.store.engine import StoreTable, put, reading, writing
 from sacct_ingest.store.rows import Contribution, RunRow, SumsRow
-from sacct_ingest.store.runs import ROW_COLUMNS, run_row
+from sacct_ingest.store.runs import ROW_COLUMNS, run_rows
 from sacct_ingest.store.schema import contributions, runs, sums
 
 #: Runs in one transaction.
@@ -56,7 +56,7 @@ class NodeSums(StoreTable):
         query = query.where(sa.or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
         query, last = query.order_by(runs.c.id).limit(BATCH), 0
         while rows := self._rows(query.where(runs.c.id > last)):
-            yield [run_row(row._mapping) for row in rows]
+            yield list(run_rows(rows))
             last = rows[-1].run_id
 
     def take(
