@@ -199,7 +199,7 @@ def resource_uses(rows: Iterable[RunRow]) -> tuple[ResourceUse, ...]:
         (unit, [one for row in completed if (one := use(row)) is not None][-_LAST:])
         for unit, use in kinds.items()
     )
-    return tuple(_use(unit, shares) for unit, shares in made if shares)
+    return tuple(ResourceUse(unit, *_record(shares)) for unit, shares in made if shares)
 
 
 def node_cpus(runs: Iterable[RunRow]) -> dict[str, int]:
@@ -246,10 +246,6 @@ def _of_gpus(row: RunRow) -> float | None:
 def _percent(share: float) -> float:
     """Share in whole percent: the accounting counts seconds."""
     return round(min(share, 1.0), 2)
-
-
-def _use(unit: Unit, shares: Sequence[float]) -> ResourceUse:
-    return ResourceUse(unit, *_record(shares))
 
 
 def _record(values: Sequence[float]) -> tuple[float, float, float, int, int, int]:

@@ -175,7 +175,7 @@ def _fold(
     added = _by_sums(changed)
     removed = _by_sums(stored[_key(c)] for c in changed if _key(c) in stored)
     owners = {
-        _digest((*owner, form)): (*owner, form)
+        blake2b("\0".join((*owner, form)).encode(), digest_size=16).hexdigest(): (*owner, form)
         for owner in sorted({*added, *removed})
         for form in forms
     }
@@ -204,10 +204,6 @@ def _by_sums(given: Iterable[Contribution]) -> dict[tuple[str, str, str], list[C
                 if key := getattr(one, level.value):
                     by_sums[level.value, key, one.node_type].append(one)
     return dict(by_sums)
-
-
-def _digest(key: _SumsKey) -> str:
-    return blake2b("\0".join(key).encode(), digest_size=16).hexdigest()
 
 
 def _parts(given: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -130,7 +130,8 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     fix = _each_hour(command)
     if at_s is None:
         return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
-    when = f"the last nimo {command} was {time_span(max(now_s - at_s, 0))} ago ({clock(at_s)})"
+    done = {"ingest": "accounting read", "fit": "fitted"}[command]
+    when = f"{done} {time_span(max(now_s - at_s, 0))} ago"
     return warning(when, fix) if now_s - at_s > _OLD_S else fine(when)
 
 

@@ -3,11 +3,13 @@
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
@@ -20,6 +22,15 @@ from slurm_plugin.web.data import VERDICTS, CatalogueEntry, CatalogueQuery, may_
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import chosen_days, linked, periods
 from slurm_plugin.web.view import OLD_S, SOME, View, columns
+
+#: Worst state first; what it means for the whole.
+_STATES = {
+    "error": "It does not work",
+    "warning": "It runs, with a warning",
+    "ok": "It runs",
+    "skipped": "Mode",
+}
+_ICONS = {"ok": "✓", "warning": "!", "error": "✗", "skipped": "–"}
 
 
 def home(view: View) -> str:
@@ -39,9 +50,9 @@ def _overview(view: View) -> str:
         if one.name != "applications" and one.rows
     ]
     head = headline(report)
-    looked_s, checks = view.site.checks()
+    status = _status(view)
     tasks = [_task(view, one) for one in head.tasks]
-    if bad := sum(one.state in ("warning", "error") for one in checks):
+    if bad := sum(one.state in ("warning", "error") for one in status["bad"]):
         text = f"put right {count(bad, 'thing')} under 'Does it run?'"
         tasks.insert(0, PageLink(text, "#status"))
     worst = printable(head.worst)
@@ -51,9 +62,7 @@ def _overview(view: View) -> str:
         lead=title_of(report),
         days=days,
         periods=periods(view, "/", days),
-        mode=_mode(view.site.config),
-        looked=time_span(max(time.time() - looked_s, 0.0)),
-        checks=checks,
+        **status,
         head=head if report.decisions else None,
         trust=head.trust.partition(worst) if worst else (head.trust, "", ""),
         worst=view.application_by_label(head.worst),
@@ -133,8 +142,19 @@ def _waiting(view: View) -> dict[str, object]:
     }
 
 
+def _status(view: View) -> dict[str, Any]:
+    """Say in one line whether NIMO runs, and what is not as it should be."""
+    looked_s, checks = view.site.checks()
+    states = {one.state for one in checks}
+    state = next((one for one in _STATES if one in states), "skipped")
+    told = [_mode(view.site.config), *(one.message for one in checks if one.state == "ok")]
+    told += [f"looked at {time_span(max(time.time() - looked_s, 0.0))} ago"] * bool(checks)
+    bad = [one for one in checks if one.state != "ok"]
+    return {"state": state, "word": _STATES[state], "told": told, "bad": bad, "icons": _ICONS}
+
+
 def _mode(config: Config) -> str:
-    """Name the mode, and where rules say another one."""
+    """Name the mode, and where rules say another one; off goes without saying beside these."""
     modes = [config.mode.value]
     for rule in config.rules:
         if rule.mode and rule.mode is not config.mode:
@@ -144,8 +164,8 @@ def _mode(config: Config) -> str:
                 for name in names
                 if (value := getattr(rule, name)) != "*"
             )
-            modes.append(f"{rule.mode.value} for {whom}")
-    return ", ".join(modes)
+            modes.append(f"{rule.mode.value} for {whom}".replace("for partition", "in"))
+    return ", ".join(modes[1:] if len(modes) > 1 and config.mode is Mode.OFF else modes)
 
 
 def _task(view: View, one: Task) -> PageLink:

@@ -77,7 +77,8 @@ def _shoot_all(ask: site.Ask, folder: Path) -> None:
         *("/", "/mine", f"/application?level={one.key_level}&key={one.key}", "/decisions"),
         *(f"/decision?id={one.decision_id}", "/queue", "/report", "/replay"),
     )
-    fine = ["nimod read the cluster's state 3 s ago", "the last nimo fit was 41 min ago"]
+    fine = ["nimod read the cluster's state 3 s ago"]
+    fine += ["accounting read 12 min ago", "fitted 41 min ago"]
     now_s = time.time()
     start = {"start_s": now_s + 4000, "low_s": now_s + 900, "high_s": now_s + 9000}
     job = WaitRow(job_id=4301, user="root", name="wrf-d02", partition="batch", nodes=8, **start)

@@ -18,7 +18,7 @@ def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
             store.watermarks.set(name, now_s)
     ingest, fit = learned(installation_of(Namespace(config=None, store=url)))
     assert ingest.state is fit.state is FindingState.WARNING
-    assert ingest.message.startswith("the last nimo ingest was ")
+    assert ingest.message.startswith("accounting read ")
     assert "no nimo fit yet" in fit.message
 
 
