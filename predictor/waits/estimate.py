@@ -15,10 +15,11 @@ Candès, *Adaptive Conformal Inference Under Distribution Shift*, 2021, equation
 
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil, erf, exp, inf, isnan, log, log10, sqrt
 from statistics import NormalDist, fmean
+from typing import Any
 
 import msgspec
 
@@ -296,25 +297,34 @@ def spread_of(draws_s: Sequence[float]) -> tuple[float, float]:
 class WaitRecord:
     """Errors of the estimates: of limited size, the oldest go.
 
+    One thread adds to it; others may count it, ask what was inside, and pickle it.
+
     errors: those that were recorded before, oldest first.
+    levels: what intervals of each class leave out after these, where they follow more errors.
     """
 
-    def __init__(self, errors: Iterable[WaitError] = ()) -> None:
+    def __init__(
+        self, errors: Iterable[WaitError] = (), levels: Mapping[WaitClass, float] | None = None
+    ) -> None:
         self.errors: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
         self._scores: defaultdict[WaitClass, deque[float]] = defaultdict(
-            partial(deque, maxlen=MOST_ERRORS)  # other processes take it, which a lambda forbids
+            lambda: deque(maxlen=MOST_ERRORS)
         )
         self._levels: dict[WaitClass, float] = {}
         self._made: dict[tuple[WaitClass, float], tuple[float, ...]] = {}
         for error in errors:
             self.add(error)
+        self._levels |= levels or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WaitRecord, (list(self.errors), dict(self._levels))
 
     def __len__(self) -> int:
         return len(self.errors)
 
     def inside(self) -> float | None:
         """Share of the recorded waits that were inside their intervals; None: none was noted."""
-        noted = [one.inside for one in self.errors if one.inside is not None]
+        noted = [one.inside for one in list(self.errors) if one.inside is not None]
         return fmean(noted) if noted else None
 
     def add(self, error: WaitError) -> None:

@@ -169,9 +169,13 @@ class StoreLink:
             if reasons := list(self._refused(store, [self._named(row) for row in batch])):
                 _log.error("%d decisions were set aside; the last: %s", len(reasons), reasons[-1])
             written = {row.decision_id for row in batch}
-            # By id: some may have been given up for newer ones meanwhile.
-            while self._waiting and self._waiting[0].decision_id in written:
-                self._written.append(self._waiting.popleft())
+            # By id: the event loop may give some up for newer ones at any moment.
+            while self._waiting:
+                row = self._waiting.popleft()
+                if row.decision_id not in written:
+                    self._waiting.appendleft(row)
+                    break
+                self._written.append(row)
 
     def _refused(self, store: Store, rows: list[DecisionRow]) -> Iterator[str]:
         """Write decisions, set aside those that the store does not take, and say why it does not.

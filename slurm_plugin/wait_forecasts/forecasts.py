@@ -145,7 +145,7 @@ class WaitCorrections:
         self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
         self._noted = self._saved = 0
         self._saved_s = -inf
-        self._regression: QueueWaitFit | None = None
+        self._regression: tuple[QueuePast, QueueWaitFit | None] = (self.past, None)
 
     def remember(self, payload: str) -> None:
         """Take the summary of past jobs that a refit stored."""
@@ -154,7 +154,6 @@ class WaitCorrections:
         except ValueError as error:
             _log.warning("%s", error)
             self.past = QueuePast()
-        self._regression = None
         self._renew()
 
     def restore(self, payload: str) -> None:
@@ -185,17 +184,21 @@ class WaitCorrections:
 
     def regression(self) -> "QueueWaitFit | None":
         """Give the refit's regression; None where it was no better than the queue run forward."""
-        if self.past.waits.correction and self._regression is None:
+        past = self.past
+        if not past.waits.correction:
+            return None
+        if self._regression[0] is not past:
             # numpy takes its time to load, and no answer waits for it here.
             from predictor.waits.correction import correction_of  # noqa: PLC0415
 
             try:
-                self._regression = correction_of(self.past.waits.correction)
+                self._regression = past, correction_of(past.waits.correction)
             except ValueError as error:
                 _log.warning("%s; waits are not corrected", error)
-                self.past = msgspec.structs.replace(self.past, waits=PastRecord())
+                self.past = msgspec.structs.replace(past, waits=PastRecord())
+                self._regression = self.past, None
                 self._renew()
-        return self._regression
+        return self._regression[1]
 
     def _renew(self) -> None:
         """Make the record anew: the refit's errors, then nimod's own.
@@ -203,7 +206,7 @@ class WaitCorrections:
         Errors made with a regression do not count without it, nor the other way round.
         """
         corrected = bool(self.past.waits.correction)
-        own = [one for one in self._own if one.corrected == corrected]
+        own = [one for one in list(self._own) if one.corrected == corrected]
         first_s = own[0].at_s if own else inf
         earlier = (one for one in self.past.waits.errors if one.at_s < first_s)
         self.record = WaitRecord([*earlier, *own])

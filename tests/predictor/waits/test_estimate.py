@@ -1,6 +1,10 @@
 """Waits as distributions: coverage by the record, joint chances, the wide beginning."""
 
+import pickle
 import random
+import sys
+import threading
+from itertools import count
 from math import inf
 
 import pytest
@@ -83,6 +87,36 @@ def test_a_record_stays_small():
     )
     assert len(record) == MOST_ENTRIES
     assert record.errors[0].at_s == 50
+
+
+def test_other_threads_count_and_pickle_a_record_that_grows():
+    record, at_s = WaitRecord(), count()
+    stopped = threading.Event()
+
+    def add_one():
+        of = WaitClass(True, f"p{next(at_s) % 997}")
+        record.add(error_of([50.0], of, at_s=0.0, actual_s=60.0, estimate=estimate))
+
+    def add():
+        while not stopped.is_set():
+            add_one()
+
+    estimate = record.estimate([50.0], OF)
+    add_one()
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other = threading.Thread(target=add)
+    other.start()
+    try:
+        for _ in range(40):
+            assert record.inside() == 1.0
+            assert pickle.loads(pickle.dumps(record)).inside() == 1.0
+    finally:
+        stopped.set()
+        other.join()
+        sys.setswitchinterval(before_s)
+    taken = pickle.loads(pickle.dumps(record))
+    assert taken.estimate([50.0], OF) == record.estimate([50.0], OF)
 
 
 def test_chance_joins_wait_and_run():
