@@ -1,6 +1,7 @@
 """What rules of a workflow need by their record, as their engine's profile."""
 
 import json
+import subprocess
 
 import pytest
 import yaml
@@ -56,6 +57,36 @@ def test_a_configuration_of_nextflow(store, capsys):
     assert f"time = {{ {first}.time * ({then} 137 ? 1 : 2) : 4.min }}\n" in out
     assert f"memory = {{ {first}.memory * ({then} 140 ? 1 : 2) : 230.MB }}\n" in out
     assert out.count("{") == out.count("}")
+
+
+#: Evaluates a configuration as Nextflow does, whose language it is, and asks it for two attempts.
+GROOVY = """
+Integer.metaClass.getMin = { -> delegate * 60 }
+Integer.metaClass.getMB = { -> delegate * 2**20 }
+def read = new ConfigSlurper().parse(System.in.text).process['NFCORE[:_]RNASEQ[:_]ALIGN']
+for (exit in [137, 140]) {
+    def task = [attempt: 1, previousTrace: [exit: exit, time: 240, memory: 230 * 2**20]]
+    for (attempt in [1, 2]) {
+        task.attempt = attempt
+        def asked = [read.time, read.memory].collect {
+            it.resolveStrategy = Closure.DELEGATE_FIRST
+            it.delegate = [task: task]
+            it()
+        }
+        println "${exit} ${attempt} ${asked[0]} ${asked[1] / 2**20}"
+    }
+}
+"""
+
+
+def test_nextflow_s_language_reads_it_and_asks_for_more_of_what_ran_out(store, capsys):
+    if subprocess.run("groovy --version", shell=True, capture_output=True, check=False).returncode:
+        pytest.skip("groovy, whose language Nextflow reads, does not run here")
+    assert main(["export", "nextflow", *store, "--quantile", "0.5", "--margin", "1"]) == 0
+    run = ["groovy", "-e", GROOVY]
+    made = subprocess.run(run, input=capsys.readouterr().out, text=True, stdout=-1, check=True)
+    expected = ["137 1 240 230", "137 2 240 460", "140 1 240 230", "140 2 480 230"]
+    assert made.stdout.splitlines() == expected
 
 
 def test_tables_and_what_would_change(store, capsys, tmp_path):
