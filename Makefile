@@ -20,6 +20,9 @@ EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
 SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes.py
+# They run beside tests that mostly wait, and leave no word of what failed in those.
+EACH_PROCESSOR := nice sh scripts/pytest-each-processor $(BIN)/pytest -q -p no:cacheprovider \
+  $(SELECTING) $(EACH_CORE)
 # What most changes touch: decisions, hooks' Lua, sources, curves, backtest, tables.
 QUICK := tests/slurm_plugin/decision tests/lua tests/sacct_ingest/sources tests/predictor/curves \
   tests/predictor/level tests/predictor/tables tests/predictor/test_table.py
@@ -70,11 +73,13 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	$(MAKE) $(BIN)/python
 	$(MAKE) $(VENV)/.developer & sh scripts/install-system-packages && wait $$!
 	$(BIN)/pytest -m 'not ($(REAL))' $(EACH_CORE)
-	sh scripts/pytest-each-processor $(BIN)/pytest -q $(SELECTING) $(EACH_CORE)
 	$(AGAIN) --forget
 	$(MAKE_ROOT) >/dev/null 2>&1 &
 	$(PYTEST) -m '$(REAL)' $(EIGHT)
-	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(EIGHT)
+	mkdir -p build
+	$(EACH_PROCESSOR) >build/processors.log 2>&1 & \
+	  $(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(EIGHT); releases=$$?; \
+	  wait $$!; processors=$$?; cat build/processors.log; test $$releases = 0 -a $$processors = 0
 	$(AGAIN) --verdict
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root

@@ -53,9 +53,13 @@ class Site:
         return made
 
     def answer(self, **fields: Any) -> Answer:
+        return self.answers([fields])[0]
+
+    def answers(self, requests: Iterable[dict[str, Any]]) -> list[Answer]:
         refit(self.store, now_s=NOW, shared=self.config.sharing.tags)
-        answer, _ = self.service().submit(asked(**fields), via="job_submit", now_s=NOW)
-        return replace(answer, admin_comment="")
+        jobs = [asked(**fields) for fields in requests]
+        made = [self.service().submit(one, via="job_submit", now_s=NOW)[0] for one in jobs]
+        return [replace(answer, admin_comment="") for answer in made]
 
 
 @pytest.fixture
@@ -146,13 +150,10 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
 def test_runs_of_another_user_move_no_job(site: Site, attack: Callable[[Site], None]) -> None:
-    def answers() -> list[Answer]:
-        return [site.answer(**fields) for fields in REQUESTS]
-
     # Twice: what a refit learns of predictions counts from the next one on.
-    before = [answers() for _ in range(2)][-1]
+    before = [site.answers(REQUESTS) for _ in range(2)][-1]
     attack(site)
-    assert [answers() for _ in range(2)] == [before] * 2
+    assert [site.answers(REQUESTS) for _ in range(2)] == [before] * 2
 
 
 def test_the_attacks_are_about_jobs_that_are_decided_on(site: Site) -> None:
