@@ -92,7 +92,7 @@ ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
 
 #: Which identities a list shows.
 GROUPS: dict[str, tuple[str, Collection[str]]] = {
-    "curves": ("recognised by tag, script or command line", [one.value for one in CURVE_LEVELS]),
+    "curves": ("by tag, script or command", [one.value for one in CURVE_LEVELS]),
     "histories": ("by user or job name only", [KeyLevel.NAME.value, KeyLevel.USER.value]),
     "all": ("all", [one.value for one in KeyLevel]),
 }
