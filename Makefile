@@ -19,7 +19,7 @@ EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 # Tests with servers mostly wait for them: eight files at a time, however many cores there are; long files first.
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
-SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes.py
+SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes_and_downey.py
 # They run beside tests that mostly wait, and leave no word of what failed in those.
 EACH_PROCESSOR := nice sh scripts/pytest-each-processor $(BIN)/pytest -q -p no:cacheprovider \
   $(SELECTING) $(EACH_CORE)

@@ -1,5 +1,7 @@
 """The pages are built without a warning, and what they tell to type exists."""
 
+import doctest
+import importlib
 import re
 import shlex
 import subprocess
@@ -132,3 +134,29 @@ def test_shown_command_lines_are_recognised():
     assert Shown("README.md", "nimo-advise wrf.sh d02") in shown
     assert Shown("ingest.md", "nimo prune --dry-run") in shown
     assert all("#" not in result.text for result in shown)
+
+
+SHOWN = ">>> "
+PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if SHOWN in path.read_text()
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    failed, attempted = doctest.testmod(importlib.import_module(name))
+    assert attempted
+    assert not failed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages(page):
+    assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
+
+
+def test_there_are_examples():
+    assert {name.partition(".")[0] for name in MODULES} == set(PACKAGES)

@@ -14,6 +14,7 @@ from sacct_ingest.store.fits import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster.host import Account
@@ -185,3 +186,20 @@ def test_views_have_the_account_of_each_job(enforcing, source):
     shown = enforcing.cluster.run("squeue", "-h", "-j", str(job), "-o", "%a").stdout.strip()
     assert shown
     assert [one.account for one in poller.raw.jobs if one.job_id == job] == [shown]
+
+
+def test_slurm_is_asked_and_nothing_is_decided(enforcing):
+    since = time.time()
+    reported = enforcing.advise("--json", "--test-only", "-N", "1-8", "-t", "5", enforcing.script)
+    rows = json.loads(reported.stdout)["rows"]
+    said = {row["nodes"]: row["slurm_wait_s"] for row in rows if row["slurm_wait_s"] is not None}
+    assert len(said) >= 2
+    assert all(wait_s < 60 for wait_s in said.values())
+    # The hook was called for each of them; only the job that comes after them is decided on.
+    enforcing.submit("-N", "1-8", "-t", "5")
+    assert ESTIMATE_COMMENT not in str(enforcing.decision(since_s=since))
+
+
+def test_slurms_starts_come_after_the_advice(enforcing):
+    reported = enforcing.advise("--test-only", "-N", "1-8", "-t", "5", enforcing.script).stdout
+    assert reported.index("#SBATCH --nodes=") < reported.index("Starts as Slurm estimates them")

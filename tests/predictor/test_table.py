@@ -1,14 +1,18 @@
+import ast
 import math
 import subprocess
 import sys
+from pathlib import Path
+from string import Formatter
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import predictor
 from predictor import table
-from predictor.types import Point, PredictionTable, Problem, Verdict
+from predictor.types import WORDS, Point, PredictionTable, Problem, Verdict
 
 
 def make(
@@ -96,3 +100,16 @@ def test_reading_tables_loads_no_numerical_library():
     code = "import sys, predictor.table; print({'numpy', 'scipy'} & set(sys.modules) or 'none')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "none"
+
+
+def test_each_problem_has_words_made_of_the_facts_that_are_given():
+    reported: dict[str, set[str]] = {}
+    for path in Path(predictor.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = getattr(getattr(node, "func", None), "id", "") == "problem"
+            if called and isinstance(name := node.args[0], ast.Constant):  # type: ignore[attr-defined]
+                given = {one.arg for one in node.keywords if one.arg}  # type: ignore[attr-defined]
+                reported.setdefault(name.value, set()).update(given)  # type: ignore[arg-type]
+    for name, given in reported.items():
+        words = WORDS[name]
+        assert given <= {field for _, field, _, _ in Formatter().parse(words) if field}, name

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, KeyLevel
+from sacct_ingest.scripts.job_script import bounded_cache
 from sacct_ingest.scripts.signature import identity_of_line, identity_of_request
 from tests.sacct_ingest.records import run
 
@@ -169,3 +170,22 @@ def test_a_path_elsewhere_is_another_problem():
         )
     ]
     assert len(set(given)) == len(given)
+
+
+def test_short_texts_are_worked_out_once_and_of_long_ones_the_last():
+    calls = []
+
+    @bounded_cache(entries=2, characters=4)
+    def length(*texts: str) -> int:
+        calls.append(texts)
+        return sum(map(len, texts))
+
+    assert [length("ab", "cd"), length("ab", "cd")] == [4, 4]
+    assert [length("ab", "cde"), length("ab", "cde"), length("abcdef"), length("abcde")] == [
+        5,
+        5,
+        6,
+        5,
+    ]
+    assert length("ab", "cde") == 5
+    assert calls == [("ab", "cd"), ("ab", "cde"), ("abcdef",), ("abcde",), ("ab", "cde")]

@@ -18,7 +18,7 @@ from sacct_ingest.records import JobRun
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from tests.sacct_ingest.sources.json_jobs import TEXT, new_job
-from tests.sacct_ingest.sources.test_swf import LINE, NOTES
+from tests.sacct_ingest.sources.test_swf_and_states import LINE, NOTES
 
 FILES = {"text": TEXT, "json": json.dumps({"jobs": [new_job()]}), "swf": f"{NOTES}{LINE}\n"}
 PACKED: dict[str, Callable[[bytes], bytes]] = {

@@ -9,6 +9,7 @@ from predictor.table import encode
 from predictor.types import Part, Verdict
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Layout
+from slurm_plugin.decision.context_builder import TextCache
 from slurm_plugin.decision.lookup import PackedTables, PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
 
@@ -154,3 +155,19 @@ def test_attributes_are_asked_for_only_where_parts_differ_by_them():
 
     line = of("line", "11e")
     assert stored(line).find(ALICE, attributes=attributes) == line
+
+
+def test_values_are_there_until_they_come_to_too_much():
+    cache: TextCache[str, int] = TextCache(10)
+    cache.put("a", 1, 4)
+    cache.put("b", 2, 6)
+    assert (cache.get("a"), cache.get("b")) == (1, 2)
+    cache.put("c", 3, 1)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, None, 3)
+
+
+def test_what_is_larger_than_the_cache_is_not_cached():
+    cache: TextCache[str, int] = TextCache(10)
+    cache.put("a", 1, 4)
+    cache.put("b", 2, 11)
+    assert (cache.get("a"), cache.get("b")) == (1, None)

@@ -24,7 +24,7 @@ from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
-from tests.slurm_plugin.reports import test_html as html
+from tests.slurm_plugin.reports import test_headline_and_html as html
 from tests.slurm_plugin.web.conftest import EVIL, own, tables
 
 APPLICATION = "/application?level=line&key="

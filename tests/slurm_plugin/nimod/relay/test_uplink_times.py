@@ -19,7 +19,7 @@ from slurm_plugin.nimod.relay.relay import RequestRouter
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
-from tests.slurm_plugin.nimod.test_client import server
+from tests.slurm_plugin.nimod.test_client_and_skew import server
 
 #: Longest that a user may wait for the message that there is no answer, seconds.
 MOST_S = 0.2

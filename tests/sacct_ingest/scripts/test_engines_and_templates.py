@@ -1,0 +1,132 @@
+"""What workflow engines submit is recognised by process or rule, before and after the run."""
+
+import pytest
+
+from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW, attributes
+from sacct_ingest.scripts.engines import ENGINES, engine_job, name_template, template
+from sacct_ingest.scripts.signature import (
+    identity_of_line,
+    identity_of_request,
+    words_of_line,
+    words_of_request,
+)
+from slurm_plugin.protocol.request_messages import Job
+from tests.engine_jobs import job_of, run_of, submissions
+
+NAMES = [engine.name for engine in ENGINES]
+
+
+def asked(job: Job, user: str = "ada") -> Identity:
+    return identity_of_request(
+        user=user,
+        name=job.name,
+        comment=job.comment,
+        script=job.script,
+        argv=job.argv,
+        work_dir=job.work_dir,
+    )
+
+
+def test_each_engine_has_a_submission_with_its_source():
+    assert {one["engine"] for one in submissions() if one["source"]} == set(NAMES)
+
+
+@pytest.mark.parametrize("one", submissions(), ids=lambda one: one["engine"])
+def test_both_sides_recognise_the_process(one):
+    job, run = job_of(one), run_of(one)
+    words = words_of_request(job.script, job.argv, job.work_dir)
+    ran = identity_of_line("ada", run.name, run.comment, run.submit_line, run.work_dir)
+    assert asked(job).tag == ran.tag == f"ada/{one['engine']}:{one['process']}"
+    assert asked(job).line == ran.line
+    assert engine_job(job.name, job.comment, words) == (
+        one["engine"],
+        *(one[name] for name in ("process", "sample", "workflow", "attempt")),
+    )
+
+
+def test_two_users_of_one_public_workflow_are_two_applications():
+    for one in submissions():
+        first, second = asked(job_of(one)), asked(job_of(one), "bob")
+        assert second.tag.partition("/")[2] == first.tag.partition("/")[2]
+        keys = [(first.key(level), second.key(level)) for level in KeyLevel]
+        assert all(own != other for own, other in keys if own or other), one
+
+
+def test_a_script_in_a_hashed_folder_is_one_script():
+    scripts = {asked(job_of(one)).script for one in submissions() if one["engine"] == "nextflow"}
+    assert len(scripts) == 1
+
+
+def test_a_retry_that_asks_for_more_is_no_other_problem():
+    tries = [
+        one for one in submissions() if (one["engine"], one["process"]) == ("snakemake", "count")
+    ]
+    retry = next(one for one in tries if one["attempt"] == 2)
+    values = {}
+    for attempt in (1, 2):
+        one = next(t for t in tries if t["attempt"] == attempt and t["sample"] == retry["sample"])
+        run = run_of(one)
+        words = words_of_line(run.submit_line, run.work_dir, run.comment, run.name)
+        values[attempt] = attributes(
+            words, limit_s=600 * attempt, mem_node_bytes=2.0**30, name=run.name, comment=run.comment
+        )
+    assert values[1].keys() - values[2].keys() == {TIME_LIMIT, MEMORY}
+    assert values[2] == {SAMPLE: retry["sample"], WORKFLOW: "/home/ada/flow/Snakefile"}
+
+
+def test_a_users_own_tag_goes_before_the_engines_process():
+    uuid = "7e65bc26-e9e5-45bf-86dd-e9d079cb576b"
+    for comment, tag in (
+        ("rule_align_wildcards_a nimo:on", "ada/snakemake:align"),
+        ("rule_align_wildcards_a nimo:app=bwa", "ada/bwa"),
+    ):
+        assert identity_of_line("ada", uuid, comment, "sbatch --wrap=x").tag == tag
+        assert engine_job(uuid, comment, ()).sample == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "comment", "words"),
+    [("solve", "rule_of_thumb", ()), ("g16_water", "", ()), ("model.3.x", "", ("run.sh",))],
+)
+def test_jobs_of_people_are_no_engines(name, comment, words):
+    assert engine_job(name, comment, words) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "made"),
+    [
+        (["run_2026-05-31.sh", "run_20260531.sh", "run_2026-05-31T12:00:00Z.sh"], "run_*.sh"),
+        (["x 1790000000", "x 1790000000123", "x 1790000000.25"], "x *"),
+        (["/t/tmpab12cd34/a", "/t/tmp.8rty7m_y/a", "/t/tmp.AbCdEf1234/a"], "/t/*/a"),
+        (["c3f9a2b-in", "ba12547229de451c81a87e2449e36828-in"], "*-in"),
+        (["work/3f/9a2bc07d1e55", "work/0a/b1c2d3e4f5a6"], "work/*"),
+        (["/scratch/1234567/in", "/scratch/7654321/in"], "/scratch/*/in"),
+        (["case_0017", "case_0018"], "case_*"),
+    ],
+)
+def test_volatile_parts_are_cut_out(texts, made):
+    assert {template(text) for text in texts} == {made}
+
+
+@pytest.mark.parametrize(
+    "text", ["wrf4", "1e10 2.5e-3", "deadbeef", "--steps 1500000", "case-12", "2026-13-01", "0.05"]
+)
+def test_other_texts_stay(text):
+    assert template(text) == text
+
+
+def test_a_name_that_is_all_hash_stays():
+    """Public logs hide names so: there it says which application a job is."""
+    assert name_template("7eeddc87c4fe8551") == "7eeddc87c4fe8551"
+    assert name_template("run-7eeddc87c4fe8551") == "run-*"
+
+
+def test_keys_of_lines_without_volatile_parts_are_those_of_earlier_releases():
+    made = identity_of_line("ada", "wrf", "", "sbatch -N2 wrf.sh d01 --steps 500")
+    assert made.line == "4341392d12ddd87aa1744ca5"
+    script = "#!/bin/sh\nsrun ./wrf.exe $1\n"
+    asked = identity_of_request(
+        user="ada", name="wrf", comment="", script=script, argv=["wrf.sh", "d01", "--steps", "500"]
+    )
+    assert (asked.line, asked.script) == (made.line, "ba09f651a5a7f589a0cbd312")

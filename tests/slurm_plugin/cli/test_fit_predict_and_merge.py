@@ -1,0 +1,180 @@
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.store import Store
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.history import applications
+from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
+from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
+
+WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
+
+
+def test_fit_tells_what_it_left(use, capsys):
+    assert main(["fit", "--workers", "1", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    # wrf, membrane, motorbike, melt (twice: tag and line), ocean, vasp have three node counts.
+    assert done["curves"] == 7
+    assert done["reliable"] + done["doubtful"] + done["refused"] == 7
+    assert done["histories"] > 0
+
+
+def test_fit_counts_applications_as_the_list_and_the_first_page_do(use, capsys):
+    assert main(["fit", "--workers", "1"]) == 0
+    said, curves, _ = capsys.readouterr().out.split("; ")
+    # One application is recognised by its tag and by its command line: it has two of the curves.
+    assert curves.startswith("7 scaling curves (6 by command line, 1 by tag), ")
+    assert main(["predict", "-P"]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    listed = Counter(row.split("|")[4] for row in rows)
+    with Store.open(f"sqlite:///{use.store}") as store:
+        entries = [entry_of(row, off=False) for row in store.fits.all()]
+    page = Catalogue(entries).select(CatalogueQuery(), lambda _: True)
+    for verdicts in (listed, Counter(entry.verdict for entry in page)):
+        each = ", ".join(f"{verdicts[word]} {word}" for word in Verdict)
+        assert said == f"{verdicts.total()} applications: {each}"
+
+
+@pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
+def test_a_missing_store_names_the_fix(command, tmp_path, capsys):
+    assert main([*command, "--store", str(tmp_path / "none.db")]) == 74
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "'nimo ingest' makes one" in err
+
+
+def test_the_list_has_every_curve(use, capsys):
+    assert main(["predict"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[1:]]
+    assert {"ada/wrf-d02", "ada/membrane", "ravi/lammps/melt", "sofia/ocean"} <= set(listed)
+    assert lines[-1].split()[-1] == "history"  # the reliable curves come first
+    assert main(["predict", "-P"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "Application|By|Runs|NodesObserved|Verdict|Model|Key|Details"
+    assert len(rows) == len(listed)
+    assert {row.count("|") for row in rows} == {header.count("|")}
+
+
+def test_one_application_is_near_its_truth(use, capsys):
+    assert main(["predict", "wrf-d02", "--json"]) == 0
+    (recorded,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert recorded.verdict is Verdict.RELIABLE
+    for nodes, predicted_s in zip(recorded.nodes, recorded.median_s, strict=True):
+        if nodes <= 16:
+            assert predicted_s == pytest.approx(WRF.time_s(nodes), rel=0.05)
+
+
+def test_one_application_as_text_and_parsable(use, capsys):
+    assert main(["predict", "ada/wrf-d02"]) == 0
+    assert "verdict: reliable" in capsys.readouterr().out
+    assert main(["predict", "wrf-d02", "-P"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed"
+    assert len(rows) > 16
+
+
+def test_two_tables_of_the_same_runs_are_one_curve(use, capsys):
+    assert main(["predict", "melt"]) == 0
+    assert capsys.readouterr().out.count("verdict:") == 1
+    assert main(["predict", "melt", "--all"]) == 0
+    assert capsys.readouterr().out.count("verdict:") == 2
+
+
+def test_the_start_of_a_key_will_do(use, capsys):
+    main(["predict", "wrf-d02", "--json"])
+    (recorded,) = json.loads(capsys.readouterr().out)
+    assert main(["predict", recorded["key"][:8], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [recorded]
+
+
+def test_a_history_is_given_where_there_is_nothing_better(use, capsys):
+    assert main(["predict", "blast"]) == 0
+    assert "model: history" in capsys.readouterr().out
+
+
+def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
+    assert main(["predict", "wrf-do2"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("nimo: there is no history of 'wrf-do2'; did you mean ")
+    assert "wrf-d02" in err
+
+
+_BY_TAG = ("tag", "nodes")
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[list[Path]]:
+    """Three stores: two saw some runs in common, and the third one of them another way."""
+    paths = [tmp_path / f"{name}.db" for name in ("oak", "pine", "elm")]
+    faster = {"old": 1100.0, "new": 2500.0}
+    for path, observed, speed in zip(
+        paths, (runs()[:5], runs()[3:], runs()[2:4]), (None, None, faster), strict=True
+    ):
+        with Store.open(str(path)) as store:
+            store.profiles.add(profiles(speed) if speed else profiles())
+            store.runs.add(observed)
+            add(store)
+    yield paths
+
+
+def merge(store: str | Path, *argv: str | Path, capsys: Any) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["merge", "--store", str(store), "--json", *map(str, argv)]) == 0
+    reported: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return reported
+
+
+@pytest.mark.database
+def test_order_and_repetition_do_not_matter_in_any_database(
+    clusters, tmp_path, postgresql_url, mariadb_url, capsys
+):
+    urls = [*(str(tmp_path / f"into{i}.db") for i in range(4)), postgresql_url, mariadb_url]
+    for url, order in zip(urls, permutations(clusters), strict=True):
+        Store.open(url).close()
+        merge(url, *order, capsys=capsys)
+        again = merge(url, *clusters, *order, capsys=capsys)
+        assert [one["new"] for one in again["merged"]] == [0] * 6
+    with ExitStack() as opened:
+        first, *others = [opened.enter_context(Store.open(url)) for url in urls]
+        by_tag = [sums for key, sums in all_sums(first).items() if (key[0], key[3]) == _BY_TAG]
+        assert sum(sums.count for sums in by_tag) == len(runs())
+        assert all(same(first, other) for other in others)
+
+
+def test_a_run_of_ones_own_stays_as_it_is_stored_here(clusters, capsys):
+    oak, _, elm = clusters
+    before = merge(oak, elm, capsys=capsys)
+    assert before["merged"][0]["new"] == 0
+    with Store.open(str(oak)) as store:
+        sums = all_sums(store)
+        assert sums["tag", "ann/wrf", "old", "cpu"].hh[0][2] == pytest.approx(
+            sums["tag", "ann/wrf", "old", "cpu"].hh[0][0] / 1000
+        )
+
+
+def test_a_file_says_the_same_and_its_bad_lines_are_left_out(clusters, tmp_path, capsys):
+    oak, pine, _ = clusters
+    file, other = tmp_path / "pine.sums", tmp_path / "other.db"
+    assert merge(pine, "--export", file, capsys=capsys)["exported"] == 5
+    lines = file.read_text().splitlines(keepends=True)
+    bad = lines[1].replace('"nodes":', '"nodes":-')
+    file.write_text("".join([lines[0], bad, "{\n", *lines[1:]]))
+    (done,) = merge(oak, file, capsys=capsys)["merged"]
+    assert (done["new"], done["refused"]) == (3, 2)
+    assert done["first_refused"].startswith(f"{file}: line 2: nodes is -")
+    Store.open(str(other)).close()
+    merge(other, oak, capsys=capsys)
+    with Store.open(str(oak)) as one, Store.open(str(other)) as two:
+        assert same(one, two)
+    assert main(["merge", "--store", str(oak), str(tmp_path / "none.db")]) == 74

@@ -1,0 +1,137 @@
+"""``nimo wait``: what is asked, printed and returned."""
+
+import json
+from datetime import datetime
+
+import pytest
+
+from slurm_plugin.cli.commands import why
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol.query_messages import Explanation
+from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.slurm import commands
+from tests.slurm_plugin.reports.rows import decision
+
+NOW = 1_790_000_000.0
+
+
+def row(job_id, **fields):
+    given = {"user": "ada", "name": "wrf", "partition": "batch", "nodes": 4, "reason": "Priority"}
+    given |= {"start_s": NOW + 600.0, "low_s": NOW + 60.0, "high_s": NOW + 7_200.0}
+    return WaitRow(job_id=job_id, **given | fields)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Jobs that were asked for; nimod knows of two."""
+    made = []
+
+    def waits(path, jobs, *, user, partition, timeout_s):
+        made.append([*jobs, *filter(None, (user, partition))])
+        rows = [row(4711), row(4712, tasks=9, start_s=None, low_s=None, high_s=None)]
+        rows += [row(4712, array_id=4712, task=task, start_s=NOW + task) for task in range(9)]
+        of = [(one.job_id, -1 if one.task is None else one.task) for one in rows]
+        rows = [one for one, job in zip(rows, of, strict=True) if job in (jobs or of[:2])]
+        return Waits(made_s=NOW, recorded=120, rows=rows)
+
+    monkeypatch.setattr(client, "waits", waits)
+    return made
+
+
+def test_all_own_jobs_with_what_slurm_plans(asked, capsys):
+    assert main(["wait", "--format=job_id,start,low,high,slurm_start"]) == 0
+    assert asked == [[]]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["job", "starts", "not", "before", "by", "Slurm's", "start"]
+    assert lines[2].split() == ["4712", "(9", "tasks)", "-", "-", "-", "-"]
+    assert "120 starts recorded" in " ".join(lines[-2:])
+
+
+def test_tasks_of_an_array_are_asked_for_one_by_one(asked, capsys):
+    assert main(["wait", "--json", "4711", "4712_7", "4712_[0-3:3,7%2]"]) == 0
+    assert asked == [[(4711, -1), (4712, 7), (4712, 0), (4712, 3)]]
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows[0]["start_s"] == NOW + 600.0
+    assert [one["task"] for one in rows] == [None, 0, 3, 7]
+    assert main(["wait", "--format=job_id", "4712_0"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["4712_0"]
+
+
+def test_a_task_that_has_started_is_missing_though_its_array_waits(asked, capsys):
+    assert main(["wait", "4712_7", "4712_11"]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "nimo wait: job 4712_11 is not waiting, or you may not see it"
+    ]
+
+
+def test_no_more_than_a_thousand_tasks_are_asked_for(asked, capsys):
+    assert main(["wait", "4712_[7,1-8]"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["wait", "4712_[0-1000]"])
+    assert ended.value.code == 2
+    assert "give 4712" in capsys.readouterr().err
+    assert len(asked) == 1
+
+
+def test_jobs_of_a_user_and_in_a_partition(asked, capsys):
+    assert main(["wait", "-u", "bob", "-p", "batch"]) == 0
+    assert asked == [["bob", "batch"]]
+
+
+def test_a_job_that_does_not_wait_is_status_3(asked, capsys):
+    assert main(["wait", "99"]) == 3
+    reported = capsys.readouterr()
+    assert reported.out == "none of these jobs is waiting\n"
+    assert "job 99 is not waiting, or you may not see it" in reported.err
+
+
+def test_where_no_job_waits_it_says_whose(monkeypatch, capsys):
+    monkeypatch.setattr(client, "waits", lambda *_, **__: Waits(made_s=NOW, recorded=0, rows=[]))
+    assert main(["wait"]) == 0
+    assert capsys.readouterr().out.startswith("none of your jobs is waiting; -u USER")
+    assert main(["wait", "-u", "bob"]) == 0
+    assert capsys.readouterr().out == "none of the jobs selected is waiting\n"
+
+
+def test_lines_for_scripts(asked, capsys):
+    assert main(["wait", "-P", "4711"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert dict(zip(header.split("|"), line.split("|"), strict=True))["StartS"] == "1790000600"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x", "4711.0", "4711_", "-1", "4711_1;ls", "4711_[x]", "4711_[]", "4711_[1-]"]
+)
+def test_what_is_no_job_id_is_a_usage_error(wrong, asked, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["wait", wrong])
+    assert ended.value.code == 2
+    assert asked == []
+
+
+SHOWN = """JobId=17 JobName=my job
+   UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A
+   SubmitTime=2026-09-21T14:13:20 EligibleTime=2026-09-21T14:13:20
+   WorkDir=/home/ada/run 1
+"""
+
+
+def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_yet(
+    monkeypatch, capsys
+):
+    asked: list[object] = []
+
+    def explain(_: object, ask: Ask, *__: object) -> Explanation:
+        job = ask.job
+        asked.append((job.user_name, job.name, job.work_dir, ask.selection.since_s))
+        return Explanation(decision=decision() if len(asked) > 1 else None)
+
+    monkeypatch.setattr(why, "is_meant", lambda _: False)
+    monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
+    monkeypatch.setattr(client, "exchange", explain)
+    assert main(["why", "17"]) == 0
+    when = datetime.fromisoformat("2026-09-21T14:13:20").timestamp()
+    assert asked == [("ada", "my job", "/home/ada/run 1", when)] * 2
+    assert "Job 17 (ada/wrf) asked for" in capsys.readouterr().out

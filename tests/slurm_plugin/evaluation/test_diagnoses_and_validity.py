@@ -1,0 +1,176 @@
+"""Nodes beyond the knee, worked out by hand."""
+
+import io
+from collections import Counter
+from dataclasses import replace
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from predictor.types import PredictionTable, Problem, Recorded, Verdict
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
+from slurm_plugin.evaluation.diagnoses import problems as problems_of
+from slurm_plugin.evaluation.feedback import AccuracyBand, PredictionOutcome, judge
+from slurm_plugin.evaluation.outcomes import OutcomeTally, anonymous
+from slurm_plugin.reports.sheets import sheets_of
+from slurm_plugin.reports.terminal import render
+from tests.slurm_plugin.reports.rows import decision, run
+
+NODES = (1, 2, 4, 8)
+TIMES = (800.0, 420.0, 240.0, 200.0)
+
+
+def table(verdict: Verdict = Verdict.RELIABLE, knee: int | None = 4) -> PredictionTable:
+    return PredictionTable(
+        level="line", key="ab12", label="wrf", model="m", verdict=verdict, problems=(),
+        nodes=NODES, median_s=TIMES, low_s=TIMES, high_s=TIMES, curve_sd=(0.0,) * 4,
+        confidence=0.9, observed=(), knee=knee, max_useful=8, runs=9, mem_node_bytes=None,
+        fitted_s=0.0,
+    )  # fmt: skip
+
+
+def used(runs: int, **given: object) -> JobUsage:
+    usage = JobUsage()
+    fields = {"requested_nodes": 8, "nodes": 8, "applied": False, **given}
+    for _ in range(runs):
+        usage.add("wrf", decision(**fields), run(nodes=8, elapsed_s=250.0))
+    return usage
+
+
+def wasted(usage: JobUsage, made: PredictionTable, least: float = 0.0) -> list[float]:
+    result = usage.waste({("line", "ab12"): made}, least_node_hours=least)
+    return [round(3600 * one.wasted_node_hours) for one in result]
+
+
+def test_what_is_beyond_the_knee():
+    (result,) = used(4).waste({("line", "ab12"): table()}, least_node_hours=0.0)
+    # 8 x 250 s each; at the knee 4 x 250 x 240/200 = 1200 s.
+    assert (result.user, result.runs, result.nodes, result.knee) == ("ada", 4, (8, 8), 4)
+    assert round(3600 * result.node_hours) == 8000
+    assert round(3600 * result.wasted_node_hours) == 3200
+    assert (round(result.efficiency, 2), round(result.slower, 2)) == (0.6, 1.2)
+
+
+def test_nobody_is_nagged_about_trifles():
+    assert wasted(used(4), table(), least=3201 / 3600) == []
+    assert wasted(used(4), table(), least=3199 / 3600) == [3200]
+    assert wasted(used(2), table()) == []
+
+
+def test_who_had_a_reason_is_not_named():
+    assert wasted(used(4, deadline_s=1.0), table()) == []
+    assert wasted(used(4, applied=True, requested_nodes=2), table()) == []
+
+
+def test_only_reliable_curves_tell():
+    assert wasted(used(4), table(Verdict.DOUBTFUL)) == []
+    assert wasted(used(4), table(knee=None)) == []
+    assert wasted(used(4), table(knee=8)) == []
+
+
+def test_a_report_shows_what_became_of_the_last_predictions():
+    """In words on the terminal, and without names where these are left out."""
+    record = (Recorded(repeated=True, predictions=40, median_error=0.03, inside=36),)
+    text = "several problems: run times differ by in (runs with in=secret.dat)"
+    problems = (Problem("several_problems", text),)
+    made = replace(table(), record=record, problems=problems)
+    asked = Counter({("line", "ab12"): 2})
+    tally = OutcomeTally(0.9)
+    tally.add(decision(), run(nodes=8, elapsed_s=250.0))
+    report = tally.report(records=records_of([made], asked), problems=problems_of([made], asked))
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(report, {}, width=console.width))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert (
+        "wrf, reliable: the last 40 predictions on node counts that had been run: "
+        "median error 3 %, 36 inside the interval"
+    ) in shown
+    assert "secret.dat" in shown
+    hidden = anonymous(report)
+    assert [row.application for row in hidden.records] == ["application-1"]
+    assert "secret" not in str(hidden)
+
+
+def test_the_best_next_run_is_counted_as_the_curve_is():
+    asked = Counter({("line", "ab12"): 2})
+    problem = (Problem("uncertain", "", observe=16),)
+    made = [replace(table(), problems=problem, unit=unit) for unit in (Unit.GPUS, Unit.NODES)]
+    report = OutcomeTally(0.9).report(problems=problems_of(made, asked))
+    (sheet,) = (one for one in sheets_of(report, {}) if one.name == "problems")
+    counts = next(field for field in sheet.fields if field.title == "counts")
+    assert [counts.of(row) for row in sheet.rows] == ["GPUs", "nodes"]
+
+
+def test_sizes_in_cpus_have_a_knee_of_their_own():
+    sized, over_cpus = used(4, unit="cpus"), replace(table(), unit=Unit.CPUS)
+    (result,) = sized.waste({("line", "ab12"): over_cpus}, least_node_hours=0.0)
+    assert (result.unit, round(3600 * result.wasted_node_hours)) == (Unit.CPUS, 3200)
+    # Of nodes nothing is said by a curve over CPUs.
+    assert wasted(sized, table()) == wasted(used(4), over_cpus) == []
+
+
+def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[PredictionOutcome]:
+    return [
+        PredictionOutcome(float(i), 100.0 * ratio, 100.0, 100.0 / spread, 100.0 * spread, cut)
+        for i, ratio in enumerate(ratios)
+    ]
+
+
+def off(*ratios: float, before: bool = False, **fields: float) -> bool:
+    result = judge(outcomes(*ratios, **fields), AccuracyBand(), off=before)
+    return result.off
+
+
+def test_good_predictions_stay_on_and_bad_ones_go_off():
+    assert not off(1.0, 0.95, 1.1, 1.2)
+    assert off(3.0, 3.1, 2.9)
+    assert off(0.3, 0.31, 0.3)
+
+
+def test_one_run_that_went_wrong_says_nothing():
+    assert not off(1.0, 1.0, 1.0, 1.0, 50.0)
+
+
+def test_the_last_runs_count():
+    assert off(*[1.0] * 50, *[3.0] * 6)
+    assert not off(*[3.0] * 50, *[1.0] * 6, before=True)
+
+
+def test_too_few_say_nothing():
+    assert judge(outcomes(3.0, 3.0), AccuracyBand(), off=False) is None
+
+
+def test_the_way_back_is_narrower_than_the_way_out():
+    assert not off(1.4, 1.4, 1.4)
+    assert off(1.4, 1.4, 1.4, before=True)
+    assert not off(1.2, 1.2, 1.2, before=True)
+
+
+def test_a_wide_prediction_has_a_wide_band():
+    assert not off(2.5, 2.5, 2.5, spread=3.0)
+    assert off(3.5, 3.5, 3.5, spread=3.0)
+
+
+def test_a_run_that_was_stopped_took_at_least_that_long():
+    assert off(3.0, 3.0, 3.0, cut=True)
+    # Stopped before its predicted time, it may have been as predicted.
+    assert judge(outcomes(0.5, 0.5, 0.5, cut=True), AccuracyBand(), off=False) is None
+
+
+@given(st.lists(st.floats(0.01, 100.0), min_size=3, max_size=12), st.booleans())
+def test_whoever_is_let_back_would_not_be_sent_out(ratios, before):
+    if not off(*ratios, before=True):
+        assert not off(*ratios, before=before)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_band_that_was_used_is_reported(before):
+    result = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
+    assert log(result.high) == pytest.approx(log(1.25 if before else 1.5))
+    assert result.low == pytest.approx(1 / result.high)
+    assert (result.ratio, result.runs) == (pytest.approx(1.1), 3)

@@ -1,0 +1,229 @@
+"""Gateway and uplink: answers, and every way in which there is none."""
+
+import json
+import os
+import socket
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from slurm_plugin.config.settings import Config
+from slurm_plugin.nimod.relay import gateway
+from slurm_plugin.nimod.relay import relay as uplink
+from slurm_plugin.nimod.relay.handshake import Greeting
+from slurm_plugin.nimod.relay.relay import Relay
+from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.lines import encode
+from slurm_plugin.protocol.request_messages import Ask
+from tests.processes import LONGEST_WAIT_S, wait_until
+from tests.slurm_plugin.nimod.relay.links import HOST, asked, echo, listening, port
+
+USER = 4711
+
+
+def error_of(link):
+    answer, _ = asked(link)
+    reported = json.loads(answer)
+    assert (reported["ok"], reported.get("link_down")) == (False, True)
+    return reported["error"]
+
+
+def trouble(link):
+    (state,) = link.state()
+    return state.trouble
+
+
+def test_a_request_goes_up_and_its_answer_comes_back(links):
+    at = port()
+    gate = links.gateway(at)
+    link = links.uplink(at)
+    assert asked(link, b"line\n", 7)[0] == b"7:line\n"
+    wait_until(lambda: gate.relays == [socket.gethostname()], what="the relay's name")
+    (state,) = link.state()
+    assert (state.used, state.auth, abs(state.clock_offset_s) < 60) == (True, "munge", True)
+
+
+def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
+    at, first = port(), []
+
+    def submit(line, uid, done):
+        if line == b"slow\n":
+            first.append(done)
+        else:
+            echo(line, uid, done)
+
+    links.gateway(at, submit)
+    link = links.uplink(at)
+    slow = []
+    link.ask(b"slow\n", 1, slow.append)
+    assert asked(link, b"fast\n")[0] == b"7:fast\n"
+    first[0](b"done\n")
+    wait_until(lambda: slow == [b"done\n"], what="the first answer")
+
+
+def test_without_a_link_the_answer_comes_at_once_and_names_host_and_fix(links):
+    at = port()
+    link = links.uplink(at, up=False)
+    wait_until(lambda: "refused" in trouble(link), what="an attempt")
+    error = error_of(link)
+    assert f"no link to nimod on {HOST}:{at}: connection refused" in error
+    assert "relay.listen" in error
+
+
+def test_a_cut_link_fails_what_waits_and_is_made_anew(links):
+    at = port()
+    gate = links.gateway(at, lambda *_: None)
+    link = links.uplink(at)
+    answers = []
+    link.ask(b"line\n", 1, answers.append)
+    gate.close()
+    wait_until(lambda: bool(answers), what="the answer")
+    assert len(answers) == 1
+    assert "the link was cut" in json.loads(answers[0])["error"]
+    links.gateway(at)
+    wait_until(lambda: not trouble(link), what="a new link")
+    assert asked(link)[0] == b"7:line\n"
+
+
+def test_a_link_on_which_nothing_comes_is_given_up(links, monkeypatch):
+    monkeypatch.setattr(uplink, "PING_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(uplink, "SILENCE_S", 0.05)
+    at = port()
+    links.gateway(at)
+    link = links.uplink(at, up=False)
+    wait_until(lambda: "no answer" in trouble(link), what="the end of the link")
+    assert "no answer" in error_of(link)
+
+
+def test_a_relay_that_says_nothing_is_given_up(links, monkeypatch):
+    monkeypatch.setattr(uplink, "PING_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(gateway, "SILENCE_S", 0.05)
+    at = port()
+    gate = links.gateway(at)
+    link = links.uplink(at, up=False)
+    wait_until(lambda: "cut" in trouble(link), what="the end of the link")
+    wait_until(lambda: gate.relays == [], what="the gateway to forget it")
+    assert gate.relays == []
+
+
+def test_an_impostor_is_named_and_gets_nothing(links):
+    at = port()
+    links.patch.setattr("slurm_plugin.nimod.relay.handshake.os.geteuid", lambda: 0)
+    links.gateway(at, uid=USER)
+    link = links.uplink(at, up=False)
+    wait_until(lambda: "not linked yet" not in trouble(link), what="an attempt")
+    assert f"{HOST}:{at}" in error_of(link)
+    assert "Unauthorized" in error_of(link) or f"uid {USER}" in error_of(link)
+
+
+def test_another_release_is_named(links):
+    at = port()
+    with listening(at) as listener:
+        link = links.uplink(at, up=False)
+        peer, _ = listener.accept()
+        peer.sendall(encode(Greeting(v=VERSION + 1, release="9.9", uid=os.geteuid())))
+        wait_until(lambda: "9.9" in trouble(link), what="the greeting to be read")
+        peer.close()
+    assert "install the same release" in trouble(link)
+
+
+def test_a_crowd_of_strangers_keeps_no_relay_out(links, monkeypatch):
+    monkeypatch.setattr(gateway, "HANDSHAKE_S", LONGEST_WAIT_S)
+    at = port()
+    links.gateway(at)
+    crowd = [socket.create_connection((HOST, at)) for _ in range(3 * gateway.STRANGERS)]
+    try:
+        link = links.uplink(at)
+        assert asked(link)[0] == b"7:line\n"
+        # The oldest were sent away: their end is all that comes after the greeting.
+        crowd[0].settimeout(LONGEST_WAIT_S)
+        while crowd[0].recv(4096):
+            pass
+    finally:
+        for one in crowd:
+            one.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"x" * 100_000, b"{}\n"])
+def test_whoever_does_not_say_who_it_is_in_time_is_cut_off(links, monkeypatch, data):
+    monkeypatch.setattr(gateway, "HANDSHAKE_S", 0.2)
+    at, submitted = port(), []
+    links.gateway(at, lambda *given: submitted.append(given))
+    with socket.create_connection((HOST, at)) as stranger:
+        stranger.settimeout(LONGEST_WAIT_S)
+        stranger.sendall(data)
+        try:
+            while stranger.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+    assert submitted == []
+
+
+def test_requests_go_where_slurmctld_asked_last_and_elsewhere_when_that_is_gone(links):
+    first, second = port(), port()
+    ages = {first: None, second: None}
+
+    def answer(name):
+        return lambda line, uid, done: done(name)
+
+    gates = {
+        at: links.gateway(at, answer(name), asked_s=lambda at=at: ages[at])
+        for at, name in ((first, b"first\n"), (second, b"second\n"))
+    }
+    link = links.uplink(first, second)
+    assert asked(link)[0] == b"first\n"
+    ages[second] = 5.0  # a takeover: there slurmctld asks now
+    wait_until(lambda: asked(link)[0] == b"second\n", what="the relay to follow")
+    ages[first] = 1.0
+    wait_until(lambda: asked(link)[0] == b"first\n", what="the relay to follow back")
+    gates[first].close()
+    wait_until(lambda: asked(link)[0] == b"second\n", what="the relay to go on with the other")
+
+
+def test_a_slow_controller_is_asked_no_more_while_another_answers(links):
+    first, second = port(), port()
+    links.gateway(second, lambda line, uid, done: done(b"second\n"))
+    with listening(first):  # takes connections and says nothing
+        link = links.uplink(first, second, up=False)
+        wait_until(lambda: any(not one.trouble for one in link.state()), what="a link")
+        assert asked(link)[0] == b"second\n"
+
+
+def test_a_relay_that_asks_too_much_at_once_is_warned(links, monkeypatch):
+    monkeypatch.setattr(gateway, "MOST_IN_WORK", 3)
+    at = port()
+    links.gateway(at, lambda *_: None)
+    link = links.uplink(at)
+    answers = []
+    for _ in range(4):
+        link.ask(b"line\n", 1, answers.append)
+    wait_until(lambda: bool(answers), what="the refusal")
+    time.sleep(0.05)
+    assert ["too many questions wait" in json.loads(one)["error"] for one in answers] == [True]
+
+
+def test_an_answer_that_no_frame_holds_cuts_nobody_off(links):
+    def submit(line, uid, done):
+        done(b"x" * (20 * 2**20) if line == b"long\n" else line)
+
+    at = port()
+    links.gateway(at, submit)
+    link = links.uplink(at)
+    answers = []
+    link.ask(b"long\n", 1, answers.append)
+    assert asked(link, b"short\n")[0] == b"short\n"
+    assert "too much waits" in json.loads(answers[0])["error"]
+    assert "link_down" not in json.loads(answers[0])
+
+
+def test_a_user_has_few_long_answers_at_a_time():
+    relay = Relay(Config(), uplink=SimpleNamespace(ask=print))
+    line = encode(Ask(op="report"))
+    replies = [relay.respond(line, 7) for _ in range(5)]
+    assert [reply.query is not None for reply in replies] == [True] * 4 + [False]
+    assert "too many questions wait" in json.loads(replies[-1].data)["error"]
+    assert relay.respond(line, 8).query is not None
+    replies[0].taken()
+    assert relay.respond(line, 7).query is not None

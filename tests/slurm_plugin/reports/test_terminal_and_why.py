@@ -1,0 +1,143 @@
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from sacct_ingest.records import JobState
+from slurm_plugin.evaluation.outcomes import Pair
+from slurm_plugin.protocol.query_messages import explanation_of
+from slurm_plugin.reports.headline import title_of
+from slurm_plugin.reports.terminal import render
+from slurm_plugin.reports.why_text import explain
+from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
+
+REASONS = {"array": "it is a job array"}
+
+
+def shown(pairs: list[Pair]) -> str:
+    console = Console(file=io.StringIO(), width=120, highlight=False)
+    report = summarise(pairs, confidence=0.9)
+    console.print(title_of(report), render(report, REASONS), sep="\n")
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_nothing_decided_is_one_sentence():
+    assert title_of(summarise([], confidence=0.9)) == (
+        "No decision is recorded for this selection; nimod records one at each submission."
+    )
+
+
+def test_all_figures_are_there():
+    text = shown(
+        [
+            (decision(), run(elapsed_s=1250.0)),
+            (decision(action="keep", applied=False, reason="array"), run(state=JobState.FAILED)),
+            (decision(deadline_s=AT_S + 5000), run(elapsed_s=1000.0)),
+        ]
+    )
+    assert text.startswith("3 decisions from ")
+    assert ", 3 with an outcome\n" in text
+    assert "set 2, keep 1" in text
+    assert "2 runs compared: MAPE 10.0 %, median of actual/predicted 1.12" in text
+    assert "50 % of 2 inside the 90 % interval" in text
+    assert "1 met, 0 missed, 0 refused, 0 still open" in text
+    assert (
+        "2 jobs on another count than asked for: 2.5 node-hours (as asked: 2.2, from 2.0 to 2.5)"
+    ) in text
+    assert "1  it is a job array" in text
+    assert "wrf" in text.split("Applications")[1]
+
+
+def test_a_reason_without_words_stands_for_itself():
+    assert "1  new_reason" in shown(
+        [(decision(action="keep", applied=False, reason="new_reason"), None)]
+    )
+
+
+def test_a_name_is_never_markup():
+    assert "[red]wrf[/nonsense]" in shown([(decision(label="[red]wrf[/nonsense]"), None)])
+
+
+def test_how_waits_came_true():
+    pairs: list[Pair] = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
+    reported = shown(pairs)
+    assert "started at once" in reported
+    assert (
+        "80 % of 5 jobs started within 1.5 min of the predicted time, 100 % more than a minute"
+        in reported
+    )
+
+
+_TO_NOBODY = """
+import sys
+from slurm_plugin.cli.exit_status import guarded
+from slurm_plugin.reports.terminal import console_for
+sys.exit(guarded("nimo", lambda: console_for(terminal=False).print("modes") or 0))
+"""
+
+
+def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands():
+    """Rich would end it with 1, as if there had been an error."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    argv = [sys.executable, "-c", _TO_NOBODY]
+    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def said(result, came=None) -> str:
+    return explain(explanation_of(result, came), 17)
+
+
+def test_a_changed_job():
+    text = said(decision(given_limit_s=1200, confidence=0.9, request_wait_s=60.0), run())
+    assert "Job 17 (ada/wrf) asked for 1 to 8 nodes in partition batch" in text
+    assert (
+        "recognised it as wrf by user, job name and command line; its prediction was reliable"
+        in text
+    )
+    assert (
+        "On 2 nodes, as asked, the predicted run time was 00:30:00, after a wait of 00:01:00."
+        in text
+    )
+    assert (
+        "On 4 nodes, as chosen, the predicted run time was 00:16:40 "
+        "(90 % of runs: 00:15:00 to 00:18:20)" in text
+    )
+    assert "NIMO chose 4 nodes: " in text
+    assert "The job was given 4 nodes and a time limit of 00:20:00." in text
+    assert "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed: 0 %" in text
+
+
+def test_a_job_that_stayed_as_it_was():
+    remaining = decision(
+        action="keep", reason="unreliable_curve", applied=False, verdict="doubtful"
+    )
+    text = said(remaining)
+    assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
+    assert "Nothing was changed." in text
+    assert "The store has no outcome of this job yet" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"mode": "observe", "applied": False}, "Nothing was changed: in observe mode"),
+        ({"action": "refuse", "reason": "deadline_missed"}, "The job was refused."),
+        ({"key_level": "", "label": ""}, "NIMO had no finished run of this application."),
+        ({"deadline_s": 1_790_009_000.0}, " and to end by "),
+        ({"wait_s": None, "wait_most_s": 86_400.0}, "after a wait of at most 1-00:00:00 (by other"),
+    ],
+)
+def test_what_else_can_be(fields, words):
+    assert words in said(decision(**fields))
+
+
+def test_a_job_that_its_limit_stopped():
+    text = said(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
+    assert text.endswith("and reached its time limit.")

@@ -1,0 +1,85 @@
+"""The files that an admin copies."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+from lupa.lua51 import LuaRuntime
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "etc" / "systemd").iterdir())
+
+
+def test_the_sample_settings_of_the_hooks_are_their_defaults():
+    lua = LuaRuntime()
+    ours = lua.execute((ROOT / "slurm_plugin" / "lua" / "nimo_settings.lua").read_text())
+    settings, complaints = ours.read(str(ROOT / "etc" / "nimo_hook.conf"))
+    assert list(complaints.values()) == []
+    assert dict(settings) == dict(ours.DEFAULTS)
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_every_line_of_the_units(unit):
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
+    )
+    wrong = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert [line for line in wrong if "is not executable" not in line] == []
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("name", [path.name for path in UNITS if path.suffix == ".service"])
+def test_services_may_do_little_more_than_they_must(name):
+    unit = ROOT / "etc" / "systemd" / name
+    argv = ["systemd-analyze", "security", "--offline=yes", unit]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("systemd-analyze is older than 250")
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) <= 2.0
+    assert re.search(r"^User=(?!root)\w", unit.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_no_service_outlives_others_where_memory_is_short(unit):
+    assert not re.search(r"^OOMScoreAdjust=-", unit.read_text(), re.MULTILINE)
+
+
+def test_nimod_has_bounds_of_its_own():
+    text = (ROOT / "etc" / "systemd" / "nimod.service").read_text()
+    assert re.search(r"^MemoryMax=\d+[MG]$", text, re.MULTILINE)
+    assert re.search(r"^TasksMax=\d+$", text, re.MULTILINE)
+    assert "\nOOMPolicy=continue\n" in text  # or nimod ends with the process that answers
+
+
+HEAVY = {"alembic", "asyncio", "distributed", "matplotlib", "numpy", "rich", "scipy", "sqlalchemy"}
+
+
+def loaded_by(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("slurm_plugin.nimod.client", set()),
+        ("slurm_plugin.config.loader", set()),
+        ("slurm_plugin.decision.policy", set()),
+        ("slurm_plugin.decision.service", set()),
+        ("slurm_plugin.nimod.loop", set()),
+        ("slurm_plugin.wait_forecasts.forecasts", set()),
+        ("slurm_plugin.wait_forecasts.queue_view", {"numpy"}),
+        ("slurm_plugin.nimod.access", set()),
+        ("slurm_plugin.nimod.store_link", {"alembic", "asyncio", "sqlalchemy"}),
+        ("slurm_plugin.nimod.daemon", {"alembic", "asyncio", "sqlalchemy"}),
+    ],
+)
+def test_nothing_heavy_is_loaded(module, allowed):
+    assert loaded_by(module) & HEAVY <= allowed

@@ -1,0 +1,134 @@
+"""Columns, order and widths of tables, in the manner of squeue and sacct."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.text import formatting
+from slurm_plugin.text.table_columns import (
+    ON_REQUEST,
+    NoColumn,
+    OutputColumn,
+    OutputTable,
+    TableOptions,
+)
+
+ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
+COLUMNS = [
+    OutputColumn(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
+    OutputColumn(
+        name="wait_s",
+        title="wait",
+        value=lambda row: row["wait_s"],
+        show=lambda row: "-" if row["wait_s"] is None else f"{row['wait_s']:.0f} s",
+        worth=3,
+    ),
+    OutputColumn(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
+]
+
+TABLE = OutputTable(COLUMNS, ROWS)
+
+
+def shown(**options: object) -> list[str]:
+    return TABLE.text(TableOptions(**options)).splitlines()  # type: ignore[arg-type]
+
+
+def test_columns_are_chosen_by_name_without_the_unit():
+    lines = [line.split() for line in shown(form="wait,name,note", header=False)]
+    assert lines == [["60", "s", "wrf", "x"], ["-", "icon-global", "x"]]
+    assert shown(form="WaitS") == ["wait", "60 s", "   -"]
+    assert shown(form="wai", header=False) == ["60 s", "   -"]
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("name%6", "   wrf"),
+        ("name%-6,wait", "wrf     60 s"),
+        ("name:.6", "   wrf"),
+        ("name:6,wait", "wrf     60 s"),
+    ],
+)
+def test_widths_are_those_of_sacct_and_squeue(form, line):
+    assert shown(form=form)[1] == line
+
+
+def test_what_does_not_fit_its_width_is_cut_with_a_mark():
+    assert shown(form="name%6", header=False) == ["   wrf", "icon-+"]
+
+
+def test_columns_of_little_worth_go_first_then_texts_are_cut():
+    assert TABLE.text(width=17).splitlines()[2] == "icon-global     -"
+    assert TABLE.text(width=16).splitlines() == ["name", "wrf", "icon-global"]
+    assert TABLE.text(width=9).splitlines() == ["name", "wrf", "icon-glo+"]
+
+
+def test_chosen_columns_stay_whatever_the_width():
+    made = TABLE.text(TableOptions(form="name,wait"), width=5)
+    assert made.splitlines()[2] == "icon-global     -"
+
+
+def test_rows_are_sorted_and_those_without_a_value_are_last():
+    assert shown(form="name", sort="wait", header=False) == ["wrf", "icon-global"]
+    assert shown(form="name", sort="-wait", header=False) == ["wrf", "icon-global"]
+    assert shown(form="name", sort="name", header=False) == ["icon-global", "wrf"]
+    assert shown(form="name", sort="-name", header=False) == ["wrf", "icon-global"]
+
+
+def test_raw_values_for_scripts():
+    assert TABLE.parsable().split("\n") == ["Name|WaitS", "wrf|60", "icon-global|"]
+    options = TableOptions(form="note,wait", sort="name", header=False)
+    assert TABLE.parsable(options).split("\n") == ["x|", "x|60"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"form": "nam-e"}, {"form": "x"}, {"sort": "-x"}, {"form": ","}]
+)
+def test_a_column_that_there_is_not_is_named(options):
+    with pytest.raises(NoColumn) as error:
+        shown(**options)
+    assert error.value.exit_status == 2
+
+
+def test_ideographs_take_two_columns_of_the_terminal():
+    rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
+    lines = OutputTable(COLUMNS, rows).text(width=80).splitlines()
+    assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]
+    assert OutputTable(COLUMNS, rows).text(width=10).splitlines() == [
+        "name",
+        "名前の計+",
+        "cafe\u0301",
+    ]
+    assert OutputTable(COLUMNS, rows).text(
+        TableOptions(form="name%6", header=False)
+    ).splitlines() == [" 名前+", "  cafe\u0301"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(0, "00:00:00"), (59.6, "00:01:00"), (86_399.6, "1-00:00:00"), (None, "-")],
+)
+def test_duration_carries_when_it_rounds(seconds, written):
+    assert formatting.duration(seconds) == written
+
+
+@given(st.integers(0, 10**8))
+def test_duration_can_be_read_back(seconds):
+    *days, clock = formatting.duration(seconds).split("-")
+    hours, minutes, rest = map(int, clock.split(":"))
+    assert (int(days[0]) if days else 0) * 86_400 + hours * 3600 + minutes * 60 + rest == seconds
+    assert hours < 24
+    assert max(minutes, rest) < 60
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab", max_size=9), st.text("cd", min_size=1, max_size=9)), max_size=6
+    )
+)
+def test_all_lines_of_a_table_put_the_second_column_at_the_same_place(rows):
+    lines = formatting.table(["first", "second"], rows, left=frozenset({1})).splitlines()
+    start = lines[0].index("second")
+    for (first, second), line in zip(rows, lines[1:], strict=True):
+        assert line[:start].strip() == first
+        assert line[start:] == second
