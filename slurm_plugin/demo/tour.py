@@ -39,6 +39,8 @@ from slurm_plugin.text.formatting import table
 _TIMEOUT_S = 5.0
 #: Shares of their limits that the other jobs take, from and to.
 _USED = 0.3, 0.9
+#: A job that no view shows is booked for so long after its decision.
+_BOOKED_S = 5.5
 #: The scheduler itself takes so long.
 _STARTING_S = 2
 
@@ -236,16 +238,26 @@ class Narrator:
                 raise NimoError("nimod did not start: see what it says above")
             time.sleep(0.05)
 
-    def await_view(self, since_s: float) -> None:
-        """Wait for a view without bookings of before, and for decisions to be in the store."""
+    def await_view(self, since_s: float, later_s: float = 0.5) -> None:
+        """Wait for a view of so much later, and for decisions to be in the store."""
         end_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end_s:
             now = client.status(self.site.socket, timeout_s=5.0)
             seen = now.snapshot_age_s is not None and time.time() - now.snapshot_age_s
-            if seen and seen > since_s + 0.5 and not now.decisions_pending:
+            if seen and seen > since_s + later_s and not now.decisions_pending:
                 return
             time.sleep(0.1)
         raise NimoError("nimod does not look at the cluster any more: see what it says above")
+
+    def reload(self) -> None:
+        """Have nimod read the tables that were fitted, and wait until it has."""
+        since_s, end_s = time.time(), time.monotonic() + _PATIENCE_S
+        now = client.status(self.site.socket, reload=True, timeout_s=5.0)
+        while (now.loaded_s or 0.0) <= since_s:
+            if time.monotonic() > end_s:
+                raise NimoError("nimod does not read the tables: see what it says above")
+            time.sleep(0.05)
+            now = client.status(self.site.socket, timeout_s=5.0)
 
     def _env(self) -> dict[str, str]:
         return os.environ | {
@@ -403,14 +415,16 @@ def _learn(
     site, one = narrator.site, DemoSubmission(application=newcomer(user))
     for number in range(4):
         (answer,) = submit(site.socket, [one.job(uid)])
-        narrator.await_view(time.time())
+        decided_s = time.time()
+        narrator.await_view(decided_s)
         (job,) = run([one], [answer], first_id=_FIRST_ID + 100 + number, submit_s=int(clock()),
                      uid=uid, rng=rng)  # fmt: skip
         told = answer.message or f"(nothing: Slurm gives it {job.nodes} nodes)"
         print(f"$ {one.line}\n{told}", file=narrator.out, flush=True)
         sites.write_history(site, _AFTER, [job])
         narrator.quietly(f"ingest {_AFTER}", "fit --workers 1")
-        client.status(site.socket, reload=True, timeout_s=_PATIENCE_S)
+        narrator.reload()
+        narrator.await_view(decided_s, _BOOKED_S)
 
 
 def _shortest(path: Path) -> str:
