@@ -20,7 +20,7 @@ EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
 # Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
 SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes_and_downey.py
-# They run beside tests that mostly wait, and leave no word of what failed in those.
+# They run beside tests that mostly wait, whose list of failed tests they leave alone.
 EACH_PROCESSOR := nice sh scripts/pytest-each-processor $(BIN)/pytest -q -p no:cacheprovider \
   $(SELECTING) $(EACH_CORE)
 # What most changes touch: decisions, hooks' Lua, sources, curves, backtest, tables.

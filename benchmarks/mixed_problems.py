@@ -78,13 +78,7 @@ def jobs(curve: Curve, seed: int, *, q: float, gamma: float) -> dict[str, list[O
         costs = {n: time_s(n / size) + wait_s(n, size=size) for n in range(fewest, most + 1)}
         covered = [n for n in costs if covers(curve_table, n)]
         by_curve = min(covered, key=lambda n: at(curve_table, n).time_s * (1 + q * n / nodes))
-        decided = app.decide(
-            fewest,
-            most,
-            asked,
-            (asked, asked),
-            partial(wait_s, size=size),
-        )
+        decided = app.decide(fewest, most, asked, (asked, asked), partial(wait_s, size=size))
         n = decided.chosen.nodes if decided and decided.chosen else asked
         made["as asked"].append(outcome(costs, asked, asked))
         made["curve"].append(outcome(costs, by_curve, asked))

@@ -23,14 +23,7 @@ import _bench
 
 from predictor.forecasts.transfer_time import transfer_time
 from slurm_plugin.experiments.plan.options import Choices, choices
-from slurm_plugin.experiments.plan.plan_search import (
-    exact,
-    fixed,
-    heft,
-    heuristic,
-    score,
-    search,
-)
+from slurm_plugin.experiments.plan.plan_search import exact, fixed, heft, heuristic, score, search
 from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, build
 from slurm_plugin.experiments.plan.workflow_file import parse

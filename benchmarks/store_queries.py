@@ -17,17 +17,7 @@ from typing import Any
 
 import _accounting
 import _bench
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Engine,
-    Insert,
-    Table,
-    case,
-    event,
-    insert,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, Engine, Insert, Table, case, event, insert, select
 
 from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
 from sacct_ingest.store import Store, counters, schema

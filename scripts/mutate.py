@@ -89,10 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._mutant = mutant
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del path, target
         if fullname != self._name:

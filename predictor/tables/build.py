@@ -22,12 +22,7 @@ from predictor.table import round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
-from predictor.tables.resource_use import (
-    had_whole_nodes,
-    memory_need,
-    node_power,
-    resource_uses,
-)
+from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
 from predictor.tables.settings import TableSettings
 from predictor.types import (
     HISTORY,

@@ -34,7 +34,7 @@ _DEVICES = "CUDA_VISIBLE_DEVICES"
 _GROUPS = re.compile(
     r"(?<![\w-])(?:(?P<vasp>-{0,2}(?:[KN]PAR|NCORE|[kn]par|ncore))[ \t]{0,9}[= ][ \t]{0,9}"
     r"|-(?P<pools>nk|npools?)[ =])"
-    r"(?P<count>[1-9]\d{0,3})(?!\d)",
+    r"(?P<count>[1-9]\d{0,3})(?!\d)"
 )
 
 _WORDS = ("KPAR", "NPAR", "NCORE", "kpar", "npar", "ncore", "-nk", "-npool")

@@ -28,13 +28,7 @@ _NAME_LENGTH = 255  # slurmdbd's tinytext
 
 
 def identity_of_request(
-    *,
-    user: str,
-    name: str,
-    comment: str,
-    script: str,
-    argv: Sequence[str],
-    work_dir: str = "",
+    *, user: str, name: str, comment: str, script: str, argv: Sequence[str], work_dir: str = ""
 ) -> Identity:
     """Identity of a job that is being submitted.
 

@@ -101,8 +101,8 @@ def _gain(best: Sequence[float], other: Sequence[float]) -> float:
     return fmean(saved) / fmean(best)
 
 
-#: A job is decided on this long before squeue can show it.
-_UNLISTED_S = 5.0
+#: A try counts for this long even where no view shows its job: slurmctld may be slow to take it.
+UNLISTED_S = 5.0
 #: A try of which nothing came does not count any more, seconds.
 _FORGOTTEN_S = 7 * 86_400.0
 _MOST = 4096
@@ -134,7 +134,7 @@ class PendingTries:
         last = self._tries.get(table.key)
         if last is None or now_s - last.at_s > _FORGOTTEN_S or _moved(table) > last.moved:
             return False
-        if cluster is None or cluster.taken_s - last.at_s <= _UNLISTED_S:
+        if cluster is None or cluster.taken_s - last.at_s <= UNLISTED_S:
             return True
         # It is gone where it is not shown: it failed, and the tables are newer than that.
         return last.decision_id in cluster.shown or table.fitted_s <= last.at_s

@@ -20,15 +20,9 @@ from msgspec import structs
 from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
+from slurm_plugin.decision.explore import UNLISTED_S
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.history import (
-    CORES,
-    NODES,
-    Application,
-    applications,
-    newcomer,
-    start_run,
-)
+from slurm_plugin.demo.history import CORES, NODES, Application, applications, newcomer, start_run
 from slurm_plugin.demo.sandbox import RUNNING, DemoSite, job_script
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
@@ -39,8 +33,6 @@ from slurm_plugin.text.formatting import table
 _TIMEOUT_S = 5.0
 #: Shares of their limits that the other jobs take, from and to.
 _USED = 0.3, 0.9
-#: A job that no view shows is booked for so long after its decision.
-_BOOKED_S = 5.5
 #: The scheduler itself takes so long.
 _STARTING_S = 2
 
@@ -239,7 +231,7 @@ class Narrator:
             time.sleep(0.05)
 
     def await_view(self, since_s: float, later_s: float = 0.5) -> None:
-        """Wait for a view of so much later, and for decisions to be in the store."""
+        """Wait until nimod looked at the cluster so much later and wrote its decisions."""
         end_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end_s:
             now = client.status(self.site.socket, timeout_s=5.0)
@@ -424,7 +416,7 @@ def _learn(
         sites.write_history(site, _AFTER, [job])
         narrator.quietly(f"ingest {_AFTER}", "fit --workers 1")
         narrator.reload()
-        narrator.await_view(decided_s, _BOOKED_S)
+        narrator.await_view(decided_s, UNLISTED_S + 0.5)
 
 
 def _shortest(path: Path) -> str:

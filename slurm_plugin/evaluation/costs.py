@@ -94,11 +94,7 @@ def amounts(
     watts: of each node, as measured; None: by nameplate.
     """
     hours = time_s / _HOUR_S
-    priced = [
-        (energy.node_hour, nodes),
-        (energy.core_hour, cpus),
-        (energy.gpu_hour, gpus),
-    ]
+    priced = [(energy.node_hour, nodes), (energy.core_hour, cpus), (energy.gpu_hour, gpus)]
     due = [(price, amount) for price, amount in priced if price]
     cost = sum(price * (amount or 0) * hours for price, amount in due)
     known = due and all(amount is not None for _, amount in due)

@@ -379,9 +379,7 @@ class OutcomeTally:
     def _application_rows(self) -> tuple[ApplicationOutcome, ...]:
         rows = (
             ApplicationOutcome(
-                application=name,
-                accuracy=one.result(),
-                **self._of_applications[name],
+                application=name, accuracy=one.result(), **self._of_applications[name]
             )
             for name, one in self._applications.items()
         )

@@ -20,13 +20,7 @@ from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    WIDTH,
-    OutputColumn,
-    OutputTable,
-    terminal_width,
-)
+from slurm_plugin.text.table_columns import ALWAYS, WIDTH, OutputColumn, OutputTable, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -160,13 +160,7 @@ def _message(
     config: Config, viewer: Viewer | None, status: int, text: str, **headers: str
 ) -> Response:
     title = _TITLES.get(status, "This cannot be shown")
-    page = view.render(
-        config,
-        viewer,
-        "message.html.j2",
-        title,
-        text=f"{text}.",
-    )
+    page = view.render(config, viewer, "message.html.j2", title, text=f"{text}.")
     return HTMLResponse(page, status, {"Cache-Control": "no-store", **headers})
 
 

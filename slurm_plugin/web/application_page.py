@@ -360,14 +360,7 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
         caption=f"Run time by {word} count{on}",
         columns=columns(
             *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(
-                f"{word}-hours",
-                *amounts,
-                "efficiency",
-                "limit",
-                "memory",
-                "verdict:",
-            ),
+            *(f"{word}-hours", *amounts, "efficiency", "limit", "memory", "verdict:"),
         ),
         rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],
         empty="nothing is predicted",

@@ -158,13 +158,15 @@ def _mode(config: Config) -> str:
     modes = [config.mode.value]
     for rule in config.rules:
         if rule.mode and rule.mode is not config.mode:
-            names = ("partition", "account", "qos", "user", "application")
+            names = {"partition": "in"} | {
+                name: f"for {name}" for name in ("account", "qos", "user", "application")
+            }
             whom = ", ".join(
-                f"{name} {value if isinstance(value, str) else ' or '.join(value)}"
-                for name in names
+                f"{where} {value if isinstance(value, str) else ' or '.join(value)}"
+                for name, where in names.items()
                 if (value := getattr(rule, name)) != "*"
             )
-            modes.append(f"{rule.mode.value} for {whom}".replace("for partition", "in"))
+            modes.append(f"{rule.mode.value} {whom}")
     return ", ".join(modes[1:] if len(modes) > 1 and config.mode is Mode.OFF else modes)
 
 

@@ -95,7 +95,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
             users = (getpass.getuser(), REST_USER)
             made = [one for user in users for one in (curve(user), *sized_curves(user))]
             store.fits.replace(list(map(row_of, made)))
-        # The jobs take no time: whoever ingests them switches nothing off.
+        # These jobs end at once: an ingest of their run times must not switch the application off.
         site.run_nimod("enforce", snapshot={"interval_s": 0.3}, band={"ratio": 1e4})
         yield site
 

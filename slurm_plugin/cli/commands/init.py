@@ -18,16 +18,7 @@ from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings_file import ETC, SYSTEM_FILE, find
 from slurm_plugin.doctor import Installation
-from slurm_plugin.setup import (
-    Answers,
-    Planned,
-    check,
-    install,
-    plan,
-    propose,
-    summary,
-    write,
-)
+from slurm_plugin.setup import Answers, Planned, check, install, plan, propose, summary, write
 from slurm_plugin.setup.answers import controllers, hook_settings, partitions, settings_text
 from slurm_plugin.text.streams import json_text
 

@@ -10,14 +10,7 @@ from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import Run, command
 from slurm_plugin.experiments.plan.chain import PlannedJob, dependents
-from slurm_plugin.experiments.plan.resubmit import (
-    REFUSED,
-    Sbatch,
-    change,
-    on,
-    settle,
-    submit_ready,
-)
+from slurm_plugin.experiments.plan.resubmit import REFUSED, Sbatch, change, on, settle, submit_ready
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.slurm.commands import SubmissionRefused
 from slurm_plugin.text.formatting import clock

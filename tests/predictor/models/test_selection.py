@@ -35,12 +35,7 @@ def test_inside_is_reliable_far_beyond_is_not():
     choice = fit_curve(drawn(NODES, amdahl))
     assert choice.fit.model == "averaged"
     judged = choice.judge(choice.predict([3, 16, 64, 1024]))
-    assert judged[0] == (
-        Verdict.RELIABLE,
-        Verdict.RELIABLE,
-        Verdict.DOUBTFUL,
-        Verdict.REFUSED,
-    )
+    assert judged[0] == (Verdict.RELIABLE, Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED)
 
 
 def test_what_is_doubtful_has_a_reason_and_a_fix():

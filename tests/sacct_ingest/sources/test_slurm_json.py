@@ -189,7 +189,7 @@ def test_a_broken_job_costs_only_itself(broken, place):
     good = [json.dumps(new_job(1), indent=1), json.dumps(new_job(2))]
     jobs = [*good[:place], broken, *good[place:]]
     tally = Tally()
-    gc.disable()  # what others left behind would be finalised where no call is left
+    gc.disable()  # else objects of other tests may be finalised where the stack is full
     try:
         runs = read('{"jobs": [' + ",\n".join(jobs) + '], "errors": []}', tally)
     finally:

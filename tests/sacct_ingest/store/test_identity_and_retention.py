@@ -150,7 +150,7 @@ def test_a_store_of_before_gets_a_number(tmp_path):
 
 
 def number_in(path: Path) -> int | None:
-    """Number by which a store is told from another one at its place."""
+    """Give the number in the store's file, which another store at the same place does not have."""
     with closing(sqlite3.connect(path)) as raw:
         row = raw.execute("SELECT value FROM counters WHERE name = 'store'").fetchone()
     return row and row[0]

@@ -9,10 +9,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan import replan, state_file
-from slurm_plugin.experiments.plan.chain import (
-    PlannedJob,
-    jobs,
-)
+from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.replan import Replan, plan_again, steps_begun
 from slurm_plugin.experiments.plan.resubmit import change, settle, submit_ready
