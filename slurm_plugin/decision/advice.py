@@ -264,6 +264,8 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     advice.observe = messages.next_run(table, largest)
     advice.verdict_text = messages.verdict_text(table)
     advice.problems = messages.problem_texts(table)
+    if table.is_guess:
+        advice.problems.append("Its first runs tell more; 'nimo scale' tries several counts.")
 
 
 def _other_problems(table: PredictionTable) -> list[str]:
@@ -324,14 +326,15 @@ def best_of(
 ) -> Option | None:
     """Find the count to recommend: that of the decision, or the best one, however sure it is.
 
-    None for a guess; of runs on one CPU nothing says that more nodes help.
+    None for a guess about a job that asks for one count; of runs on one CPU nothing says that more
+    nodes help.
     """
     if decided.action is not choosing.Action.KEEP:
         return decided.chosen
-    if table.is_guess or candidates.is_serial(table):
-        return next(
-            (one for one in options if one.nodes == 1 and candidates.is_serial(table)), None
-        )
+    if candidates.is_serial(table):
+        return next((one for one in options if one.nodes == 1), None)
+    if table.is_guess and request.asked is not None:
+        return None
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
     asked, counts = decided.request, range(request.low, request.high + 1)
@@ -471,7 +474,7 @@ def _row(
         node_hours=option.nodes * one.time_s / 3600,
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         wait_bound=waits and option.bound,
-        observed=any(point.nodes == option.nodes for point in table.observed),
+        observed=not table.is_guess and any(p.nodes == option.nodes for p in table.observed),
         recommended=option.nodes == best,
         no_later=no_later(table, option, asked) if asked else None,
         **_outlook(option, one) if waits else {},

@@ -70,7 +70,8 @@ class Reason(StrEnum):
     NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"
     NAME_ONLY = (
         "name_only",
-        "only its user or name is recognised; --comment=nimo:app=NAME names the application",
+        "no run of this command is known, only jobs of its user or of its name; "
+        "--comment=nimo:app=NAME says which belong together",
     )
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
     SERIAL = "serial", "all its runs used one CPU, so one node is enough"

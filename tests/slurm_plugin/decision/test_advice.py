@@ -130,7 +130,12 @@ def test_a_guess_is_marked_and_has_no_speedup():
     assert "Low confidence" in reported.verdict_text
     assert {(row.speedup, row.efficiency) for row in reported.rows} == {(None, None)}
     assert not advice().guess
-    assert advice(learned=table(model="history", level="user")).nodes is None
+    assert any("nimo scale" in one for one in reported.problems)
+    assert not any(row.observed for row in reported.rows)
+    guessed = table(model="history", level="user")
+    assert advice(learned=guessed).nodes is not None
+    one_count = Request(low=2, high=2, fixed=Reason.FIXED_COUNT)
+    assert advice(one_count, learned=guessed).nodes is None
 
 
 def test_runs_that_did_not_finish_are_reported():
