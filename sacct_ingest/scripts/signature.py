@@ -25,6 +25,8 @@ from sacct_ingest.text.tag import parse_tag
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
 _NAME_LENGTH = 255  # slurmdbd's tinytext
+#: First word of a command that `nimo learn` put counters around.
+COUNTED = "nimo_io()"
 
 
 def identity_of_request(
@@ -47,7 +49,7 @@ def identity_of_request(
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
     """Command of a job and its arguments, as `words_of_line` spells them."""
     if script and (parsed := parse_script(script)).wrapped:
-        return ("--wrap", *parsed.body.split())
+        return _words_of_wrap(parsed.body)
     return _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
 
 
@@ -117,7 +119,7 @@ def words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
     parsed = _parsed_line(line, values)
     wrap = parsed.options.get("wrap")
     if wrap is not None:
-        return ("--wrap", *wrap.split())
+        return _words_of_wrap(wrap)
     return _words_of_command(parsed.script, parsed.arguments, work_dir) if parsed.script else ()
 
 
@@ -135,6 +137,19 @@ def _parsed_line(line: str, values: Iterable[str]) -> CommandLine:
         if len(value.split()) > 1:
             line = line.replace(value, "_".join(value.split()), 1)
     return parse_command_line(split_submit_line(line))
+
+
+def _words_of_wrap(text: str) -> tuple[str, ...]:
+    """Give the words of a wrapped command; the counters that `nimo learn` puts around it are none.
+
+    >>> _words_of_wrap("nimo_io() { cat; } nimo_io > a ( blast -t 4 ) nimo_status=$? nimo_io > b")
+    ('--wrap', 'blast', '-t', '4')
+    """
+    words = text.split()
+    if words and words[0] == COUNTED and "(" in words and ")" in words:
+        last = len(words) - 1 - words[::-1].index(")")
+        words = words[words.index("(") + 1 : last]
+    return ("--wrap", *words)
 
 
 def _words_of_command(command: str, arguments: Sequence[str], work_dir: str) -> tuple[str, ...]:

@@ -20,7 +20,14 @@ from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import ALWAYS, WIDTH, OutputColumn, OutputTable, terminal_width
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    WIDTH,
+    OutputColumn,
+    OutputTable,
+    between,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
         Assignment,
         AssignmentGroup,
         Choices,
+        Description,
         Trial,
     )
     from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
@@ -73,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             left = bench.description.budget - spent_node_h
             print(wrapped(too_dear(bench.reserved_node_h(proposal), left), width))
         if learned.expected:
-            print(next_steps(learned.expected, bench.choices, bench.description.limit))
+            print(next_steps(learned.expected, bench.choices, bench.description))
     return 0
 
 
@@ -194,10 +202,19 @@ def progress_line(trial: "Trial") -> str:
 def assignment(attributes: "Mapping[str, float]") -> str:
     """Write an assignment.
 
-    >>> assignment({"cpus": 4.0, "rate": 1e6})
-    'cpus 4, rate 1e+06'
+    >>> assignment({"cpus": 4.0, "rate": 1e6, "memory": 2.0**31})
+    'cpus 4, rate 1e+06, memory 2 GiB'
     """
-    return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
+    return ", ".join(f"{name} {_amount(name)(value)}" for name, value in attributes.items())
+
+
+def _amount(name: str) -> "Callable[[float], str]":
+    """Give what writes the values of an attribute."""
+    from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES  # noqa: PLC0415
+
+    if name in ("memory", INPUT_BYTES):
+        return lambda value: f"{value / GIB:.3g} GiB"
+    return "{:g}".format
 
 
 def too_dear(reserved_node_h: float, left_node_h: float) -> str:
@@ -212,10 +229,12 @@ def too_dear(reserved_node_h: float, left_node_h: float) -> str:
     )
 
 
-def next_steps(expected: "Sequence[Expected]", choices: "Choices", limit: str) -> str:
+def next_steps(
+    expected: "Sequence[Expected]", choices: "Choices", description: "Description"
+) -> str:
     """Give what to submit: for each size of the input what is fastest and what costs least.
 
-    limit: time limit of the runs.
+    The tag is that of the runs: by it jobs are predicted from them.
     """
     from slurm_plugin.experiments.learn.description import INPUT_BYTES  # noqa: PLC0415
 
@@ -229,10 +248,12 @@ def next_steps(expected: "Sequence[Expected]", choices: "Choices", limit: str) -
         fastest, least = min(rows, key=itemgetter(0)), min(rows, key=itemgetter(1, 0))
         named = {"fastest": fastest} | ({"least node-hours": least} if least != fastest else {})
         for name, (time_s, node_h, chosen) in named.items():
-            argv = ["sbatch", f"--time={limit}", *chosen.options, *chosen.command]
+            comment = f"--comment=nimo:{description.tag(chosen)}"
+            asked = (f"--time={description.limit}", comment)
+            argv = ["sbatch", *asked, *chosen.options, *chosen.command]
             lines += [f"{name}: {duration(time_s)}, {node_h:.3g} node-hours", shlex.join(argv)]
-    asked = "Later: 'nimo-advise' with these options tells what runs by then have taken."
-    return "\n".join([*lines, asked])
+    later = "Later: 'nimo-advise' with these options tells what runs by then have taken."
+    return "\n".join([*lines, later])
 
 
 def _node_h(one: "Expected", choices: "Choices") -> float:
@@ -256,7 +277,8 @@ def summary(
     lines = [f"{head}; error {error}", ""]
     ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
-    lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
+    first = "Functions of attributes divided by those of the first run:"
+    lines += ["", first, *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     best = sorted(state.expected, key=lambda one: one.time_s)
     shown = OutputTable(_columns(list(best[0].attributes), choices), best).text(width=width)
     text = "\n".join(lines)
@@ -269,14 +291,17 @@ def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
     def of(name: str, place: int) -> OutputColumn:
         worth = max(ALWAYS - 1 - place, 1)
         return OutputColumn(
-            name, name, lambda one: one.attributes[name], "{:g}".format, worth=worth
+            name, name, lambda one: one.attributes[name], _amount(name), worth=worth
         )
 
     return [
         *(of(name, place) for place, name in enumerate(names)),
-        OutputColumn("time_s", "time s", as_text="{:.1f}".format),
+        OutputColumn("time_s", "time", as_text=duration),
         OutputColumn(
-            "interval", "90 %", lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}", worth=ALWAYS - 1
+            "interval",
+            "90 %",
+            lambda one: between(one.low_s, one.high_s, duration),
+            worth=ALWAYS - 1,
         ),
         OutputColumn("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
         OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True),

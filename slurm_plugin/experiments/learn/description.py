@@ -90,6 +90,14 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Longest wait in the queue in seconds."""
         return (parse_time_limit(self.patience) or 0) if self.patience else float("inf")
 
+    def tag(self, assignment: "Assignment") -> str:
+        """Tag by which runs are recognised, without ``nimo:``: application and size of the input.
+
+        Later jobs that have it are predicted from the runs that were learned from.
+        """
+        size = assignment.attributes.get(INPUT_BYTES)
+        return f"app={self.application}" + (f",size={size / GIB:g}G" if size else "")
+
 
 def load(path: Path) -> Description:
     """Read a description.
@@ -233,6 +241,7 @@ _OPTIONS = {
 _FIXED = ("partition", "constraint", "nodelist")
 #: Attribute that an input gives, and of which more is always slower.
 INPUT_BYTES = "input_bytes"
+GIB = 2.0**30
 #: How attributes are named of which more is slower, too.
 _LATENCY = "latency_s"
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")

@@ -1,5 +1,6 @@
 """What to run next, by NIMO's occupancies."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,14 @@ from predictor.occupancy.active.refinement import Proposal
 from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, Purpose
 from predictor.occupancy.active.space import Assignment, Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
+from predictor.occupancy.bottleneck import Bottleneck
+from predictor.occupancy.fit import Form
+from predictor.occupancy.functions import Function
 from predictor.occupancy.linear_form import LinearOccupancyModel
 from predictor.occupancy.samples import NODES
 from predictor.table import worse
 from predictor.types import Verdict
-from slurm_plugin.experiments.learn.description import INPUT_BYTES, ModelChoices, Stage, Trial
+from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES, ModelChoices, Stage, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ class Expected:
 class ProposerState:
     """Results so far; ``effects`` is the slowest over the fastest time of each attribute."""
 
-    functions: dict[str, str]
+    functions: dict[str, str]  #: of attributes over those of the first run
     effects: dict[str, float]
     error: float | None  #: percent
     expected: tuple[Expected, ...]
@@ -88,11 +92,28 @@ class ByOccupancies:
         expected = tuple(_expected(fit, one, narrow) for one in space.candidates)
         reference = self._learner.samples[0].attributes
         effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
-        parts = ("compute", "network", "disk", "data")
-        functions = {name: str(getattr(fit.best, name)) for name in parts}
-        if fit.best.bottleneck:
-            functions["network + disk"] = str(fit.best.bottleneck)
+        functions = _functions(fit.best, whole=self._learner.samples[0].measured.data_bytes == 1)
         return ProposerState(functions, effects, error if error < float("inf") else None, expected)
+
+
+def _functions(best: Form, *, whole: bool) -> dict[str, str]:
+    """Write functions in hours for each GiB of data flow; of the whole run where there is none."""
+    factor, unit = (1 / 3600, "h") if whole else (GIB / 3600, "h a GiB")
+
+    def scaled(function: Function, by: float = factor) -> Function:
+        return dataclasses.replace(function, scale=function.scale * by)
+
+    parts = {"compute": best.compute, "network": best.network, "disk": best.disk}
+    texts = {f"{name}, {unit}": str(scaled(one)) for name, one in parts.items()}
+    if not whole:
+        texts["data, GiB"] = str(scaled(best.data, 1 / GIB))
+    if best.bottleneck:
+        likeliest = best.bottleneck.demands[0]
+        demand = dataclasses.replace(
+            likeliest, function=scaled(likeliest.function), idle_s=likeliest.idle_s * factor
+        )
+        texts[f"network + disk, {unit}"] = str(Bottleneck((demand,)))
+    return texts
 
 
 def _expected(fit: OccupancyFit, attributes: dict[str, float], narrow: float) -> Expected:

@@ -11,6 +11,7 @@ import msgspec
 from predictor.occupancy.active.refinement import Proposal
 from sacct_ingest.records import JobRun
 from sacct_ingest.runs.usage import usage
+from sacct_ingest.scripts.signature import COUNTED
 from slurm_plugin.experiments.held_jobs import WAITING, HeldJobs, command, failure, find, submit
 from slurm_plugin.experiments.learn.description import (
     Assignment,
@@ -204,7 +205,8 @@ class SlurmJobs(HeldJobs):
         return [
             *("sbatch", "--parsable", "--hold", "--no-requeue"),
             f"--job-name={trial.job_name}",
-            "--comment=nimo:off",  # the hooks leave it alone
+            # The hooks leave it alone; it joins the runs of its application.
+            f"--comment=nimo:off,{description.tag(assignment)}",
             f"--nice={description.nice}",
             f"--time={description.limit}",
             *(f"{option}={value}" for option, value in also.items() if value),
@@ -229,7 +231,7 @@ class SlurmJobs(HeldJobs):
             return assignment.command
         before, after = (shlex.quote(str(path)) for path in self._files(trial))
         return (
-            f"--wrap=nimo_io() {CAPTURE}\nnimo_io > {before}\n(\n{wrapped}\n)\n"
+            f"--wrap={COUNTED} {CAPTURE}\nnimo_io > {before}\n(\n{wrapped}\n)\n"
             f"nimo_status=$?\nnimo_io > {after}\nexit $nimo_status",
         )
 

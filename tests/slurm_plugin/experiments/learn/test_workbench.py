@@ -165,11 +165,11 @@ def test_it_learns_and_stops(state: Path) -> None:
         assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
     learned, choices = again.proposer.learned(), again.choices
     assert "reliable" in words.summary(learned, 6, 1.0, "good enough", choices)
-    *_, best, argv, _ = words.next_steps(learned.expected, choices, "10").splitlines()
+    *_, best, argv, _ = words.next_steps(learned.expected, choices, again.description).splitlines()
     fastest = min(learned.expected, key=lambda one: one.time_s)
     nodes = choices.at(fastest.attributes)[0].nodes
     assert best.endswith(f"{fastest.time_s * nodes / 3600:.3g} node-hours")
-    assert argv.startswith("sbatch --time=10 --nodes=")
+    assert argv.startswith("sbatch --time=60 --comment=nimo:app=blast --nodes=")
 
 
 @pytest.mark.parametrize(

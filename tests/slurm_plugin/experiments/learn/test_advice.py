@@ -1,0 +1,123 @@
+"""From `nimo learn` to a submission: jobs are predicted from the runs that were learned from."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from predictor.refit import refit
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.scripts.signature import words_of_line
+from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.experiments import learn_command
+from slurm_plugin.experiments.learn.workbench import SlurmJobs
+from slurm_plugin.protocol.request_messages import HookLevel
+from tests.engine_jobs import job_of
+from tests.sacct_ingest.records import SUBMIT_S, run
+from tests.slurm_plugin.decision.submitting import advisor
+from tests.slurm_plugin.experiments.learn.test_workbench import FakeSlurm, bench
+from tests.slurm_plugin.made import NOW
+
+TEXT = """\
+application: blast
+command: blast -t $SLURM_CPUS_PER_TASK {input}
+limit: "60"
+budget: 100
+inputs: [{name: small, size: 1G}, {name: middle, size: 2G}, {name: large, size: 4G}]
+assignments: [{cpus: [1, 2, 4, 8], inputs: [small, middle, large]}]
+learning: {target: 5, fewest: 8, in_a_row: 1, error: cross-validation}
+"""
+
+
+def time_s(attributes: dict[str, float]) -> float:
+    return 30 + 600 * attributes["input_bytes"] / 2**30 / attributes["cpus"]
+
+
+def runs_of(learning, counters: Path | None, slower: float = 1.0, first: int = 1) -> list[JobRun]:
+    """Runs as the accounting has them, the quotes lost."""
+    own, made = SlurmJobs(learning.description, counters), []
+    for number, trial in enumerate(learning.journal.trials, first):
+        argv = own.argv(learning.choices.at(trial.attributes)[0], trial)
+        at_s, took_s = SUBMIT_S + 3000 * number, slower * trial.elapsed_s
+        made.append(
+            run(
+                job_id=number, user="ada", name=trial.job_name, state=JobState.COMPLETED, nodes=1,
+                cpus=int(trial.attributes["cpus"]), tasks=1, submit_s=at_s, start_s=at_s,
+                end_s=at_s + round(took_s), elapsed_s=took_s, limit_s=3600, work_dir="/home/ada",
+                comment=next(one[10:] for one in argv if one.startswith("--comment=")),
+                submit_line=" ".join(argv),
+            )
+        )  # fmt: skip
+    return made
+
+
+def service_of(runs: list[JobRun], folder: Path) -> DecisionService:
+    with Store.open(f"sqlite:///{folder}/nimo.db") as store:
+        store.runs.add(runs)
+        refit(store, now_s=2e9)
+        made = advisor(mode=Mode.ENFORCE)
+        made.tables = PredictionLookup(
+            (row.level, row.key, row.payload) for row in store.fits.all()
+        )
+    return made
+
+
+@pytest.fixture
+def learned(tmp_path: Path):
+    learning = bench(FakeSlurm(time_s), tmp_path / "app.learn.json", TEXT)
+    learning.run()
+    return learning
+
+
+def job(size_gib: int, cpus: int):
+    comment = f"--comment=nimo:app=blast,size={size_gib}G,cpus=1-8"
+    wrap = "--wrap=blast -t $SLURM_CPUS_PER_TASK in.dat"
+    argv = ["sbatch", "-N1", "-n1", f"-c{cpus}", "-t60", comment, wrap]
+    asked = job_of({"argv": argv, "script": "", "work_dir": "/home/ada"})
+    return structs.replace(asked, hook=HookLevel.SIZES)
+
+
+def test_jobs_are_advised_and_changed_by_what_was_learned(learned, tmp_path):
+    runs = runs_of(learned, tmp_path)
+    service = service_of(runs, tmp_path)
+    advice = service.advise(job(3, 4), now_s=NOW)  # no run had 3 GiB
+    assert (advice.key_level, advice.runs) == ("tag", len(runs))
+    expected = {row.nodes: (row.low_s, row.high_s) for row in advice.rows}
+    for cpus in (2, 4, 8):
+        low_s, high_s = expected[cpus]
+        actual_s = time_s({"input_bytes": 3 * 2.0**30, "cpus": cpus})
+        assert low_s < actual_s < high_s < 2 * low_s
+    answer, decision = service.submit(job(3, 1), via="job_submit", now_s=NOW)
+    assert (decision.key, decision.unit, decision.applied) == ("ada/blast", "cpus", True)
+    assert decision.nodes > 1, answer
+
+
+def test_later_runs_join_those_that_were_learned_from(learned, tmp_path):
+    runs = runs_of(learned, tmp_path)
+    before = service_of(runs, tmp_path).advise(job(4, 4), now_s=NOW)
+    later = [
+        structs.replace(one, comment=one.comment.replace("off,", ""), name="blast")
+        for number in (101, 201)
+        for one in runs_of(learned, tmp_path, slower=3.0, first=number)
+    ]
+    after = service_of(later, tmp_path).advise(job(4, 4), now_s=NOW)
+    assert after.runs == len(runs) + len(later)
+    times_s = [next(row.time_s for row in one.rows if row.nodes == 4) for one in (before, after)]
+    assert times_s[1] > 1.5 * times_s[0]
+
+
+def words_of(one: JobRun) -> tuple[str, ...]:
+    return words_of_line(one.submit_line, one.work_dir, one.comment, one.name)
+
+
+def test_words_of_a_counted_command_are_those_that_the_user_types(learned, tmp_path):
+    own, counted = (runs_of(learned, folder)[0] for folder in (None, tmp_path))
+    assert "nimo_io" in counted.submit_line and "nimo_io" not in own.submit_line
+    assert words_of(own) == words_of(counted)
+    words_after = learn_command.next_steps(
+        learned.proposer.learned().expected, learned.choices, learned.description
+    )
+    assert "--comment=nimo:app=blast,size=1G " in words_after
