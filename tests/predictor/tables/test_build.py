@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
+from predictor.level.calibration import BacktestSettings
 from predictor.level.experts import MIXED
+from predictor.models import base
 from predictor.table import at, covers, decode, encode, for_limit
 from predictor.tables.build import record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
@@ -257,3 +259,11 @@ def test_a_user_whose_applications_have_names_is_asked_for_new_ones_only(name, l
     entries = record_of(level, rows, TableSettings()).entries
     assert entries
     assert all((entry.chosen == MIXED) is mixed for entry in entries)
+
+
+def test_a_model_that_nobody_registered_is_named():
+    unknown = TableSettings(backtest=BacktestSettings(model="nix"))
+    with pytest.raises(base.UnknownModel, match=r"no model is called nix; there are: .*averaged"):
+        tabulate(
+            KeyLevel.SCRIPT, "k", [row(n, 9.0) for n in (1, 2, 4)], now_s=9.0, settings=unknown
+        )

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from sacct_ingest.store import Store
+from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
+from slurm_plugin.doctor.nimo_checks import learned
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.text.table_columns import WIDTH
@@ -423,3 +426,24 @@ def test_init_writes_down_what_this_slurm_says(site, tmp_path):
         *("JobSubmitPlugins", "CliFilterPlugins", "AccountingStoreFlags", "JobAcctGatherType")
     }
     assert "nimo doctor" in reported["next"]
+
+
+def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
+    url, now_s = f"sqlite:///{tmp_path}/nimo.db", int(time.time())
+    with Store.open(url) as store:
+        store.watermarks.set("sacct:pine", now_s - 10 * 86_400)
+        for name in ("sacct:pine again", "sacct:pine since 1", "standings"):
+            store.watermarks.set(name, now_s)
+    ingest, fit = learned(installation_of(Namespace(config=None, store=url)))
+    assert ingest.state is fit.state is FindingState.WARNING
+    assert ingest.message.startswith("accounting read ")
+    assert "no nimo fit yet" in fit.message
+
+
+def test_saved_files_alone_are_no_news(tmp_path):
+    url = f"sqlite:///{tmp_path}/nimo.db"
+    with Store.open(url) as store:
+        store.watermarks.set(REFITTED, int(time.time()))
+    files, fit = learned(installation_of(Namespace(config=None, store=url)))
+    assert (files.state, fit.state) == (FindingState.WARNING, FindingState.OK)
+    assert files.message.startswith("only saved files were read")

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.commands.doctor import installation_of
+from slurm_plugin.config.setting_types import SoftUse
+from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.doctor import hooks_checks, slurm_checks
 from slurm_plugin.doctor.installation import FindingState, Installation
+from slurm_plugin.doctor.slurm_checks import limits, limits_for_real
 
 
 @pytest.fixture
@@ -78,3 +81,69 @@ def test_no_lua_of_the_current_folder_runs(installation, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert list(hooks_checks.modules(installation))
     assert not (tmp_path / "ran").exists()
+
+
+ON = Config(time_limit=TimeLimit(soft=SoftUse.ON))
+
+
+class Slurm:
+    """Starts the first job at 100 s; plans the second so much later."""
+
+    def __init__(
+        self, release="26.05.5", option=",time_min_as_soft_limit", delay_s=60, end="COMPLETED"
+    ):
+        self.text = f"SLURM_VERSION = {release}\nSchedulerParameters = bf_interval=2{option}\n"
+        self.delay_s, self.end, self.asked, self.cancelled = delay_s, end, 0, []
+
+    def __call__(self, argv):
+        if argv[0] == "sbatch":
+            return "8\n" if any(one.startswith("-w") for one in argv) else "7;pine\n"
+        if argv[0] == "scancel":
+            self.cancelled.append(argv[1])
+            return ""
+        if argv[:3] != ("scontrol", "show", "job"):
+            return self.text
+        if argv[-1] == "8":
+            return f"JobId=8 JobState=PENDING StartTime={100 + self.delay_s}\n"
+        self.asked += 1
+        state = ("PENDING", "RUNNING", "RUNNING")[self.asked - 1] if self.asked < 4 else self.end
+        return f"JobId=7 JobState={state} StartTime=100 NodeList=n1 TimeLimit=00:10:00\n"
+
+
+def said(slurm, config=ON, check=limits):
+    return [(one.state.value, one.message) for one in check(Installation(config, None, slurm, 0.0))]
+
+
+@pytest.mark.parametrize(
+    ("slurm", "config", "state", "word"),
+    [
+        (Slurm(), ON, "ok", "ends jobs at --time"),
+        (Slurm("24.11.5"), ON, "ok", "before 25.05.4"),
+        (Slurm(option=""), ON, "warning", "time_min_as_soft_limit"),
+        (Slurm("22.05.8"), ON, "error", "Slurm 22.05.8 has no limits to plan with"),
+        (Slurm("22.05.8"), Config(), "ok", "off"),
+    ],
+)
+def test_release_and_option_are_looked_at(slurm, config, state, word):
+    ((found, message),) = said(slurm, config)
+    assert (found, word in message) == (state, True)
+
+
+def tried(slurm):
+    return said(slurm, check=lambda one: limits_for_real(one, pause=lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "word"), [(60, "end by its --time-min"), (600, "end by its --time, not")]
+)
+def test_two_jobs_show_which_half_holds(delay_s, word):
+    slurm = Slurm(delay_s=delay_s)
+    (planned, ended) = tried(slurm)
+    assert word in planned[1]
+    assert ended == ("ok", "tried: a job that outlasts its --time-min runs on")
+    assert slurm.cancelled == ["7", "8"]
+
+
+def test_a_job_that_its_plan_ends_is_an_error():
+    assert tried(Slurm(end="TIMEOUT"))[1][0] == "error"
+    assert tried(Slurm(option=""))[0][0] == "skipped"
