@@ -18,10 +18,9 @@ from math import exp, inf, log, pi, sin
 from pathlib import Path
 from statistics import fmean
 
-from sacct_ingest.probes.network import measure_pair
+from sacct_ingest.probes.network import PROBES, measure_pair, send_file
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.transfer_probe import PROBES, send_file
 from sacct_ingest.records import Resource
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the link comes from the tests

@@ -31,7 +31,7 @@ from _error_measures import (
 from numpy.typing import NDArray
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
-from predictor.occupancy.linear_form import LinearOccupancyModel
+from predictor.occupancy.regression import LinearOccupancyModel
 
 try:
     from sklearn.ensemble import RandomForestRegressor

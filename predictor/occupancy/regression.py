@@ -18,8 +18,10 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_positive
-from predictor.occupancy.functions import Function, Shape, Term, reference_of
+from predictor.checks import need_finite, need_positive
+from predictor.occupancy.fit import PARTS, Form, OccupancyFit, judged_by
+from predictor.occupancy.functions import Function, Shape, Term, reference_of, transformation
+from predictor.occupancy.samples import Occupancies, Sample, checked, from_the_others
 
 Floats = NDArray[np.float64]
 #: A term has to reduce the error by this share.
@@ -314,3 +316,85 @@ def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Fl
 def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     """Arrays of each attribute."""
     return {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
+
+
+#: Share of the whole below which an occupancy is none.
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class LinearOccupancyModel:
+    """Learns an application profile of equation 1 with linear functions.
+
+    compute, network, disk, data: attributes that each function has; None: all.
+    faster: attributes of which more makes runs faster: their reciprocal takes part instead of
+        themselves.
+    """
+
+    compute: tuple[str, ...] | None = None
+    network: tuple[str, ...] | None = None
+    disk: tuple[str, ...] | None = None
+    data: tuple[str, ...] | None = None
+    faster: frozenset[str] = frozenset()
+
+    def fit(
+        self, samples: Sequence[Sample], reference: Mapping[str, float] | None = None
+    ) -> OccupancyFit:
+        """Learn the predictor functions.
+
+        Raises ValueError: no sample, or one whose attributes or occupancies cannot be learned from.
+        """
+        base = checked(samples, reference)
+        form = self._form(samples, base)
+        others = from_the_others(samples, lambda rest: self._form(rest, base))
+        predicted = [
+            made.occupancies(one.attributes)[0] for made, one in zip(others, samples, strict=True)
+        ]
+        return judged_by(OccupancyFit((form,), 1, 0.0, len(samples)), samples, predicted)
+
+    def _form(self, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
+        amounts = [one.attributes for one in samples]
+        chosen = dict(zip(PARTS, (self.compute, self.network, self.disk, self.data), strict=True))
+
+        def learned(part: str) -> Function:
+            own = chosen[part]
+            return linear(
+                amounts,
+                [getattr(one.measured, part) for one in samples],
+                reference=base,
+                terms=[
+                    transformation(n, self.faster) for n in (sorted(base) if own is None else own)
+                ],
+            )
+
+        return Form.of(learned)
+
+
+def percentage_error(predicted: float, actual: float, whole: float) -> float:
+    """Absolute percentage error of one occupancy (VLDB 2006, section 3.6).
+
+    It has none where the actual occupancy is nothing: then it counts as 100 if what was predicted
+    matters beside the ``whole``, and as nothing otherwise.
+    """
+    need_finite("occupancy", predicted, actual, whole, least=0)
+    if actual > _NOTHING * whole:
+        return 100 * abs(actual - predicted) / actual
+    return 100.0 if predicted > _NOTHING * whole else 0.0
+
+
+def part_errors(
+    predicted: Sequence[Occupancies], actual: Sequence[Occupancies]
+) -> dict[str, float]:
+    """MAPE of each of the four functions, by the names of :class:`Occupancies`."""
+    by_part = {}
+    for name in PARTS:
+        errors = [
+            percentage_error(
+                getattr(mine, name),
+                getattr(theirs, name),
+                theirs.data_bytes if name == "data_bytes" else theirs.each_s,
+            )
+            for mine, theirs in zip(predicted, actual, strict=True)
+        ]
+        by_part[name] = float(np.mean(errors))
+    return by_part

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes import network, transfer_probe, wire
+from sacct_ingest.probes import network, wire
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings, find
 from sacct_ingest.probes.ring import Clique, Generation, Ring
@@ -140,9 +140,9 @@ class Sensor:
                 slow = Channel(link, max(_REQUEST_S, self._settings.timeout_s))
                 network.serve_pair(slow, size_bytes=size, echoes=echoes)
             elif request.get("op") == "transfer" and "ok" in answer:
-                slow = Channel(link, transfer_probe.LONGEST_S)
+                slow = Channel(link, network.LONGEST_S)
                 slow.skip(int(request["bytes"]))
-                slow.send(transfer_probe.DONE)
+                slow.send(network.DONE)
         except wire.Unsigned:
             # A host with another key learns from this only that its key is wrong.
             with suppress(OSError):
@@ -257,8 +257,8 @@ def _admitted(newer: Generation | None) -> Message:
 
 
 def _admit_transfer(request: Message) -> Message:
-    if not 0 < int(request["bytes"]) <= transfer_probe.LARGEST_FILE:
-        raise ValueError(f"at most {transfer_probe.LARGEST_FILE} bytes")
+    if not 0 < int(request["bytes"]) <= network.LARGEST_FILE:
+        raise ValueError(f"at most {network.LARGEST_FILE} bytes")
     return {"ok": True}
 
 

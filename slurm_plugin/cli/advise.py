@@ -27,9 +27,8 @@ from slurm_plugin.cli.command_context import (
     table_options,
     user_settings,
 )
-from slurm_plugin.cli.common_options import HelpFormatter, add_manners
+from slurm_plugin.cli.common_options import HelpFormatter, add_manners, percentage
 from slurm_plugin.cli.exit_status import guarded, listed
-from slurm_plugin.cli.numbers import percentage
 from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
 from slurm_plugin.cli.command_context import add_shared, load_config, option
-from slurm_plugin.cli.numbers import positive
+from slurm_plugin.cli.common_options import positive
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
 from slurm_plugin.text.table_columns import (

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from sacct_ingest.errors import ConfigError, ProbeError, StoreError
 from sacct_ingest.probes import wire
 from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.network import measure_transfer
 from sacct_ingest.probes.probe_settings import Cost, Member, ProbeSettings, cost, member
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.transfer_probe import measure_transfer
 from sacct_ingest.probes.wire import Message
 from sacct_ingest.records import Probe, Resource
 from slurm_plugin.cli.command_context import add_table_of_store, load_config, option, print_table

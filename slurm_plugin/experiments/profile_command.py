@@ -27,7 +27,7 @@ from slurm_plugin.cli.command_context import (
     print_table,
     table_options,
 )
-from slurm_plugin.cli.numbers import whole
+from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Config

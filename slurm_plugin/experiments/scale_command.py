@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
 from slurm_plugin.cli.command_context import add_shared, load_config, option
-from slurm_plugin.cli.numbers import positive
+from slurm_plugin.cli.common_options import positive
 from slurm_plugin.text.formatting import count, duration, hours, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 

@@ -15,7 +15,7 @@ from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.cli.command_context import add_shared, load_config, moment, option
-from slurm_plugin.cli.numbers import positive
+from slurm_plugin.cli.common_options import positive
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, percent, printable, wrapped

@@ -30,13 +30,12 @@ from predictor.models.selection import fit_curve
 from predictor.models.two_sizes import TwoSizes
 from predictor.node_types.product_form import ProductForm, Sums
 from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe
-from predictor.occupancy.active.design import binary_search
+from predictor.occupancy.active.refinement import binary_search
 from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import OccupancyModel
 from predictor.occupancy.fit import supported
 from predictor.occupancy.functions import Shape, Term
-from predictor.occupancy.linear_form import LinearOccupancyModel
-from predictor.occupancy.regression import linear
+from predictor.occupancy.regression import LinearOccupancyModel, linear
 from predictor.occupancy.samples import Occupancies, Sample, history_samples
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
@@ -424,13 +423,13 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.adept.search.weights": (
         None, {"targets": np.array([3.0]), "nodes": N, "q": 4.0},
     ),
-    "occupancy.linear_form.LinearOccupancyModel": (
+    "occupancy.regression.LinearOccupancyModel": (
         lambda samples: LinearOccupancyModel().fit(samples), {"samples": SAMPLES},
     ),
-    "occupancy.linear_form.percentage_error": (
+    "occupancy.regression.percentage_error": (
         None, {"predicted": 1.0, "actual": 2.0, "whole": 4.0},
     ),
-    "occupancy.linear_form.part_errors": (
+    "occupancy.regression.part_errors": (
         None, {"predicted": MEASURED, "actual": MEASURED},
     ),
     "occupancy.application_model.OccupancyModel": (
@@ -478,14 +477,14 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
             "terms": LINE, "sizes": [1.0, 2.0, 3.0, 4.0],
         },
     ),
-    "occupancy.active.design.signs": (None, {"count": 3}),
-    "occupancy.active.design.binary_search": (
+    "occupancy.active.refinement.signs": (None, {"count": 3}),
+    "occupancy.active.refinement.binary_search": (
         lambda levels: [*binary_search(levels)], {"levels": [1.0, 2.0]},
     ),
-    "occupancy.active.design.effects": (
+    "occupancy.active.refinement.effects": (
         None, {"space": SPACE, "runs": [(one, 1.0 + i) for i, one in enumerate(SPACE.candidates)]},
     ),
-    "occupancy.active.design.plackett_burman": (None, {"space": SPACE}),
+    "occupancy.active.refinement.plackett_burman": (None, {"space": SPACE}),
     "occupancy.active.space.Space": (
         lambda levels: Space.full({"cpu": levels}, {"cpu": True}), {"levels": [1.0, 2.0]},
     ),

@@ -11,8 +11,7 @@ from math import sqrt
 import numpy as np
 
 from predictor.checks import need_positive
-from predictor.occupancy.active.design import Informative, plackett_burman
-from predictor.occupancy.active.refinement import Proposal, Refinement
+from predictor.occupancy.active.refinement import Informative, Proposal, Refinement, plackett_burman
 from predictor.occupancy.active.settings import (
     Error,
     LearnerSettings,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.command_context import add_shared, load_config, option, until_stopped
-from slurm_plugin.cli.numbers import whole
+from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count

@@ -24,7 +24,7 @@ from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from slurm_plugin.cli.command_context import add_shared, load_config, moment, option, until_stopped
-from slurm_plugin.cli.numbers import positive
+from slurm_plugin.cli.common_options import positive
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import feedback

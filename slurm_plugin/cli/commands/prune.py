@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from slurm_plugin.cli.command_context import add_shared, load_config, option
-from slurm_plugin.cli.numbers import whole
+from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count

@@ -25,7 +25,7 @@ from slurm_plugin.cli.command_context import (
     print_table,
     table_options,
 )
-from slurm_plugin.cli.numbers import positive, share, whole
+from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Config

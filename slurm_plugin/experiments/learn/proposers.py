@@ -15,7 +15,7 @@ from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, 
 from predictor.occupancy.bottleneck import Bottleneck
 from predictor.occupancy.fit import Form
 from predictor.occupancy.functions import Function
-from predictor.occupancy.linear_form import LinearOccupancyModel
+from predictor.occupancy.regression import LinearOccupancyModel
 from predictor.occupancy.samples import NODES
 from predictor.table import worse
 from predictor.types import Verdict

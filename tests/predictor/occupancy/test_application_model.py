@@ -10,7 +10,7 @@ import pytest
 from benchmarks._error_measures import percentage_errors
 from predictor.occupancy.application_model import Occupancies, OccupancyFit, OccupancyModel, Sample
 from predictor.occupancy.functions import Shape
-from predictor.occupancy.linear_form import LinearOccupancyModel
+from predictor.occupancy.regression import LinearOccupancyModel
 
 #: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
 MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)

@@ -17,7 +17,7 @@ from predictor.occupancy.application_model import (
 from predictor.occupancy.bottleneck import Bottleneck, Demand
 from predictor.occupancy.fit import Support
 from predictor.occupancy.functions import Function, Shape, Term, transformation
-from predictor.occupancy.linear_form import LinearOccupancyModel, part_errors, percentage_error
+from predictor.occupancy.regression import LinearOccupancyModel, part_errors, percentage_error
 from predictor.types import Verdict
 
 

@@ -187,7 +187,7 @@ SEND = """
 import dataclasses, json, sys
 from pathlib import Path
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
-from sacct_ingest.probes.transfer_probe import measure_transfer
+from sacct_ingest.probes.network import measure_transfer
 host, key, file = sys.argv[1:]
 for line in sys.stdin:
     found = measure_transfer("near", Member("far", host), Path(file), ProbeSettings(timeout_s=60),

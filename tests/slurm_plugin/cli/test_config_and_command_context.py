@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.command_context import moment, store_url
+from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.config.loader import parse
 from slurm_plugin.slurm.job_request import user_name
 

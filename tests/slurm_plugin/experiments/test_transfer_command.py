@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sacct_ingest.probes.network import PROBES
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.transfer_probe import PROBES
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
