@@ -112,6 +112,7 @@ def tortured(site: Site, count: int, away_s: float, dead_s: float) -> dict[str, 
         "before the user's limit": len(early),
         "lost": len(limits.keys() - {job_of(row) for row in rows if row["End"] != "Unknown"}),
         "states": " ".join(f"{name} {n}" for name, n in sorted(states.items())),
+        "early": "; ".join(f"{row['JobID']} {row['Start']} {row['ElapsedRaw']} s" for row in early),
     }
 
 

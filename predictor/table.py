@@ -148,7 +148,7 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
 
 
 def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> PredictionTable:
-    """Table that proposes runs on no more nodes than the cluster has; 0: unknown.
+    """Table that proposes runs on no more nodes than the cluster has, and ends with it; 0: unknown.
 
     Where all of them were run, what needs another count for a curve is proposed half of the fewest.
     cpus: of a node; 0: unknown.
@@ -167,7 +167,9 @@ def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> Predi
         return table
     by_type = (replace(t, problems=tuple(fitting(t, p) for p in t.problems)) for t in table.by_type)
     problems = tuple(fitting(table, one) for one in table.problems)
-    return replace(table, problems=problems, by_type=tuple(by_type), in_cluster=largest)
+    knee, end = (n if n and n <= largest else None for n in (table.knee, table.max_useful))
+    own = replace(table, problems=problems, by_type=tuple(by_type), in_cluster=largest)
+    return replace(own, knee=knee, max_useful=end)
 
 
 @lru_cache(maxsize=_CACHED)

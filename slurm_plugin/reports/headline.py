@@ -96,16 +96,14 @@ def tries_text(promises: Promises) -> str:
 
 
 def gained(gain: Gain) -> str:
-    """Put node-hours and hours of waiting into words."""
-    parts = [_less(gain.node_hours, f"{gain.unit.word}-hours")]
+    """Put node-hours and waiting into words."""
+    less = "less" if gain.node_hours >= 0 else "more"
+    parts = [f"{hours(abs(gain.node_hours))} {gain.unit.word}-hours {less}"]
     if gain.wait_jobs:
         of = "" if gain.wait_jobs == gain.jobs else f" (of {gain.wait_jobs})"
-        parts.append(f"{_less(gain.wait_hours, 'hours of waiting')}{of}")
+        less = "less" if gain.wait_hours >= 0 else "more"
+        parts.append(f"{time_span(3600 * abs(gain.wait_hours))} of waiting {less}{of}")
     return ", ".join(parts)
-
-
-def _less(saved: float, of: str) -> str:
-    return f"{hours(abs(saved))} {of} {'less' if saved >= 0 else 'more'}"
 
 
 def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:

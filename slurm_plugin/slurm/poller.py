@@ -15,7 +15,7 @@ from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import guard
+from slurm_plugin.slurm.soft_limits import LimitGuard
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class ClusterPoller:
         self._source = self.how.source
         self._run: sources.Run = lambda argv: run(argv, timeout_s=self.how.timeout_s)
         self._latest: Cluster | None = None
+        self._guard = LimitGuard()
         self._settings: SlurmConf | None = None
         self._settings_s = self._took_s = 0.0
         self._may_update = False
@@ -91,7 +92,7 @@ class ClusterPoller:
         settings = self._ask_settings()
         taken_s = self.clock()
         self.raw = raw = self.adapt(self._ask(settings))
-        guard(self._run, raw.jobs, safe=settings.plans_softly)
+        self._guard.look(self._run, raw.jobs, safe=settings.plans_softly)
         limits = self._limits.look(self.cluster, settings.enforced)
         self._latest = build(
             raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest

@@ -27,6 +27,7 @@ _SQUEUE = (
     ",".join(f"{name}:{_END}" for name in _FIELDS),
 )
 _AT_ONCE = 1000  #: job ids of one command
+_TRIES = 3  #: looks at which a job gets its user's limit back
 
 
 class SoftJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,17 +83,18 @@ def _minutes(text: str) -> int | None:
     return None if seconds is None else seconds // 60
 
 
-def take_back(run: Run) -> list[str]:
+def take_back(run: Run, *, waiting: bool = True) -> list[str]:
     """Let jobs wait without a limit to plan with, and run up to their users' limit.
 
+    waiting: False: running jobs only.
     Returns list of str: what was done, for people.  Backfill may undo an update of a job that it
     has just looked at (before 26.05.3), so this is to be done again.
 
     Raises SlurmError: squeue does not answer.
     """
     jobs, lines = soft_jobs(run), list[str]()
-    waiting = [one.job for one in jobs if one.waits and one.least_min]
-    lines += _update(run, waiting, "timemin=0")
+    if waiting:
+        lines += _update(run, [o.job for o in jobs if o.waits and o.least_min], "timemin=0")
     cut: dict[int, list[str]] = defaultdict(list)
     for one in jobs:
         if one.is_cut:
@@ -113,22 +115,41 @@ def _update(run: Run, jobs: list[str], change: str) -> Iterator[str]:
             yield f"{change}: {', '.join(some)}"
 
 
-def guard(run: Run, jobs: Iterable[RawJob], *, safe: bool) -> None:
-    """Take limits back where Slurm does not say that they are to plan with.
+class LimitGuard:
+    """Takes limits back where Slurm does not say, or did not, that they are to plan with.
 
     To be called with each view anew: an update may be undone.
-
-    jobs: those of the view.
-    safe: whether Slurm plans with such limits.
     """
-    if safe or not any(",sl=" in job.admin_comment for job in jobs):
-        return
-    try:
-        lines = take_back(run)
-    except SlurmError as error:
-        lines = [str(error)]
-    for line in lines:
-        _log.warning("time_min_as_soft_limit is gone: %s", line)
+
+    def __init__(self) -> None:
+        self._tries: dict[int | None, int] = {}
+
+    def look(self, run: Run, jobs: Iterable[RawJob], *, safe: bool) -> None:
+        """Look at the jobs of a view.
+
+        A running job may have been cut while nobody looked: it gets its user's limit back.  Where
+        it has less again the user wants it so, who may shorten a running job.
+
+        safe: whether Slurm plans with such limits.
+        """
+        soft = [job for job in jobs if ",sl=" in job.admin_comment]
+        cut = [job.job_id for job in soft if _is_cut(job)]
+        self._tries = {job: self._tries.get(job, 0) + 1 for job in cut}
+        if not soft or (safe and not any(n <= _TRIES for n in self._tries.values())):
+            return
+        try:
+            lines = take_back(run, waiting=not safe)
+        except SlurmError as error:
+            lines = [str(error)]
+        for line in lines:
+            _log.warning("time_min_as_soft_limit is gone, or was: %s", line)
+
+
+def _is_cut(job: RawJob) -> bool:
+    """Whether a job of a view runs with less than its user's limit."""
+    if job.state in WAITS or job.limit_s is None or (note := parse(job.admin_comment)) is None:
+        return False
+    return note.own_min is not None and job.limit_s < 60 * note.own_min
 
 
 class QueueHeads:

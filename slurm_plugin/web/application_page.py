@@ -302,7 +302,7 @@ def _curves(
         yield {
             "node_type": node_type,
             "chart": _drawing(shown, on, drawn, config.cluster),
-            "table": _table(shown, on, config, every=every),
+            "table": _table(shown, on, drawn, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
         }
@@ -315,7 +315,9 @@ def _drawing(
     """Draw the curve; of runs on one count how often they took how long."""
     own = usual(prediction)
     times = [one.elapsed_s for one in runs if one.elapsed_s > 0]
-    if own and len(prediction.observed) == 1 and times and own.nodes in prediction.nodes:
+    tried = {one.nodes for one in runs} if prediction.unit is Unit.NODES else ()
+    one_count = len(prediction.observed) == 1 and len(tried) < 2
+    if own and one_count and times and own.nodes in prediction.nodes:
         i = prediction.nodes.index(own.nodes)
         return chart.histogram(
             f"Run times on {count(own.nodes, prediction.unit.word)}{on}",
@@ -331,8 +333,11 @@ def _drawing(
     return None
 
 
-def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool) -> Table:
-    repeats = {point.nodes: point.repeats for point in prediction.observed}
+def _table(
+    prediction: PredictionTable, on: str, runs: Sequence[RunRow], config: Config, *, every: bool
+) -> Table:
+    repeats = Counter({point.nodes: point.repeats for point in prediction.observed})
+    repeats |= Counter(one.nodes for one in runs)  # tries count on what was asked for
     energy, taken = config.energy, table_amounts(config.energy, prediction, time.time())
     titles = ("kWh", energy.currency or "cost", "g CO2e")
     known = [j for j in range(3) if any(one[j] is not None for one in taken)]
@@ -352,7 +357,7 @@ def _table(prediction: PredictionTable, on: str, config: Config, *, every: bool)
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
             time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
-            f"{curve_text.verdict_at_entry(prediction, i)}, {count(repeats.get(nodes, 0), 'run')}",
+            f"{curve_text.verdict_at_entry(prediction, i)}, {count(repeats[nodes], 'run')}",
         )
 
     return Table(

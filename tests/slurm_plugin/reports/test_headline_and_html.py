@@ -220,7 +220,7 @@ def test_what_completed_counts_would_give_is_counted_apart():
     assert "NIMO would have changed" not in made.benefit
     assert made.benefit.endswith(
         "opt_in.proven: on would give 20 jobs of one count another one: 17.8 node-hours less, "
-        "2.7 hours of waiting less."
+        "2.7 h of waiting less."
     )
 
 

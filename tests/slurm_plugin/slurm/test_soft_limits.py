@@ -10,7 +10,7 @@ from sacct_ingest.text.admin_comment import build as note_text
 from slurm_plugin.slurm.cluster_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import QueueHeads, guard, take_back
+from slurm_plugin.slurm.soft_limits import LimitGuard, QueueHeads, take_back
 
 _NOTE = Note(
     decision_id="3f9a0c12b7de",
@@ -75,9 +75,21 @@ def test_a_refusal_does_not_end_it():
 )
 def test_each_view_without_the_option_looks_again(safe, note, updates):
     slurm, jobs = Slurm(), [RawJob(state="PENDING", admin_comment=note)]
+    guard = LimitGuard()
     for _ in range(2):
-        guard(slurm, jobs, safe=safe)
+        guard.look(slurm, jobs, safe=safe)
     assert len(slurm.updates) == updates
+
+
+def test_a_job_that_was_cut_while_nobody_looked_gets_its_users_limit_back():
+    cut = RawJob(state="RUNNING", job_id=11, limit_s=360.0, admin_comment=NOTE)
+    slurm, guard = Slurm(), LimitGuard()
+    for jobs in ([replace(cut, limit_s=3600.0)], [replace(cut, state="PENDING")], [cut]):
+        guard.look(slurm, jobs, safe=True)
+    assert slurm.updates == [("jobid=11", "timelimit=60")]
+    for _ in range(9):  # its user makes it shorter
+        guard.look(slurm, [cut], safe=True)
+    assert len(slurm.updates) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from predictor.refit import row_of
+from predictor.table import within_cluster
 from predictor.types import Memory, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
@@ -262,6 +263,18 @@ def test_a_history_without_observations_has_words_instead_of_a_curve(ask, store_
     text = ask(f"{APPLICATION}r").text
     assert "There is nothing to draw" in text
     assert "<svg" not in text
+
+
+def test_runs_on_counts_that_nimo_tried_are_dots_beside_a_curve(ask, store_path):
+    one_count = table(level="name", key="ada/sim", observed=[8], knee=44, owner="ada")
+    for counts, title in (((8, 8), "Run times on 8 nodes"), ((8, 4, 6), "Run time over nodes")):
+        runs = [run(job_id=i, name="sim", nodes=n) for i, n in enumerate(counts, 50)]
+        with Store.open(str(store_path)) as store:
+            store.runs.add(runs)
+            store.fits.replace([row_of(within_cluster(one_count, 32))])
+        text = Tags(ask("/application?level=name&key=ada/sim").text).text
+        assert title in text
+        assert "knee" not in text
 
 
 def test_the_overview_sums_up_what_is_visible(ask):
