@@ -258,7 +258,8 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
         empty="no decision",
     )
     accuracies = [
-        _Group("all", report.accuracy),
+        _Group("all but guesses", report.accuracy),
+        _Group("guesses, which change no job", report.guesses),
         *(_Group(f"verdict {name}", one) for name, one in report.by_verdict.items()),
         *(_Group(f"recognised by {name}", one) for name, one in report.by_level.items()),
     ]
