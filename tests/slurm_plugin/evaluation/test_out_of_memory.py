@@ -206,14 +206,14 @@ def test_a_task_gets_what_slurm_gives_its_user(store, slurm_cluster, monkeypatch
     with slurm_cluster(nodes=1, cpus=4, conf=conf) as slurm:
         for name in ("PATH", "SLURM_CONF"):
             monkeypatch.setenv(name, slurm.env[name])
-        for words in ("add account proj", "add user nobody account=proj"):
+        for words in ("add account proj", "add user games account=proj"):
             slurm.run("sacctmgr", "-i", *words.split())
         task = {"job_id": 1, "array_job_id": 1, "array_task_id": 3, "nodes": 1, "cpus": 1}
-        task |= {"uid": pwd.getpwnam("nobody").pw_uid, "req_mem_bytes": 20 * MIB}
+        task |= {"uid": pwd.getpwnam("games").pw_uid, "req_mem_bytes": 20 * MIB}
         note = f"--comment=NIMO1:{ended(store, given=20, asked=40, **task):012x}:"
         tasks = "sleep $((SLURM_ARRAY_TASK_ID == 2 ? 300 : 0)); exit $SLURM_ARRAY_TASK_ID"
         argv = ("-Jwrf", "-N1", "--mem=20M", "--array=0-3", note, f"--wrap={tasks}")
-        assert slurm.sbatch(*argv, user="nobody") == 1
+        assert slurm.sbatch(*argv, user="games") == 1
         state = partial(states, slurm)
         wait_until(lambda: (state(3), state(2)) == ("FAILED", "RUNNING"), what="tasks")
         limit = "modify qos normal set MaxTRESPerJob=mem=30M Flags=DenyOnLimit"
