@@ -132,10 +132,14 @@ class LimitGuard:
 
         safe: whether Slurm plans with such limits.
         """
-        soft = [job for job in jobs if ",sl=" in job.admin_comment]
-        cut = [job.job_id for job in soft if _is_cut(job)]
-        self._tries = {job: self._tries.get(job, 0) + 1 for job in cut}
-        if not soft or (safe and not any(n <= _TRIES for n in self._tries.values())):
+        soft = {job.job_id: _is_cut(job) for job in jobs if ",sl=" in job.admin_comment}
+        tries = {job: self._tries.get(job, 0) for job in soft}
+        # A job that has got its limit back is done with.
+        self._tries = {
+            job: tries[job] + 1 if cut else _TRIES * (tries[job] > 0) for job, cut in soft.items()
+        }
+        again = any(cut and self._tries[job] <= _TRIES for job, cut in soft.items())
+        if not soft or (safe and not again):
             return
         try:
             lines = take_back(run, waiting=not safe)
