@@ -30,7 +30,7 @@ from slurm_plugin.text.table_columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
@@ -178,9 +178,11 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
                 "node_hours_reserved": reserved,
             }
         )
+    from slurm_plugin.experiments.learn.description import in_units  # noqa: PLC0415
+
     lines = [f"{count(candidates, 'assignment')}; {hours(left)} node-hours are left"]
     if proposal:
-        lines += [f"next: {assignment(proposal.attributes)} ({proposal.why})", shlex.join(argv)]
+        lines += [f"next: {in_units(proposal.attributes)} ({proposal.why})", shlex.join(argv)]
     else:
         lines.append("nothing is to be run")
     return "\n".join([*lines, *([too_dear(reserved, left)] if reserved > left else [])])
@@ -188,33 +190,15 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
 
 def progress_line(trial: "Trial") -> str:
     """Describe the state of a run in one line."""
-    from slurm_plugin.experiments.learn.description import Stage  # noqa: PLC0415
+    from slurm_plugin.experiments.learn.description import Stage, in_units  # noqa: PLC0415
 
-    what = assignment(trial.attributes)
+    what = in_units(trial.attributes)
     if trial.stage is Stage.SUBMITTED:
         return f"job {trial.job_id}: {what} ({trial.why})"
     if trial.stage is Stage.FAILED:
         return f"failed: {what}: {trial.reason}"
     busy = percent(trial.utilisation)
     return f"{duration(trial.elapsed_s)} on {what}, CPUs {busy} busy"
-
-
-def assignment(attributes: "Mapping[str, float]") -> str:
-    """Write an assignment.
-
-    >>> assignment({"cpus": 4.0, "rate": 1e6, "memory": 2.0**31})
-    'cpus 4, rate 1e+06, memory 2 GiB'
-    """
-    return ", ".join(f"{name} {_amount(name)(value)}" for name, value in attributes.items())
-
-
-def _amount(name: str) -> "Callable[[float], str]":
-    """Give what writes the values of an attribute."""
-    from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES  # noqa: PLC0415
-
-    if name in ("memory", INPUT_BYTES):
-        return lambda value: f"{value / GIB:.3g} GiB"
-    return "{:g}".format
 
 
 def too_dear(reserved_node_h: float, left_node_h: float) -> str:
@@ -287,12 +271,11 @@ def summary(
 
 def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
     """Columns of a table of assignments; attributes are left out last to first."""
+    from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
     def of(name: str, place: int) -> OutputColumn:
         worth = max(ALWAYS - 1 - place, 1)
-        return OutputColumn(
-            name, name, lambda one: one.attributes[name], _amount(name), worth=worth
-        )
+        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
 
     return [
         *(of(name, place) for place, name in enumerate(names)),

@@ -268,6 +268,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
         "why_not": plan.why,
         "steps": [
             {"name": step.name, "place": step.pool, "read_in_place": dict(step.remote)}
+            | dict(step.resources)
             | {name: getattr(step, name) for name in ("nodes", "start_s", "end_s", "wait_s")}
             for step in plan.schedule.steps
         ],
@@ -275,10 +276,17 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _steps(plan: Plan, now_s: float, width: int) -> str:
+    from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
+
     critical = {step.name for step in plan.path}
 
     def after(name: str, get: Callable[[Any], float], worth: int) -> cols.OutputColumn:
         return cols.OutputColumn(name, name, get, duration, worth=worth)
+
+    def resource(name: str) -> cols.OutputColumn:
+        return cols.OutputColumn(
+            name, name, lambda step: dict(step.resources).get(name), amount(name), worth=9
+        )
 
     columns = [
         cols.text_column(
@@ -288,6 +296,7 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
         ),
         cols.text_column("where", "where", value=lambda step: step.pool),
         cols.OutputColumn("nodes", "nodes", lambda step: step.nodes or None),
+        *map(resource, dict(one for step in plan.schedule.steps for one in step.resources)),
         after("start", lambda step: step.start_s - now_s, 8),
         after("wait", lambda step: step.wait_s, 6),
         after("takes", lambda step: step.estimate.time_s, 7),

@@ -419,6 +419,22 @@ def _by_attributes(made: Sequence[Assignment], description: Description, name: s
     return Choices(space, {values: tuple(each) for values, each in places.items()})
 
 
+def in_units(attributes: Mapping[str, float]) -> str:
+    """Write an assignment.
+
+    >>> in_units({"cpus": 4.0, "rate": 1e6, "memory": 2.0**31})
+    'cpus 4, rate 1e+06, memory 2 GiB'
+    """
+    return ", ".join(f"{name} {amount(name)(value)}" for name, value in attributes.items())
+
+
+def amount(name: str) -> Callable[[float], str]:
+    """Give what writes the values of an attribute."""
+    if name in ("memory", INPUT_BYTES):
+        return lambda value: f"{value / GIB:.3g} GiB"
+    return "{:g}".format
+
+
 def _read_script(description: Description, folder: Path, name: str) -> str:
     """Text of the job script; a change to it makes another run."""
     if not description.script:

@@ -1,7 +1,7 @@
 """The options of each task: place, nodes, and whether inputs are staged."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from sacct_ingest.text.slurm_text import time_span
@@ -92,35 +92,37 @@ def _of_task(problem: PlanningProblem, task: Task) -> list[OptionChoice]:
     options = []
     for name in task.places or problem.workflow.places:
         place = problem.workflow.places[name]
-        useful: list[OptionChoice] = []  # without counts that are no faster than fewer nodes
-        # Node counts that the task may have at a place, with their times; they rise.
+        useful: list[OptionChoice] = []  # without those that are no faster than less
         longest_s = problem.room(task, place).longest_s
-        for one in [
-            OptionChoice(TaskOption(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
-            for nodes, estimate in _estimated(problem, task, place)
-            if estimate.longest_s <= longest_s
-        ]:
-            if not useful or one.time_s < useful[-1].time_s:
-                useful.append(one)
-        made = [
-            OptionChoice(TaskOption(name, choice.option.nodes, stage), choice.time_s, choice.node_s)
+        for option, estimate in _estimated(problem, task, place):
+            if estimate.longest_s > longest_s:
+                continue
+            if not useful or estimate.time_s < useful[-1].time_s:
+                node_s = option.nodes * estimate.time_s
+                useful.append(OptionChoice(option, estimate.time_s, node_s))
+        options += [
+            replace(choice, option=replace(choice.option, stage=stage))
             for choice in useful
             for stage in _ways(problem, task, place)
         ]
-        options += made
     return options
 
 
 def _estimated(
     problem: PlanningProblem, task: Task, place: PlanSite
-) -> list[tuple[int, TaskEstimate]]:
-    """Run times on the node counts that the task may have at a place; the counts rise."""
+) -> list[tuple[TaskOption, TaskEstimate]]:
+    """Run times with what the task may have at a place: node counts, CPUs and memory rise."""
     room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
     most = min(task.high or inf, place.high or inf, free, room.high)
     least = max(task.low, place.low, room.low)
     counts = [n for n in problem.runs.counts(task, place) if least <= n <= most]
-    estimates = [(nodes, problem.run(task, place, nodes)) for nodes in thinned(counts, _COUNTS)]
-    return [(nodes, estimate) for nodes, estimate in estimates if estimate is not None]
+    options = [
+        TaskOption(place.name, nodes, resources=resources)
+        for nodes in thinned(counts, _COUNTS)
+        for resources in problem.runs.resources(task, place)
+    ]
+    estimates = [(option, problem.run(task, option)) for option in options]
+    return [(option, estimate) for option, estimate in estimates if estimate is not None]
 
 
 def thinned(counts: Sequence[int], most: int) -> list[int]:

@@ -137,7 +137,7 @@ def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:
 
 def _chosen(flow: Workflow, step: Step) -> TaskOption:
     in_place = any(flow.files[file].access is DataAccess.ANY for file, _ in step.remote)
-    return TaskOption(step.pool, step.nodes, stage=not in_place)
+    return TaskOption(step.pool, step.nodes, not in_place, step.resources)
 
 
 def worth_changing(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import Run, command
+from slurm_plugin.experiments.learn.description import in_units
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.slurm.commands import SubmissionRefused
@@ -230,4 +231,6 @@ def _where(job: PlannedJob) -> str:
     if not step.nodes:
         return step.pool
     nodes = f"{step.nodes} node{'s' if step.nodes > 1 else ''} at {step.pool}"
+    if step.resources:
+        nodes += f" with {in_units(dict(step.resources))}"
     return nodes + (", reading in place" if step.remote else "")

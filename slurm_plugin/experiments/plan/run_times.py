@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import exp, inf, log
 from pathlib import Path as FilePath
 from statistics import NormalDist
@@ -15,7 +16,7 @@ from predictor import table as tables
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.experiments.learn.description import INPUT_BYTES, JournalFile
+from slurm_plugin.experiments.learn.description import JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 
 if TYPE_CHECKING:  # numpy is heavy, and the help needs none
@@ -147,6 +148,11 @@ def of_run_times(run_times_s: Mapping[int, float], nodes: int, group: str) -> Ta
 #: Attributes that a path adds to those of a place, and what they are where all data is near.
 LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
 NODES = "nodes"
+#: Attributes that a plan may choose, as ``nimo learn`` names them, and the unit of each.
+RESOURCES = {"cpus": 1.0, "memory": 2.0**20}
+_LEVELS = 4  #: values of each that are tried
+#: What a plan chose of them: names and values, memory in bytes.
+Resources = tuple[tuple[str, float], ...]
 HISTORY = "history"  #: instead of a file of samples: the ingested runs of the application
 _MOST = 64  #: times the fewest nodes, for tasks that name no most
 
@@ -186,8 +192,9 @@ class LearnedRunTimes:
     tables, fits: by task.
     near: latency and bandwidth between a place and its own storage, for occupancy models that
         depend on them.
-    inputs: bytes that each task reads, where they are known.
+    said: attributes that each task sets itself: what it reads, and what its options ask for.
     speeds, types: measured speed, and node type where there is one only, of places.
+    room: most CPUs and bytes of memory that a node of each place has, where that is known.
     """
 
     tables: Mapping[str, PredictionTable]
@@ -195,7 +202,8 @@ class LearnedRunTimes:
     near: Mapping[str, float]
     speeds: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
-    inputs: Mapping[str, float] = field(default_factory=dict)
+    said: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    room: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _refused: dict[tuple[str, str], str] = field(default_factory=dict, compare=False, repr=False)
 
     def refused(self, task: Task, place: PlanSite) -> str:
@@ -217,12 +225,36 @@ class LearnedRunTimes:
             return ()
         return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
 
+    def resources(self, task: Task, place: PlanSite) -> list[Resources]:
+        """List the CPUs and memory to choose from, as runs of ``nimo learn`` had them.
+
+        Neither where place or task say them, nor in history, where no run tells what it asked for.
+        """
+        if task.name not in self.fits or task.samples == HISTORY:
+            return [()]
+        bounds = self.fits[task.name].support.bounds
+        free = bounds.keys() - self.said.get(task.name, {}).keys() - place.attributes.keys()
+        levels = []
+        for name, unit in RESOURCES.items():
+            if name in free:
+                most = self.room.get(place.name, {}).get(name, inf)
+                low, high = (min(bound, most) for bound in bounds[name])
+                steps = (low * (high / low) ** (i / (_LEVELS - 1)) for i in range(_LEVELS))
+                levels.append(sorted({(name, unit * max(round(one / unit), 1)) for one in steps}))
+        return list(product(*levels))
+
     def run(
-        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+        self,
+        task: Task,
+        place: PlanSite,
+        nodes: int,
+        remote: Sequence[TransferPath],
+        resources: Resources = (),
     ) -> TaskEstimate | None:
         """Run time with these inputs read over the network; None: unknown, or refused."""
         if task.name in self.fits:
-            return self._by_occupancies(task, place, nodes, remote)
+            chosen = {NODES: float(nodes), **dict(resources)}
+            return self._by_occupancies(task, place, chosen, remote)
         group = task.application or task.name
         if task.run_times_s:
             local = of_run_times(task.run_times_s, nodes, group)
@@ -266,15 +298,19 @@ class LearnedRunTimes:
         return self.speeds.get(place.name, 1.0)
 
     def _by_occupancies(
-        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+        self,
+        task: Task,
+        place: PlanSite,
+        chosen: Mapping[str, float],
+        remote: Sequence[TransferPath],
     ) -> TaskEstimate | None:
         fit = self.fits[task.name]
         if self._lacks(
             task, place, remote, [one for one in self.near if one in fit.support.bounds]
         ):
             return None
-        inputs = {INPUT_BYTES: size} if (size := self.inputs.get(task.name)) else {}
-        attributes = {**self.near, **inputs, **place.attributes, NODES: float(nodes)}
+        said = self.said.get(task.name, {})
+        attributes = {**self.near, **said, **place.attributes, **chosen}
         # Of several ways to the inputs the slowest; no latency is below ``near``.
         latencies = [one for path in remote if (one := path.latency_s) is not None]
         bandwidths = [one for path in remote if (one := path.bandwidth_bytes_per_s) is not None]

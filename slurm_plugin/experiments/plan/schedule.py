@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from slurm_plugin.experiments.plan.run_times import TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.run_times import Resources, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,
@@ -96,6 +96,7 @@ class TaskOption:
     place: str
     nodes: int
     stage: bool = True
+    resources: Resources = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class Step:
     target: str = ""  #: ... to which
     remote: tuple[tuple[str, str], ...] = ()  #: inputs read in place, with their storages
     task: str = ""  #: task that it is, or that the copy is made for
+    resources: Resources = ()
 
     @property
     def wait_s(self) -> float:
@@ -157,13 +159,14 @@ class PlanningProblem:
     memo: dict[object, TaskEstimate | None] = field(default_factory=dict, compare=False, repr=False)
 
     def run(
-        self, task: Task, place: PlanSite, nodes: int, remote: tuple[tuple[str, str], ...] = ()
+        self, task: Task, option: TaskOption, remote: tuple[tuple[str, str], ...] = ()
     ) -> TaskEstimate | None:
         """Run time of a task that reads ``remote`` (files and storages) in place."""
-        key = (task.name, place.name, nodes, remote)
+        key = (task.name, option.place, option.nodes, option.resources, remote)
         if key not in self.memo:
+            place = self.workflow.places[option.place]
             paths = [self._path(file, source, place.storage) for file, source in remote]
-            made = self.runs.run(task, place, nodes, paths)
+            made = self.runs.run(task, place, option.nodes, paths, option.resources)
             self.memo[key] = made and made.times(self.factors.get(made.group, 1.0))
         return self.memo[key]
 
@@ -327,7 +330,7 @@ class Board:
         remote: tuple[tuple[str, str], ...],
     ) -> Step | None:
         place = self.problem.workflow.places[option.place]
-        estimate = self.problem.run(task, place, option.nodes, remote)
+        estimate = self.problem.run(task, option, remote)
         if estimate is None:
             return None
         ready_s = max((end for end, _ in needs), default=self.problem.now_s)
@@ -347,6 +350,7 @@ class Board:
             target=place.storage,
             remote=remote,
             task=task.name,
+            resources=option.resources,
         )
 
     def _deliver(self, task: Task, place: PlanSite, drafted: list[Step]) -> bool:

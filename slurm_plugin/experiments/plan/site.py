@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -26,11 +27,13 @@ from sacct_ingest.store.fits import QUEUE, WAITS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.experiments.learn.description import INPUT_BYTES
 from slurm_plugin.experiments.plan.replan import steps_begun
 from slurm_plugin.experiments.plan.run_times import (
     BANDWIDTH,
     HISTORY,
     LATENCY,
+    RESOURCES,
     Copies,
     LearnedRunTimes,
     fit_history,
@@ -38,7 +41,7 @@ from slurm_plugin.experiments.plan.run_times import (
 )
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
-from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
 from slurm_plugin.slurm.commands import run as run_slurm
@@ -55,6 +58,14 @@ _MONTH_S = 30 * 86400.0
 _NEAR = {LATENCY: 1e-5, BANDWIDTH: 1e9}
 #: Figure of a node profile that run times are taken to go with.
 _SPEED = "cpu_all_events_per_s"
+#: Figures of node profiles that series of probes measure.
+_DISK = {
+    Resource.DISK_READ: "disk_read_bytes_per_s",
+    Resource.DISK_WRITE: "disk_write_bytes_per_s",
+    Resource.DISK_LATENCY: "disk_latency_s",
+}
+#: An older probe says nothing about now.
+_PRESENT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,8 @@ class _Slurm:
     free: Mapping[str, NodeAvailability]
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    #: most CPUs and bytes of memory of a node
+    largest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +86,7 @@ class _Store:
     tables: Mapping[str, PredictionTable]
     series: Sequence[Probe]
     profiles: Sequence[NodeProfile]
+    newest: Sequence[Probe] = ()  #: of each series, if it tells of now
     fits: Mapping[str, OccupancyFit] = field(default_factory=dict)
 
 
@@ -108,10 +122,8 @@ def problem(
         near=_NEAR,
         speeds=({name: own / first for name, own in figures.items() if own and first}),
         types=_types(slurm, stored.profiles),
-        inputs={
-            task.name: sum(flow.files[name].size_bytes for name in task.reads)
-            for task in flow.tasks.values()
-        },
+        said={task.name: _said(flow, task) for task in flow.tasks.values()},
+        room=slurm.largest,
     )
     return PlanningProblem(
         workflow=flow,
@@ -146,6 +158,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
             tables=tables,
             series=list(store.probes.since(now_s - _MONTH_S)) if series else (),
             profiles=profiles,
+            newest=[one for one in store.probes.latest() if one.at_s >= now_s - _PRESENT_S],
             fits={
                 name: fit_history(name, _runs_of(store, table, config.sharing.tags, profiles))
                 for name, table in tables.items()
@@ -193,6 +206,7 @@ def _from_slurm(
     free: dict[str, NodeAvailability] = {}
     rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
+    largest: dict[str, dict[str, float]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
         # PySlurm can only read the local cluster.
         how = config.snapshot
@@ -210,10 +224,16 @@ def _from_slurm(
         for place in (one for one in flow.places.values() if one.cluster == name):
             requests = {task.name: _request(task, place, now_s) for task in flow.tasks.values()}
             free[place.name] = _nodes_over_time(look, place, requests.values(), now_s)
-            nodes[place.name] = _nodes(look, place)
+            pool = look.partitions[place.partition].pool
+            names = pool.names(NodeShare()) if pool else ()
+            nodes[place.name] = frozenset((look.name, node) for node in names)
+            if pool and pool.groups:
+                memory = max(group.mem_mib for group in pool.groups) * RESOURCES["memory"]
+                cpus = max(group.cpus for group in pool.groups)
+                largest[place.name] = {"cpus": cpus, "memory": memory or inf}
             for task, request in requests.items():
                 rooms[task, place.name] = room_for(look, request)
-    return _Slurm(free=free, rooms=rooms, nodes=nodes)
+    return _Slurm(free=free, rooms=rooms, nodes=nodes, largest=largest)
 
 
 def _nodes_over_time(
@@ -232,10 +252,15 @@ def _nodes_over_time(
     return replace(free, times_s=(now_s, *free.times_s[1:]))
 
 
-def _nodes(look: Cluster, place: PlanSite) -> frozenset[tuple[str, str]]:
-    partition = look.partition(place.partition)
-    pool = partition.pool if partition else None
-    return frozenset((look.name, node) for node in (pool.names(NodeShare()) if pool else ()))
+def _said(flow: Workflow, task: Task) -> dict[str, float]:
+    """Attributes that a task sets itself: what it reads, and what its options ask for."""
+    job = _request(task, next(iter(flow.places.values())), 0.0)
+    said = {
+        INPUT_BYTES: sum(flow.files[name].size_bytes for name in task.reads),
+        "cpus": job.cpus_per_task,
+        "memory": (job.min_mem_per_node or 0) * RESOURCES["memory"],
+    }
+    return {name: float(value) for name, value in said.items() if value}
 
 
 def _request(task: Task, place: PlanSite, now_s: float) -> Job:
@@ -286,9 +311,22 @@ def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> lis
     return [one for one in profiles if (one.cluster, one.node) in nodes]
 
 
+def _present(storage: Storage, nodes: Collection[str], newest: Iterable[Probe]) -> dict[str, float]:
+    """Medians of what probes see now: of the nodes' CPUs, and of the disk where the data lies."""
+    seen: dict[str, list[float]] = defaultdict(list)
+    for one in newest:
+        near = one.source in nodes or one.source.partition(".")[0] in nodes
+        if one.resource in _DISK:
+            near = storage.path.startswith(one.target) and (near or one.source == storage.host)
+        if near and one.value:
+            seen[one.resource].append(one.value)
+    return {resource: median(values) for resource, values in seen.items()}
+
+
 def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
     """Workflow whose places have the medians of what was measured of their nodes.
 
+    Of CPUs that is the figure of an idle node times the share that a new process gets now.
     Links without a latency have the one that is forecast from probes between their hosts.
     """
     places = {}
@@ -296,6 +334,11 @@ def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
         own = _of_place(slurm, place.name, stored.profiles)
         measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
         figures = {name: float(median(values)) for name, values in measured.items() if values}
+        nodes = {node for _, node in slurm.nodes.get(place.name, ())}
+        now = _present(flow.storages[place.storage], nodes, stored.newest)
+        share = now.get(Resource.CPU, 1.0)
+        figures |= {name: share * v for name, v in figures.items() if name.startswith("cpu_")}
+        figures |= {name: now[one] for one, name in _DISK.items() if one in now}
         places[place.name] = structs.replace(place, attributes={**figures, **place.attributes})
     trips = (one for one in stored.series if one.resource is Resource.LATENCY)
     latencies = {(one.source, one.target): one.value for one in forecast_series(trips)}

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, fit_samples
-from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskOption
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 BYTES = 0.1064e9  #: data flow of fMRI
@@ -80,7 +80,7 @@ def sites(rows: dict[str, tuple[int, float]], bandwidth: float = 1e9) -> str:
 def minutes(made: PlanningProblem, place: str) -> float:
     """Predicted time of the task at a place that reads in place."""
     task = made.workflow.tasks["g"]
-    recorded = made.run(task, made.workflow.places[place], 1, (("scans", "home"),))
+    recorded = made.run(task, TaskOption(place, 1), (("scans", "home"),))
     return recorded.time_s / 60
 
 

@@ -1,6 +1,7 @@
 """Run times of a plan from samples: what no run supports is refused, or doubtful and why."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,14 @@ from predictor.occupancy.active.settings import FunctionForm, Purpose
 from predictor.occupancy.functions import transformation
 from predictor.occupancy.samples import Occupancies, Sample
 from sacct_ingest.errors import ConfigError, NoHistory
+from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments.learn.description import Journal, ModelChoices, Stage, Trial
+from slurm_plugin.experiments.plan import site
+from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.run_times import LATENCY, fit_history, fit_samples
+from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.experiments.plan_command import render
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
@@ -43,6 +49,12 @@ def planned(folder: Path, rows: list[dict[str, float]], **places: dict[str, floa
     (folder / "g.json").write_text(json.dumps(samples))
     text = flow(**places)
     return plans(problem(text, fits=fit_samples(problem(text).workflow, folder)))
+
+
+def on_site(text: str, folder: Path) -> PlanningProblem:
+    """Give the problem as `nimo plan --empty` makes it."""
+    parsed = parse(text.replace("{storage: s", "{nodes: 1-8, storage: s"), name="flow.yaml")
+    return site.problem(parsed, Config(store=f"sqlite:///{folder}/none.db"), folder, empty=True)
 
 
 MHZ = [{"mhz": m, "time_s": 4.2e5 / m - 300} for m in (400.0, 500.0, 600.0, 700.0, 800.0, 900.0)]
@@ -231,3 +243,46 @@ def test_an_application_without_runs_has_no_history():
         fit_history("g", [])
     sample = Sample({"nodes": 2.0}, Occupancies(1e-8, 0.0, 0.0, 1e9))
     assert fit_history("g", [sample]).predict({"nodes": 2.0}).time_s == pytest.approx(10.0)
+
+
+def test_cpus_and_memory_are_chosen_within_a_node_and_asked_for(tmp_path):
+    trials = [
+        with_fields(
+            trial(cpus, 1000), elapsed_s=30 + 4000 / cpus + 4e12 / memory, utilisation=0.9,
+            attributes={"cpus": cpus, "memory": memory},
+        )
+        for cpus in (1.0, 2.0, 4.0, 8.0) for memory in (2.0**31, 2.0**33, 2.0**34)
+    ]  # fmt: skip
+    (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": trials}))
+
+    def options(*asked: str, **room: float) -> tuple[str, ...]:
+        text = flow(near={}).replace("samples:", f"sbatch: [{', '.join(asked)}], samples:")
+        made = on_site(text, tmp_path)
+        made = replace(made, runs=replace(made.runs, room={"near": room}))
+        (first, *_) = plans(made)
+        assert first.doubts == {}
+        return jobs(made.workflow, first.schedule, rooms={})[0].options
+
+    assert {"--cpus-per-task=8", "--mem=16384M"} < set(options())
+    assert {"--cpus-per-task=4", "--mem=8192M"} < set(options(cpus=4, memory=2**33))
+    # What the task's own options say is not chosen, and the time is that with them.
+    assert options("--mem=2G", "-c2")[-2:] == ("--mem=2G", "-c2")
+    assert not [one for one in options("--mem=2G") if one.startswith("--mem=") and one[-1] == "M"]
+    slow, fast = (int(options(one)[2].partition("=")[2]) for one in ("-c1", "-c8"))
+    assert slow > 2 * fast
+
+
+def test_what_a_task_reads_is_its_input_size(tmp_path):
+    """A model over input sizes was asked without one, or with that of the place."""
+    rows = [{"input_bytes": b, "time_s": 20 + b / 1e6} for b in (1e8, 2e8, 4e8, 8e8)]
+    samples = [
+        {"attributes": {"input_bytes": row["input_bytes"]}, "utilisation": 0.9,
+         "time_s": row["time_s"], "data_bytes": row["input_bytes"]}
+        for row in rows
+    ]  # fmt: skip
+    (tmp_path / "g.json").write_text(json.dumps(samples))
+    times = []
+    for size in ("200M", "400M"):
+        text = flow(near={}).replace("size: 1M", f"size: {size}")
+        times.append(plans(on_site(text, tmp_path))[0].schedule.steps[-1].estimate.time_s)
+    assert times == pytest.approx([20 + 200 * 1.048576, 20 + 400 * 1.048576], rel=0.05)

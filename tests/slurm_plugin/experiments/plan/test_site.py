@@ -176,6 +176,32 @@ def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says(slurm
     assert speeds(problem_of(flow(), tmp_path)) == {}
 
 
+def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
+    """Series of CPU and disk had no influence on a plan."""
+    seen = [
+        (Resource.CPU, "1.site.org", "", 0.5, 60.0),
+        (Resource.CPU, "4", "", 0.25, 7200.0),  # too old
+        (Resource.DISK_READ, "io1", "/s", 3e8, 60.0),
+        (Resource.DISK_READ, "io2", "/s", 9e8, 60.0),  # another host's
+        (Resource.DISK_LATENCY, "1", "/tmp", 1e-3, 60.0),  # not where the data lies
+    ]
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+        store.probes.add(
+            Probe(resource=what, source=source, target=target, at_s=NOW - age, value=value)
+            for what, source, target, value, age in seen
+        )
+    slurm.gives(*places(a="1", b="4", c=""))
+    text = TEXT.replace("{path: /s}", "{path: /s/data, host: io1}")
+    made = problem_of(flow(text), tmp_path, [node("1", 10.0), node("4", 10.0)])
+    own = {name: place.attributes for name, place in made.workflow.places.items()}
+    assert own["a"] == {
+        "cpu_all_events_per_s": 5.0, "mem_latency_s": 1e-7, "disk_read_bytes_per_s": 3e8
+    }  # fmt: skip
+    assert own["b"]["cpu_all_events_per_s"] == 10.0
+    assert speeds(made) == {"a": 1.0, "b": 2.0}
+    assert made.runs.room == {name: {"cpus": 4, "memory": inf} for name in "ab"}
+
+
 def speeds(made: PlanningProblem) -> Mapping[str, float]:
     assert isinstance(made.runs, LearnedRunTimes)
     return made.runs.speeds
