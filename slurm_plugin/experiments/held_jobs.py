@@ -18,6 +18,7 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from slurm_plugin.cli.own_history import ended_in_queue
+from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
@@ -40,9 +41,18 @@ def command(argv: Sequence[str]) -> str:
 def submit(argv: Sequence[str], script: str = "") -> str:
     """Submit a job; give its id.
 
+    One on hold is tested first: Slurm does not look whether any node could ever run it.
+
     Raises SubmissionRefused: Slurm does not take it; SlurmError: sbatch is not there, or did not
         answer.
     """
+    if "--hold" in argv:
+        options = (
+            f"--comment={ESTIMATE_COMMENT}" if word.startswith("--comment=nimo:off") else word
+            for word in argv
+            if word not in ("sbatch", "--hold", "--parsable")
+        )
+        commands.sbatch(["sbatch", "--test-only", *options], script, timeout_s=_TIMEOUT_S)
     return commands.submit(argv, script, timeout_s=_TIMEOUT_S)
 
 

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             print(_design(bench, as_json=args.json))
             return 0
         ended = bench.run().value
-    learned = bench.proposer.learned()
+    learned = bench.learned()
     runs, spent_node_h = len(bench.journal.trials), bench.spent_node_h
     if args.json:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
@@ -220,10 +220,12 @@ def next_steps(
 
     The tag is that of the runs: by it jobs are predicted from them.
     """
+    from predictor.types import Verdict  # noqa: PLC0415
     from slurm_plugin.experiments.learn.description import INPUT_BYTES  # noqa: PLC0415
 
     inputs: dict[float, list[tuple[float, float, Assignment]]] = {}
-    for one in expected:
+    sure = [one for one in expected if one.verdict is not Verdict.REFUSED]
+    for one in sure or expected:
         assignment = choices.at(one.attributes)[0]
         rows = inputs.setdefault(one.attributes.get(INPUT_BYTES, 0.0), [])
         rows.append((one.time_s, _node_h(one, choices), assignment))

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from slurm_plugin.experiments.learn.description import (
     Stage,
     Trial,
 )
-from slurm_plugin.experiments.learn.proposers import ByOccupancies
+from slurm_plugin.experiments.learn.proposers import ByOccupancies, ProposerState
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 
 #: Shell words that print the counters; what a node does not have is left out.
@@ -330,6 +330,18 @@ class Workbench:
     def reserved_node_h(self, proposal: Proposal) -> float:
         """Most node-hours that a run may take."""
         return self._cost(self._trial(self.choices.at(proposal.attributes)[0], 0, proposal))
+
+    def learned(self) -> ProposerState:
+        """Give the results so far, without the assignments that could not be run."""
+        failed = {one.key for one in self.journal.trials if one.stage is Stage.FAILED}
+        done = {one.key for one in self.journal.trials if one.stage is Stage.DONE}
+        state = self.proposer.learned()
+        expected = (
+            one
+            for one in state.expected
+            if {each.key for each in self.choices.at(one.attributes)} - (failed - done)
+        )
+        return replace(state, expected=tuple(expected))
 
     @property
     def spent_node_h(self) -> float:

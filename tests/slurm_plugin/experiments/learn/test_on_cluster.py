@@ -159,3 +159,16 @@ def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) ->
         assert job["MinMemoryNode"] == f"{reported['memory'] / 2**20:.0f}M"
         assert EVENTS_PER_S[job["NodeList"]] == reported["cpu_events_per_s"]
         assert job["CPU_max_freq"] == f"{reported['cpu_freq']:.0f}"
+
+
+def test_what_no_node_can_run_is_left_out_and_not_proposed(nimo: Nimod) -> None:
+    """Slurm takes such a job where it is on hold, and lets it wait for ever."""
+    write(nimo, "large.yaml", OPTIONS.partition("profile")[0] + """\
+assignments: [{memory: [100M, 200M, 900G], cpus: [1, 2]}]
+learning: {target: 1, fewest: 6, in_a_row: 1, error: cross-validation}
+""")  # fmt: skip
+    result = json.loads(nimo.run("learn", "large.yaml", "--json").stdout)
+    failed = [one for one in state(nimo.cluster, "large") if one["stage"] == "failed"]
+    assert failed and all("configuration is not available" in one["reason"] for one in failed)
+    assert {one["attributes"]["memory"] for one in failed} == {900 * 2.0**30}
+    assert max(one["attributes"]["memory"] for one in result["expected"]) == 200 * 2.0**20
