@@ -6,7 +6,8 @@ process that was killed at any moment goes on by reading the file, and no job ru
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +30,8 @@ _TIMEOUT_S = 60.0
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 _EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
 _LATER_S = 86_400  #: ... and up to so long after the present
+_LATE_S = 20.0  #: what has ended a moment ago is on its way to the accounting ...
+_ACCOUNTED_S = 900.0  #: ... and after so long it never comes
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
 
@@ -79,15 +82,31 @@ class HeldJobs:
 
         planned_s: ids of jobs, and when each was planned, seconds since the epoch.
         """
-        ids, until_s = list(planned_s), int(time.time()) + _LATER_S
+        now_s, late_s = int(time.time()), 0.0
         accounting, since_s = LiveSacct(user=str(os.getuid())), min(planned_s.values())
-        try:
-            runs = list(accounting.of_jobs(ids, since_s - _EARLIER_S, until_s, Tally()))
-        except SacctError:
+        runs: list[JobRun] = []
+        with suppress(SacctError):
+            read = accounting.of_jobs(
+                list(planned_s), since_s - _EARLIER_S, now_s + _LATER_S, Tally()
+            )
+            # A record without a partition is half of one: the other half is still on its way.
+            runs = [one for one in read if one.end_s is not None and one.partition]
+            late_s = _LATE_S
+        if missing := planned_s.keys() - {one.job_id for one in runs}:
             queued = ended_in_queue("", timeout_s=_TIMEOUT_S)
-            runs = [one for one in queued if one.job_id in planned_s]
-        # A record without a partition is half of one: the other half is still on its way.
-        return {one.job_id: one for one in runs if one.end_s is not None and one.partition}
+            left = [one for one in queued if one.job_id in missing]
+            runs += [one for one in left if (one.end_s or now_s) <= now_s - late_s]
+        return {one.job_id: one for one in runs}
+
+
+def check_accounted(job_ids: Iterable[int], for_s: float) -> None:
+    """Raise SlurmError where nothing was said for so long of jobs that have ended."""
+    if for_s > _ACCOUNTED_S:
+        jobs = ",".join(map(str, job_ids))
+        raise SlurmError(
+            f"neither the accounting nor squeue says how the jobs ended: see 'sacct -j {jobs}'; "
+            "the same command goes on from there"
+        )
 
 
 def find(name: str, since_s: float, ask: Run = command, where: Sequence[str] = ()) -> str:

@@ -12,7 +12,15 @@ from predictor.occupancy.active.refinement import Proposal
 from sacct_ingest.records import JobRun
 from sacct_ingest.runs.usage import usage
 from sacct_ingest.scripts.signature import COUNTED
-from slurm_plugin.experiments.held_jobs import WAITING, HeldJobs, command, failure, find, submit
+from slurm_plugin.experiments.held_jobs import (
+    WAITING,
+    HeldJobs,
+    check_accounted,
+    command,
+    failure,
+    find,
+    submit,
+)
 from slurm_plugin.experiments.learn.description import (
     Assignment,
     Choices,
@@ -431,8 +439,9 @@ class Workbench:
 
     def _accounted(self, trial: Trial) -> JobRun:
         """Wait until a run's end is in the accounting, which can take seconds."""
-        job_id = trial.job_id or 0
+        job_id, begun_s = trial.job_id or 0, self.site.clock()
         for pause_s in pauses():
+            check_accounted([job_id], self.site.clock() - begun_s)
             if run := self.site.jobs.ended({job_id: trial.planned_s}).get(job_id):
                 return run
             self.site.sleep(pause_s)

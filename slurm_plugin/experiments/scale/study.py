@@ -28,7 +28,7 @@ from sacct_ingest.scripts.job_script import (
 )
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.held_jobs import HeldJobs, failure
+from slurm_plugin.experiments.held_jobs import HeldJobs, check_accounted, failure
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 
 if TYPE_CHECKING:
@@ -417,6 +417,7 @@ def follow(
             _submitted(study, slurm, one, report, found=slurm.find(one))
         else:
             slurm.release(one.job_id)
+    said_s = clock()
     for pause_s in pauses():
         why = ""
         while len(study.open) < study.settings.together and not why:
@@ -436,7 +437,9 @@ def follow(
             study.save(ended=why)
             return why
         sleep(pause_s)
-        _look(study, slurm, report)
+        lost = _look(study, slurm, report)
+        said_s = said_s if lost else clock()
+        check_accounted(lost, clock() - said_s)
     raise AssertionError  # the pauses never end
 
 
@@ -471,8 +474,8 @@ def _submitted(
     report(run)
 
 
-def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) -> None:
-    """Take the runs that are over from the accounting."""
+def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) -> list[int]:
+    """Take the runs that are over from the accounting; give the jobs that it does not have yet."""
     queued = slurm.queued()
     over = [one for one in study.open if one.job_id not in queued]
     planned_s = {one.job_id: one.planned_s for one in over if one.job_id is not None}
@@ -482,3 +485,4 @@ def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) 
             ended = as_ended(one, job, failure(job))
             study.save(ended)
             report(ended)
+    return [job_id for job_id in planned_s if job_id not in found]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.errors import FormatError
+from sacct_ingest.errors import FormatError, SlurmError
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.experiments.scale import results as made
@@ -118,6 +118,16 @@ def test_few_runs_find_a_count_that_costs_little_more_than_the_best(tmp_path, ti
     assert len(slurm.over) <= 6
     assert not slurm.running and not slurm.held
     assert next(row for row in found.rows if row.count == found.recommended).runs
+
+
+def test_a_study_whose_jobs_are_in_no_accounting_says_so(tmp_path):
+    slurm, clock = FakeSlurm(knee), iter(range(10**6, 10**9, 60))
+    slurm.ended = lambda planned_s: {}
+    with pytest.raises(SlurmError, match=r"says how the jobs ended: see 'sacct -j 1,2,3'"):
+        follow(
+            Study(tmp_path / "study.json", settings()), slurm,
+            clock=lambda: next(clock), sleep=slurm.sleep, report=lambda _: None,
+        )  # fmt: skip
 
 
 def test_a_problem_that_grows_has_its_own_best_count(tmp_path):

@@ -234,6 +234,13 @@ def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:
     assert learning.replay() is None
 
 
+def test_a_run_that_is_in_no_accounting_ends_learning_and_says_so(state: Path) -> None:
+    slurm = FakeSlurm(speed)
+    slurm.ended = lambda planned_s: {}  # type: ignore[method-assign]
+    with pytest.raises(SlurmError, match="see 'sacct -j 1'"):
+        bench(slurm, state).run()
+
+
 def test_an_interrupted_run_is_run_again_but_not_for_ever(state: Path) -> None:
     slurm = FakeSlurm(speed, fails=lambda _, attempt: JobState.NODE_FAIL if attempt == 0 else None)
     assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
