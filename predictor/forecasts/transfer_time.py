@@ -449,5 +449,4 @@ def _off(target: float) -> Callable[[float], float]:
 
 
 def _on(name: str, asked: TransferTime) -> Problem:
-    """Report a problem of a path."""
     return problem(name, source=asked.source, target=asked.target)

@@ -173,7 +173,6 @@ class Sums:
     rest: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse resources that are none, or named twice."""
         if len(set(self.resources)) < len(self.resources) or not self.resources:
             raise ValueError(f"resources {self.resources}: name at least one, and each once")
 

@@ -178,13 +178,11 @@ class OccupancyModel:
         )[0]
 
     def _names(self, part: str, base: Mapping[str, float]) -> tuple[str, ...]:
-        """Attributes of a function."""
         chosen = (self.compute, self.network, self.disk, self.data)[fits.PARTS.index(part)]
         return tuple(sorted(base)) if chosen is None else chosen
 
 
 def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[str]:
-    """Attributes with which run time falls."""
     times = [one.measured.time_s for one in samples]
     falling = set()
     for name in base:

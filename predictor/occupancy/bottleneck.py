@@ -75,7 +75,6 @@ class Bottleneck:
     demands: tuple[Demand, ...]
 
     def __str__(self) -> str:
-        """Write the likeliest as the functions are written."""
         likeliest = self.demands[0]
         return f"{likeliest.idle_s:.3g} + ({likeliest.function} - compute)+"
 

@@ -314,7 +314,6 @@ def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Fl
 
 
 def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
-    """Arrays of each attribute."""
     return {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
 
 

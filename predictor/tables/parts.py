@@ -375,7 +375,6 @@ def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """List the first three texts."""
     each = list(dict.fromkeys(texts))
     return "; ".join([*each[:3], *(["…"] if len(each) > 3 else [])])
 

@@ -111,7 +111,6 @@ def _memory_use(row: RunRow) -> _MemoryUse | None:
 
 
 def _least_need(use: _MemoryUse) -> int:
-    """Memory that a run needed at least."""
     return max(use.need, use.given) if use.short else use.need
 
 

@@ -186,12 +186,10 @@ def _share_ended(run: Prediction) -> Callable[[float], float]:
 
 
 def _run_time(run: Prediction, share: float) -> float:
-    """Run time in seconds that a share of runs do not exceed."""
     return run.time_s * exp(max(_spread(run), 0.0) * _normal_quantile(2 * share - 1))
 
 
 def _spread(run: Prediction) -> float:
-    """Give the standard deviation of the logarithm of a run time."""
     return log(run.high_s / run.low_s) / (2 * _normal_quantile(run.level))
 
 

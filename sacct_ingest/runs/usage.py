@@ -144,5 +144,4 @@ def _disk(step: StepRun) -> int | None:
 
 
 def _both(one: int | None, other: int | None) -> int | None:
-    """Sum of the known values."""
     return None if one is None and other is None else (one or 0) + (other or 0)

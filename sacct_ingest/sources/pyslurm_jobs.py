@@ -20,8 +20,6 @@ _Read = Callable[[Any], str]
 
 
 def _of(name: str) -> _Read:
-    """Attribute of a record; None is empty."""
-
     def read(record: Any) -> str:
         value = getattr(record, name, None)
         if isinstance(value, list | tuple):

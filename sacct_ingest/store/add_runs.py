@@ -79,7 +79,6 @@ class PackedRuns(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: msgspec.Raw
 
     def __len__(self) -> int:
-        """Count the runs."""
         return len(self.keys)
 
 
@@ -285,7 +284,6 @@ _WAYS: Final[dict[str, Callable[[sa.Connection, sa.Table, Columns], None]]] = {"
 
 
 def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
-    """Give the columns of some runs, which have these digests."""
     columns = _by_field(JobRun, given)
     owned = columns.pop("steps")
     # The working directory where the line names it, else nothing: it is part of the cache's key.

@@ -169,7 +169,6 @@ def indexes_of(text: str) -> Iterator[int]:
 
 
 def _indexes(text: str) -> Iterator[range]:
-    """Ranges of an array expression."""
     for part in text.partition("%")[0].split(","):
         ends, _, step = part.partition(":")
         numbers, _ = _range(ends, step=_number(step or "1"))

@@ -46,10 +46,7 @@ class _InfoAction(argparse.Action):
 
 
 class _Release(_InfoAction):
-    """Print the release and end, as ``sbatch -V`` does."""
-
     def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
-        """Do it."""
         from importlib.metadata import version  # noqa: PLC0415 - 25 ms of every other start
 
         del parsed
@@ -58,10 +55,7 @@ class _Release(_InfoAction):
 
 
 class _Usage(_InfoAction):
-    """Print the usage line and end, as ``sbatch --usage`` does."""
-
     def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
-        """Do it."""
         del parsed
         parser.print_usage()
         parser.exit()

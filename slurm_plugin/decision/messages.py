@@ -143,7 +143,6 @@ def _longer_limit(
 
 
 def _more(case: DecisionContext, memory: int) -> str:
-    """Say which memory to ask for after this one did not do."""
     most, each = case.partition.node_mem_bytes if case.partition else None, case.job.min_mem_per_cpu
     if most and 2 * memory > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"

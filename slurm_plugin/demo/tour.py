@@ -141,7 +141,6 @@ def _shape(nodes: int, hours: float, limit_hours: float) -> JobShape:
 def _ended(
     submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
 ) -> JobRun:
-    """Run a job by itself."""
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.high
     done = start_run(
@@ -420,6 +419,5 @@ def _learn(
 
 
 def _shortest(path: Path) -> str:
-    """Path as one would type it here."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -118,7 +118,6 @@ class Connection:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Say that the answer of the query is here no more."""
         if self._taken is not None:
             taken, self._taken = self._taken, None
             taken()

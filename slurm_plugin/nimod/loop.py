@@ -187,7 +187,6 @@ class Loop:
             self._attempt(self._undone.popleft())
 
     def _do_calls(self) -> None:
-        """Do what :meth:`call_soon` was given."""
         self._woken.recv(4096)
         while self._calls:
             self._attempt(self._calls.popleft())

@@ -151,7 +151,6 @@ def _saved(other: EffectEstimate, had: float, *, other_way: bool = False) -> _Ho
 
 
 def _sum(one: _Hours, two: _Hours) -> _Hours:
-    """Sum of two estimates whose errors are independent."""
     value = one[0] + two[0]
     below, above = (hypot(one[0] - one[i], two[0] - two[i]) for i in (1, 2))
     return value, value - below, value + above

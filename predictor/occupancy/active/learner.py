@@ -232,7 +232,6 @@ def interval_percent(expected: Predicted) -> float:
 
 
 def _check(space: Space, settings: LearnerSettings) -> None:
-    """Refuse settings that cannot be followed on a space."""
     for part, names in settings.attributes.items():
         if wrong := [name for name in names if name not in space.attributes]:
             raise ValueError(f"attributes of {part.value}: {wrong[0]!r} is none of the space")

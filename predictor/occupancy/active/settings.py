@@ -98,7 +98,6 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be followed."""
         for name in ("target", "improvement"):
             if not (isfinite(value := getattr(self, name)) and value >= 0):
                 raise ValueError(f"{name} is {value}: a finite percentage of at least 0 is needed")

@@ -29,7 +29,6 @@ class Space:
     more_is_better: dict[str, bool]
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned on."""
         if not self.candidates or not self.more_is_better:
             raise ValueError("there is no assignment, or no attribute, to learn on")
         for one in self.candidates:

@@ -36,8 +36,6 @@ EXAMPLE = """\
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """Result of merging one source."""
-
     source: str
     new: int  #: runs that were added or updated
     refused: int = 0

@@ -141,7 +141,6 @@ def _asked(args: argparse.Namespace) -> Selection:
 
 
 def _selection(args: argparse.Namespace) -> dict[str, str]:
-    """Say in words what was asked for."""
     from slurm_plugin.text.formatting import clock  # noqa: PLC0415
 
     options = {
@@ -203,7 +202,6 @@ def _page(report: OutcomeReport, path: Path) -> None:
 
 
 def _terminal(report: OutcomeReport) -> None:
-    """Print what stands below the title."""
     if not (report.decisions or report.waste or report.unused or report.arrays):
         return
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415

@@ -62,7 +62,6 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
 
 
 def _wait(one: PartitionWait) -> str:
-    """Say what a new job has to expect in a partition."""
     wait = (
         f"{one.partition}, {count(one.nodes, 'node')} for {duration(one.limit_s)}: "
         f"{duration(one.wait_s)} ({duration(one.low_s)} to {duration(one.high_s)})"

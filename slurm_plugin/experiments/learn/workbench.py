@@ -454,7 +454,6 @@ class Workbench:
 
 
 def _outcome(run: JobRun) -> dict[str, object]:
-    """Read a run's record."""
     used, reason = usage(run, run.steps), failure(run)
     return {
         "stage": Stage.FAILED if reason else Stage.DONE,

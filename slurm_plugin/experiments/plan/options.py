@@ -151,7 +151,6 @@ def _ways(problem: PlanningProblem, task: Task, place: PlanSite) -> tuple[bool, 
 
 
 def _why_none(problem: PlanningProblem, task: Task) -> str:
-    """Say why a task has no option."""
     places = {
         name: problem.workflow.places[name] for name in task.places or problem.workflow.places
     }

@@ -257,7 +257,6 @@ def ends(schedule: PlanSchedule, now_s: float) -> Floats:
 
 
 def _taken(step: Step, draws: np.random.Generator, common: dict[str, Floats]) -> Floats:
-    """Durations of a step."""
     estimate = step.estimate
     own = draws.standard_normal(_DRAWS)
     widest = max(estimate.up, estimate.down)

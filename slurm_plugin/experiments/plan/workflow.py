@@ -72,7 +72,6 @@ class NetworkLink(_Entry, frozen=True, kw_only=True, rename=_LINK):
     copy: str = "cp -a -- {source} {target}"  #: command of a copy
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are none."""
         if self.streams < 1:
             raise ValueError(f"streams: {self.streams} copies at a time are none")
         if self.bandwidth_bytes_per_s == 0.0:
@@ -90,7 +89,6 @@ class PlanSite(_OnNodes, frozen=True, kw_only=True):
     attributes: dict[str, float] = {}  #: resource profile ρ
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are none."""
         if self.speed is not None and not 0 < self.speed < inf:
             raise ValueError("speed: has to be above zero and finite")
         if wrong := [key for key, value in self.attributes.items() if not 0 < value < inf]:
@@ -123,7 +121,6 @@ class Task(
     options: tuple[str, ...] = ()  #: more options for sbatch
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are none."""
         if not all(time > 0 and nodes > 0 for nodes, time in self.run_times_s.items()):
             raise ValueError("run_time: node counts and times have to be above zero")
 

@@ -88,7 +88,6 @@ def _links(name: str, entries: list[Any]) -> dict[tuple[str, str], NetworkLink]:
 
 
 def _read(where: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
-    """Make what an entry says, under its name."""
     if not _NAME.fullmatch(key):
         raise ConfigError(f"{where}: a name is of letters, digits, _ and -")
     if not isinstance(entry, dict | None):
@@ -149,7 +148,6 @@ _VALUES: dict[str, Callable[[object], object]] = {
 
 
 def _check_names(flow: Workflow, name: str) -> None:
-    """See whether what is named elsewhere is there."""
     for place in flow.places.values():
         where = f"{name}: places.{place.name}.storage"
         _check_references(where, [place.storage], flow.storages, "storages")

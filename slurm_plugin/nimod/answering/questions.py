@@ -167,7 +167,6 @@ class WorkerState:
             self._some.setdefault(name, {}).update(value)
 
     def _taken(self, name: str) -> dict[Any, Any]:
-        """Give what came of a mapping."""
         return self._some.pop(name, {})
 
 
@@ -192,7 +191,6 @@ def _with_all_nodes(partitions: Mapping[str, Partition]) -> dict[str, Partition]
 
 
 def _sliced(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Give items in small lists."""
     left = iter(items)
     while some := list(islice(left, _SLICE)):
         yield some

@@ -220,7 +220,6 @@ def _opened(payload: bytes, side: str, about: str) -> _Proof:
 
 
 def _proof(side: str, about: str) -> bytes:
-    """Make the payload of a credential, with its half of the keys."""
     return msgspec.json.encode(_Proof(side=side, about=about, key=secrets.token_bytes(32)))
 
 
