@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 import venv
 from collections import Counter
@@ -35,6 +36,8 @@ settings.register_profile(
     "unhurried", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("unhurried")
+# Programs that a shell starts in the background ignore SIGINT, and so would those that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ClusterFactory = Callable[..., AbstractContextManager[SlurmCluster]]
 
