@@ -67,7 +67,7 @@ def attributes(  # noqa: PLR0913 - each by its name
         ACCOUNT: account,
         WORK_DIR: folder_template(work_dir),
         SCRIPT: script,
-        SIZE: tag.size if tag else "",
+        SIZE: _size(tag.size) if tag else "",
         ARRAY_INDEX: array if array.isdecimal() else "",
     }
     given = {}
@@ -80,6 +80,14 @@ def attributes(  # noqa: PLR0913 - each by its name
         given = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
         more[NAME] = name if name_template(name) != name else ""
     return given | {name: value for name, value in more.items() if value}
+
+
+def _size(text: str) -> str:
+    """Write a size of the tag in the largest unit that gives a whole number: 4096M is 4G."""
+    number = number_of(text) or 0.0
+    units = (unit for unit in "TGM" if number >= _UNITS[unit] and number % _UNITS[unit] == 0)
+    unit = next(units, "")
+    return f"{number / _UNITS[unit]:.0f}{unit}" if unit else text
 
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -190,3 +190,11 @@ def test_nothing_has_no_attributes():
 def test_long_names_and_values_are_cut_in_words():
     assert len(describe({"in": "x" * 500})) < 60
     assert len(describe({"x" * 500: "in"})) < 60
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096M", "4G"), ("4294967296", "4G"), ("4GiB", "4G"), ("1.5M", "1.5M"), ("5000", "5000")],
+)
+def test_a_size_is_one_value_in_whatever_unit(text, size):
+    assert attributes((), comment=f"nimo:size={text}") == {"size": size}
