@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -75,6 +76,8 @@ class _Slurm:
     free: Mapping[str, NodeAvailability]
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    #: nodes that no job is on
+    idle: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: most CPUs and bytes of memory of a node
     largest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -206,6 +209,7 @@ def _from_slurm(
     free: dict[str, NodeAvailability] = {}
     rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
+    idle: dict[str, frozenset[str]] = {}
     largest: dict[str, dict[str, float]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
         # PySlurm can only read the local cluster.
@@ -228,12 +232,14 @@ def _from_slurm(
             names = pool.names(NodeShare()) if pool else ()
             nodes[place.name] = frozenset((look.name, node) for node in names)
             if pool and pool.groups:
+                unused = (own for one, own in pool.groups.items() if one.empty_s <= look.taken_s)
+                idle[place.name] = frozenset(chain.from_iterable(unused))
                 memory = max(group.mem_mib for group in pool.groups) * RESOURCES["memory"]
                 cpus = max(group.cpus for group in pool.groups)
                 largest[place.name] = {"cpus": cpus, "memory": memory or inf}
             for task, request in requests.items():
                 rooms[task, place.name] = room_for(look, request)
-    return _Slurm(free=free, rooms=rooms, nodes=nodes, largest=largest)
+    return _Slurm(free=free, rooms=rooms, nodes=nodes, idle=idle, largest=largest)
 
 
 def _nodes_over_time(
@@ -311,11 +317,17 @@ def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> lis
     return [one for one in profiles if (one.cluster, one.node) in nodes]
 
 
-def _present(storage: Storage, nodes: Collection[str], newest: Iterable[Probe]) -> dict[str, float]:
-    """Medians of what probes see now: of the nodes' CPUs, and of the disk where the data lies."""
+def _present(
+    storage: Storage, nodes: Collection[str], idle: Collection[str], newest: Iterable[Probe]
+) -> dict[str, float]:
+    """Medians of what probes see now: of idle nodes' CPUs, and of the disk where the data lies.
+
+    What a job takes of its nodes is not taken from the next one, which begins after it.
+    """
     seen: dict[str, list[float]] = defaultdict(list)
     for one in newest:
-        near = one.source in nodes or one.source.partition(".")[0] in nodes
+        known = idle if one.resource is Resource.CPU else nodes
+        near = one.source in known or one.source.partition(".")[0] in known
         if one.resource in _DISK:
             near = storage.path.startswith(one.target) and (near or one.source == storage.host)
         if near and one.value:
@@ -335,7 +347,8 @@ def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
         measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
         figures = {name: float(median(values)) for name, values in measured.items() if values}
         nodes = {node for _, node in slurm.nodes.get(place.name, ())}
-        now = _present(flow.storages[place.storage], nodes, stored.newest)
+        idle = slurm.idle.get(place.name, frozenset())
+        now = _present(flow.storages[place.storage], nodes, idle, stored.newest)
         share = now.get(Resource.CPU, 1.0)
         figures |= {name: share * v for name, v in figures.items() if name.startswith("cpu_")}
         figures |= {name: now[one] for one, name in _DISK.items() if one in now}

@@ -180,6 +180,7 @@ def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
     """Series of CPU and disk had no influence on a plan."""
     seen = [
         (Resource.CPU, "1.site.org", "", 0.5, 60.0),
+        (Resource.CPU, "2", "", 0.1, 60.0),  # a job's work
         (Resource.CPU, "4", "", 0.25, 7200.0),  # too old
         (Resource.DISK_READ, "io1", "/s", 3e8, 60.0),
         (Resource.DISK_READ, "io2", "/s", 9e8, 60.0),  # another host's
@@ -190,7 +191,10 @@ def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
             Probe(resource=what, source=source, target=target, at_s=NOW - age, value=value)
             for what, source, target, value, age in seen
         )
-    slurm.gives(*places(a="1", b="4", c=""))
+    unused = NodeGroup(cpus=4, mem_mib=0, steps=(), empty_s=NOW)
+    used = NodeGroup(cpus=2, mem_mib=0, steps=())
+    own = NodePool(now_s=NOW, groups={unused: ("1",), used: ("2",)})
+    slurm.gives(partition(name="a", pool=own), *places(b="4", c=""))
     text = TEXT.replace("{path: /s}", "{path: /s/data, host: io1}")
     made = problem_of(flow(text), tmp_path, [node("1", 10.0), node("4", 10.0)])
     own = {name: place.attributes for name, place in made.workflow.places.items()}
