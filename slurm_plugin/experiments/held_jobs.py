@@ -5,6 +5,7 @@ process that was killed at any moment goes on by reading the file, and no job ru
 """
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,6 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from slurm_plugin.cli.own_history import ended_in_queue
-from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
@@ -28,6 +28,8 @@ _File = TypeVar("_File")
 Run = Callable[[Sequence[str]], str]
 _TIMEOUT_S = 60.0
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+#: Reasons of waiting jobs that Slurm would have refused, but for their hold.
+_IMPOSSIBLE = re.compile("BadConstraints|Partition(?:Config|NodeLimit|TimeLimit)|PerJob")
 _EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
 _LATER_S = 86_400  #: ... and up to so long after the present
 _LATE_S = 20.0  #: what has ended a moment ago is on its way to the accounting ...
@@ -44,18 +46,9 @@ def command(argv: Sequence[str]) -> str:
 def submit(argv: Sequence[str], script: str = "") -> str:
     """Submit a job; give its id.
 
-    One on hold is tested first: Slurm does not look whether any node could ever run it.
-
     Raises SubmissionRefused: Slurm does not take it; SlurmError: sbatch is not there, or did not
         answer.
     """
-    if "--hold" in argv:
-        options = (
-            f"--comment={ESTIMATE_COMMENT}" if word.startswith("--comment=nimo:off") else word
-            for word in argv
-            if word not in ("sbatch", "--hold", "--parsable")
-        )
-        commands.sbatch(["sbatch", "--test-only", *options], script, timeout_s=_TIMEOUT_S)
     return commands.submit(argv, script, timeout_s=_TIMEOUT_S)
 
 
@@ -70,8 +63,22 @@ class HeldJobs:
 
     def release(self, job_id: int) -> None:
         """Let a job start; nothing happens where it runs or is over."""
-        if self.queued().get(job_id) in WAITING:
+        if self.queued().get(job_id) not in WAITING:
+            return
+        try:
             command(["scontrol", "release", str(job_id)])
+        except SlurmError as error:
+            if "configuration not available" not in str(error):
+                raise
+
+    def impossible(self) -> dict[int, str]:
+        """Give why jobs of the user's will never start as they are.
+
+        Of a job on hold Slurm looks only once it is released whether any node could run it.
+        """
+        lines = command(["squeue", "--me", "-h", "-t", "PD", "-o", "%A %r"]).splitlines()
+        reasons = (line.split(None, 1) for line in lines)
+        return {int(job_id): why for job_id, why in reasons if _IMPOSSIBLE.search(why)}
 
     def cancel(self, *job_ids: int) -> None:
         """End jobs."""

@@ -61,23 +61,18 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked at the
         moment; the job may be there all the same.
     """
-    output = sbatch(argv, script, timeout_s=timeout_s)
+    try:
+        # The job inherits the environment, so it stays as it is.
+        output = _output(argv, script, dict(os.environ), timeout_s)
+    except SlurmError as error:
+        if any(sign in str(error).lower() for sign in _PASSING):
+            raise
+        raise SubmissionRefused(str(error)) from error
     *_, last = output.split() or [""]
     job_id = last.partition(";")[0]
     if not job_id.isdecimal():
         raise SlurmError(f"{argv[0]}: printed no job id but {output.strip()!r}")
     return job_id
-
-
-def sbatch(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
-    """Output of sbatch; the script goes to its stdin.  Raises as :func:`submit` does."""
-    try:
-        # The job inherits the environment, so it stays as it is.
-        return _output(argv, script, dict(os.environ), timeout_s)
-    except SlurmError as error:
-        if any(sign in str(error).lower() for sign in _PASSING):
-            raise
-        raise SubmissionRefused(str(error)) from error
 
 
 def pauses() -> Iterator[float]:

@@ -414,28 +414,29 @@ class Workbench:
         """Let a run start and bring it to its end."""
         job_id = trial.job_id or 0
         self.site.jobs.release(job_id)
-        in_time = self._wait(job_id)
+        late = self._wait(job_id)
         run = self._accounted(trial)
         self.site.jobs.tidy(trial)
-        if not in_time:
-            late = f"did not start within {self.description.patience}"
+        if late:
             return self._save(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
         share = self.site.jobs.network_share(trial)
         return self._save(trial, **_outcome(run), network_share=share)
 
-    def _wait(self, job_id: int) -> bool:
-        """Wait until a job is over; False where it did not start in time and was cancelled."""
-        begun_s, jobs = self.site.clock(), self.site.jobs
-        in_time = True
+    def _wait(self, job_id: int) -> str:
+        """Wait until a job is over; why it was cancelled where it never starts, or not in time."""
+        begun_s, jobs, late = self.site.clock(), self.site.jobs, ""
         for pause_s in pauses():
             waiting = jobs.waiting(job_id)
             if waiting is None:
-                return in_time
-            if waiting and in_time and self.site.clock() - begun_s > self.description.patience_s:
-                jobs.cancel(job_id)
-                in_time = False
+                return late
+            if waiting and not late:
+                late = jobs.impossible().get(job_id, "")
+                if self.site.clock() - begun_s > self.description.patience_s:
+                    late = late or f"did not start within {self.description.patience}"
+                if late:
+                    jobs.cancel(job_id)
             self.site.sleep(pause_s)
-        return in_time
+        raise AssertionError  # the pauses never end
 
     def _accounted(self, trial: Trial) -> JobRun:
         """Wait until a run's end is in the accounting, which can take seconds."""

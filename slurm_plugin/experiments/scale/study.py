@@ -477,6 +477,14 @@ def _submitted(
 def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) -> list[int]:
     """Take the runs that are over from the accounting; give the jobs that it does not have yet."""
     queued = slurm.queued()
+    impossible = slurm.impossible() if queued else {}
+    for one in study.open:
+        if one.job_id in impossible:
+            slurm.cancel(one.job_id)
+            reason = impossible[one.job_id]
+            failed = msgspec.structs.replace(one, state=JobState.FAILED.value, reason=reason)
+            study.save(failed)
+            report(failed)
     over = [one for one in study.open if one.job_id not in queued]
     planned_s = {one.job_id: one.planned_s for one in over if one.job_id is not None}
     found = slurm.ended(planned_s) if planned_s else {}

@@ -71,6 +71,9 @@ class FakeSlurm:
             self.running.pop(job_id, None)
             self.cancelled.add(job_id)
 
+    def impossible(self) -> dict[int, str]:
+        return {}
+
     def queued(self) -> set[int]:
         self._call()
         return {*self.held, *self.running}
@@ -251,3 +254,19 @@ def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):
 def test_a_folder_without_a_study_is_named(tmp_path):
     with pytest.raises(FormatError, match="is this the folder of a study"):
         Study(tmp_path / "study.json")
+
+
+def test_a_run_that_no_limit_allows_is_cancelled_and_a_row(tmp_path):
+    class Limited(FakeSlurm):
+        def release(self, job_id: int) -> None:
+            if self.held[job_id].count != max(COUNTS):
+                super().release(job_id)
+
+        def impossible(self) -> dict[int, str]:
+            return dict.fromkeys(self.held, "QOSMaxNodePerJobLimit")
+
+    slurm = Limited(knee)
+    study = studied(tmp_path, slurm)
+    failed = [(one.count, one.reason) for one in study.runs if one.reason]
+    assert failed == [(max(COUNTS), "QOSMaxNodePerJobLimit")]
+    assert slurm.cancelled and not slurm.held

@@ -169,6 +169,6 @@ learning: {target: 1, fewest: 6, in_a_row: 1, error: cross-validation}
 """)  # fmt: skip
     result = json.loads(nimo.run("learn", "large.yaml", "--json").stdout)
     failed = [one for one in state(nimo.cluster, "large") if one["stage"] == "failed"]
-    assert failed and all("configuration is not available" in one["reason"] for one in failed)
+    assert failed and all(one["reason"] == "BadConstraints" for one in failed)
     assert {one["attributes"]["memory"] for one in failed} == {900 * 2.0**30}
     assert max(one["attributes"]["memory"] for one in result["expected"]) == 200 * 2.0**20

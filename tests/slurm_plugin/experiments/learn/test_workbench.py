@@ -106,6 +106,9 @@ class FakeSlurm:
             return True
         return None
 
+    def impossible(self) -> dict[int, str]:
+        return {}
+
     def ended(self, planned_s: dict[int, int]) -> dict[int, JobRun]:
         self._called()
         ((job_id, at_s),) = planned_s.items()
