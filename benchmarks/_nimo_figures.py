@@ -93,7 +93,7 @@ def blast_like(seed: int) -> Application:
         network = given["latency_ms"] * (0.2 + 0.05 * again)
         disk = 0.3 + 0.02 * given["latency_ms"]
         parts = np.array([compute, network, disk]) * noise.lognormal(0, 0.02, 3) * 1e-6
-        return Sample(dict(given), Occupancies(*parts.tolist(), BYTES))
+        return Sample(dict(given), Occupancies(parts[0], parts[1], parts[2], BYTES))
 
     return run
 

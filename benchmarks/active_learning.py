@@ -107,7 +107,7 @@ def application(seed: int) -> Application:
         missing = thrash * max(0.0, 512 / given["memory_mb"] - 0.25)
         network = max(0.0, wait * given["latency_ms"] * (1 + 0.3 * missing) - hidden * busy)
         parts = np.array([busy, network, disk + missing]) * noise.lognormal(0, 0.02) * 1e-6
-        return Sample(dict(given), Occupancies(*parts.tolist(), 1e9))
+        return Sample(dict(given), Occupancies(parts[0], parts[1], parts[2], 1e9))
 
     return run
 

@@ -173,7 +173,7 @@ def _has_advice(table: PredictionTable, size: int, row: RunRow) -> bool:
     )
     decided = decide(request, table, part, RULES, now_s=now_s)
     options = every_option(request, table, part, RULES, decided, now_s=now_s)
-    return best_of(decided, options, request, RULES.policy) is not None
+    return best_of(decided, options, request, RULES.policy, table) is not None
 
 
 def _kind(table: PredictionTable) -> str:
