@@ -134,7 +134,6 @@ def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     assert result["ended"] == "good enough"
     # How fast a busy machine is, and so what four runs of it show, nobody knows.
     assert result["effects"].keys() == {"share", "input_bytes"}
-    assert len(trials) - 1 < shown["candidates"]  # the others are predicted
     assert len(result["expected"]) == shown["candidates"]
     assert all(one["time_s"] > 0 for one in result["expected"])
     # Run once more, nothing is left to do.
