@@ -33,7 +33,7 @@ _IMPOSSIBLE = re.compile("BadConstraints|Partition(?:Config|NodeLimit|TimeLimit)
 _EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
 _LATER_S = 86_400  #: ... and up to so long after the present
 _LATE_S = 20.0  #: what has ended a moment ago is on its way to the accounting ...
-_ACCOUNTED_S = 900.0  #: ... and after so long it never comes
+ACCOUNTED_S = 900.0  #: ... and after so long it never comes
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
 
@@ -108,7 +108,7 @@ class HeldJobs:
 
 def check_accounted(job_ids: Iterable[int], for_s: float) -> None:
     """Raise SlurmError where nothing was said for so long of jobs that have ended."""
-    if for_s > _ACCOUNTED_S:
+    if for_s > ACCOUNTED_S:
         jobs = ",".join(map(str, job_ids))
         raise SlurmError(
             f"neither the accounting nor squeue says how the jobs ended: see 'sacct -j {jobs}'; "

@@ -1,8 +1,8 @@
 """Follows the jobs of a plan: reports their states, and plans again where they are late."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,7 @@ class PlanMonitor:
     submit: Sbatch = held_jobs.submit
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
+    seen: dict[str, float] = field(default_factory=dict)  #: when Slurm last told of each job
 
     def lines(self, interval_s: float) -> Iterator[str]:
         """Give a line for each change, until every job has ended."""
@@ -74,7 +75,8 @@ class PlanMonitor:
     def _round(self) -> Iterator[str]:
         submitted = self.submitted
         if not submitted.leaving:
-            for name, status in look(submitted, self.ask).items():
+            statuses = look(submitted, self.ask)
+            for name, status in (statuses | self._lost(statuses)).items():
                 yield from self._report(name, status)
             held_jobs.write(self.path, submitted)
             yield from self._plan_again()
@@ -93,6 +95,14 @@ class PlanMonitor:
                 yield from self._give_up(name, REFUSED)
                 submitted.astray = f"{name} is {REFUSED}"
             held_jobs.write(self.path, submitted)
+
+    def _lost(self, statuses: Mapping[str, JobStatus]) -> dict[str, JobStatus]:
+        """Jobs that neither squeue nor the accounting has had for long."""
+        now_s, names = self.clock(), [job.name for job in unfinished(self.submitted)]
+        self.seen.update(dict.fromkeys(statuses, now_s))
+        gone = (name for name in names if name in self.submitted.ids)
+        gone = (n for n in gone if now_s - self.seen.setdefault(n, now_s) > held_jobs.ACCOUNTED_S)
+        return {name: JobStatus("UNKNOWN", None, None) for name in gone}
 
     def _report(self, name: str, status: JobStatus) -> Iterator[str]:
         """Record a job's new state, and report it."""

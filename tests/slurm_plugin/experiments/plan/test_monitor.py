@@ -210,6 +210,15 @@ def test_an_end_that_slurm_does_not_tell_is_now(tmp_path):
     assert (one.started_s, one.ended_s) == ({}, {"x": NOW + 990})
 
 
+def test_a_job_that_slurm_has_lost_is_no_reason_to_wait_for_ever(tmp_path):
+    one, now = given(job("x", 0, 100), job("y", 100, 100, "x"), ids={"x": "1"}), [NOW]
+    sleep = {"sleep": lambda s: now.insert(0, now[0] + s)}
+    made = follower(one, tmp_path, ask=silent, clock=lambda: now[0], **sleep)
+    lines = list(made.lines(600.0))
+    assert lines[-2:] == ["x: UNKNOWN", "y: cancelled, for x is UNKNOWN (job 1)"]
+    assert now[0] == NOW + 1200
+
+
 def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_path):
     def broken(_: object) -> None:
         raise NimoError("no place has the nodes")
