@@ -185,7 +185,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
     with open_store(config) as store:
         found = {run.run_id: run for level, key in keys for run in store.runs.of_key(level, key)}
     for number, run in enumerate(sorted(found.values(), key=lambda one: one.submit_s), 1):
-        n = getattr(run, study.settings.sizes.value) or 0
+        n = study.settings.sizes.size_of(run)
         if n in study.settings.counts and run.state == "COMPLETED":
             one = StudyRun(
                 number=number,
@@ -204,9 +204,10 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
 
 
 def _settings(args: argparse.Namespace) -> "Settings":
+    from sacct_ingest.runs.layout import Unit  # noqa: PLC0415
     from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
     from slurm_plugin.experiments.held_jobs import overrun_s, slurm_config  # noqa: PLC0415
-    from slurm_plugin.experiments.scale.study import Settings, Sizes  # noqa: PLC0415
+    from slurm_plugin.experiments.scale.study import Settings  # noqa: PLC0415
 
     script = parse_command_line(["sbatch", *args.words]).script
     if not script:
@@ -219,7 +220,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         script=script,
         words=tuple(args.words),
         counts=tuple(args.counts),
-        sizes=Sizes(args.sizes),
+        sizes=Unit(args.sizes),
         most_runs=args.runs,
         budget=args.budget,
         limit_s=args.time * 60,

@@ -120,7 +120,7 @@ def table(results: Results) -> OutputTable:
         return f"{duration(row.low_s)} to {duration(row.high_s)}"
 
     columns = [
-        OutputColumn("count", results.settings.sizes.words),
+        OutputColumn("count", results.settings.sizes.plural),
         OutputColumn("runs", "runs", worth=5),
         OutputColumn("time_s", "run time", as_text=duration),
         OutputColumn("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
@@ -243,7 +243,7 @@ def _drawn(drawn: "Figure", results: Results) -> "Figure":
         axes.set_xlim(min(counts) / 1.15, max(counts) * 1.15)
         axes.set_xticks(counts, list(map(str, counts)))
         axes.minorticks_off()
-        axes.set_xlabel(results.settings.sizes.words)
+        axes.set_xlabel(results.settings.sizes.plural)
         axes.grid(visible=True, color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
         if results.recommended:

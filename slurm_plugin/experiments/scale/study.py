@@ -5,7 +5,6 @@ import shlex
 import subprocess
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from predictor.models.selection import MIN_POINTS
 from predictor.types import Prediction, Run
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.job_script import (
     Options,
     parse_command_line,
@@ -142,31 +142,13 @@ def _costs(fit: AveragedFit, counts: Sequence[int], *, weak: bool) -> NDArray[np
 _FILTER_S = 60
 
 
-class Sizes(StrEnum):
-    """What is counted."""
-
-    NODES = "nodes"
-    CPUS = "cpus"
-    GPUS = "gpus"
-
-    @property
-    def word(self) -> str:
-        """Singular."""
-        return {"nodes": "node", "cpus": "CPU", "gpus": "GPU"}[self.value]
-
-    @property
-    def words(self) -> str:
-        """Plural."""
-        return f"{self.word}s"
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
 
     script: str
     words: tuple[str, ...]  #: options of sbatch, then the script and its arguments
     counts: tuple[int, ...]
-    sizes: Sizes = Sizes.NODES
+    sizes: Unit = Unit.NODES
     most_runs: int = 6
     budget: float = 200.0
     limit_s: float = 1800.0
@@ -219,7 +201,7 @@ def as_ended(run: StudyRun, job: "JobRun | RunRow", reason: str = "") -> StudyRu
     return msgspec.structs.replace(run, state=job.state.value, reason=reason, **own)
 
 
-_OPTION = {Sizes.NODES: "--nodes", Sizes.CPUS: "--cpus-per-task", Sizes.GPUS: "--gpus"}
+_OPTION = {Unit.NODES: "--nodes", Unit.CPUS: "--cpus-per-task", Unit.GPUS: "--gpus"}
 
 
 @dataclass(frozen=True, slots=True)
