@@ -119,27 +119,25 @@ def test_ctrl_c_is_quiet(program, words, tmp_path):
     assert (out, err) == (b"", b"")
 
 
+def written_to(ends, *argv, env):
+    """How `nimo` ended, and what it wrote to the second of two connected ends."""
+    ours, theirs = ends
+    command = [sys.executable, "-c", CODE.format("nimo"), *argv]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False, env=env)
+    os.close(theirs)
+    text = os.read(ours, 100_000)
+    os.close(ours)
+    return done, text
+
+
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colour_on_a_terminal_that_wants_it(environment, coloured, tmp_path):
     (tmp_path / "nimo.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
     inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-c", CODE.format("nimo"), "doctor"],
-        stdout=theirs,
-        check=False,
-        env={
-            **inherited,
-            "NIMO_CONFIG": str(tmp_path / "nimo.yaml"),
-            "PATH": str(tmp_path),
-            "SLURM_CONF": str(tmp_path / "slurm.conf"),
-            "TERM": "xterm",
-            **environment,
-        },
-    )
-    os.close(theirs)
-    text = os.read(ours, 100_000)
-    os.close(ours)
+    names = {"NIMO_CONFIG": "nimo.yaml", "PATH": "", "SLURM_CONF": "slurm.conf"}
+    paths = {key: str(tmp_path / name) for key, name in names.items()}
+    env = inherited | paths | {"TERM": "xterm"} | environment
+    done, text = written_to(pty.openpty(), "doctor", env=env)
     assert done.returncode == 1
     assert b"configuration" in text
     assert (b"\033[" in text) is coloured
@@ -150,16 +148,8 @@ def test_colour_on_a_terminal_that_wants_it(environment, coloured, tmp_path):
 )
 def test_names_that_the_locale_has_no_letters_for(terminal, shown, tmp_path):
     (tmp_path / "nimo.yaml").write_text("cluster: tür\n", encoding="utf-8")
-    ours, theirs = pty.openpty() if terminal else os.pipe()
-    done = subprocess.run(
-        [sys.executable, "-c", CODE.format("nimo"), "config", str(tmp_path / "nimo.yaml")],
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        check=False,
-        env=os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-    )
-    os.close(theirs)
-    text = os.read(ours, 100_000)
-    os.close(ours)
+    env = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ends = pty.openpty() if terminal else os.pipe()
+    done, text = written_to(ends, "config", str(tmp_path / "nimo.yaml"), env=env)
     assert done.returncode == 0, done.stderr
     assert shown in text
