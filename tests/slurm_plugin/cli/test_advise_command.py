@@ -14,17 +14,20 @@ CALL = "import sys; from slurm_plugin.cli import advise; advise._TIMEOUT_S = 120
 CALL += "code = advise.main(sys.argv[1:])\n"
 
 
-def advise(site: DemoSite, *words: str) -> subprocess.CompletedProcess[str]:
+def python(site: DemoSite, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the whole process, as a shell script would."""
-    code = f"{CALL}sys.exit(code)"
     return subprocess.run(
-        [sys.executable, "-c", code, "--user", "ada", *words],
+        [sys.executable, "-c", code, *words],
         capture_output=True,
         text=True,
         check=False,
         cwd=site.folder,
         env=os.environ | {"NIMO_CONFIG": str(site.config)},
     )
+
+
+def advise(site: DemoSite, *words: str, user: str = "ada") -> subprocess.CompletedProcess[str]:
+    return python(site, f"{CALL}sys.exit(code)", "--user", user, *words)
 
 
 def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> None:
@@ -87,13 +90,7 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(
 ) -> None:
     script = tmp_path / "never-seen.sh"
     script.write_text("#!/bin/sh\n#SBATCH -N 1-8\nsrun ./never-seen\n")
-    done = subprocess.run(
-        [sys.executable, "-c", f"{CALL}sys.exit(code)", "--user", "nobody-here", str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
-    )
+    done = advise(nimod, str(script), user="nobody-here")
     assert done.returncode == 3
     assert "#SBATCH" not in done.stdout
     assert "NIMO has no finished run of this job yet" in done.stdout
@@ -159,15 +156,8 @@ def test_the_way_through_nimod_loads_nothing_heavy(
         f"heavy |= set({more})\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=nimod.folder,
-        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
-    )
-    assert done.stderr == "[]\n"
+    done = python(nimod, code, *words)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
     assert shown in done.stdout
 
 
