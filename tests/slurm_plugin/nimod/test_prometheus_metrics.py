@@ -253,19 +253,13 @@ def test_names_follow_the_conventions():
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian: prometheus) is not installed")
 def test_promtool_accepts_the_rules(config, capsys):
-    checked = subprocess.run(
-        [str(PROMTOOL), "check", "rules", RULES], capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stderr
-    assert "SUCCESS: 11 rules found" in checked.stdout
+    def accepted(*words, **given):
+        argv = [str(PROMTOOL), *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, **given)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "SUCCESS: 11 rules found" in accepted("check", "rules", RULES)
+    accepted("test", "rules", Path(__file__).with_name("nimo.rules.test.yml"))
     assert main(["metrics", "--config", str(config)]) == 0
-    tried = subprocess.run(
-        [str(PROMTOOL), "test", "rules", Path(__file__).with_name("nimo.rules.test.yml")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert tried.returncode == 0, tried.stdout + tried.stderr
-    linted = subprocess.run(
-        [str(PROMTOOL), "check", "metrics"], input=capsys.readouterr().out, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert linted.returncode == 0, linted.stdout + linted.stderr
+    accepted("check", "metrics", input=capsys.readouterr().out)
