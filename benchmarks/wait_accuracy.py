@@ -305,7 +305,7 @@ def _nimo(asked: Asked, learned: NDArray[np.bool_]) -> tuple[Floats, tuple[Float
     fit: QueueWaitFit = model.fit(
         asked.names, asked.rows[learned], asked.waits_s[learned], asked.asked_s[learned]
     )
-    median, low, high = map(asked.log, fit.predict(asked.rows[~learned]))
+    low, median, high = asked.log(fit.predict(asked.rows[~learned])).T
     return median, (low, high)
 
 
