@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.waits.easy import ReplaySchedule
+from slurm_plugin.replay.measures import compare
 from slurm_plugin.replay.what_if import WhatIf
-from slurm_plugin.replay.workload import Workload, compare
+from slurm_plugin.replay.workload import Workload
 
 _Bools = npt.NDArray[np.bool_]
 #: A log with some jobs changed, and which ones those are.

@@ -21,7 +21,7 @@ from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
-from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeShare, profile

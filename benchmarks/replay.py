@@ -27,10 +27,11 @@ from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.sources.saved import SavedSacct, cluster_nodes
 from sacct_ingest.store import Store
 from slurm_plugin.config import settings as config
-from slurm_plugin.decision.candidates import PolicySettings
+from slurm_plugin.decision.allowed_counts import PolicySettings
+from slurm_plugin.replay.measures import compare, guard_held, measure
 from slurm_plugin.replay.soft_limits import QUANTILES, replay_limits, suggested
 from slurm_plugin.replay.what_if import WhatIf
-from slurm_plugin.replay.workload import Assumptions, Workload, assume, compare, guard_held, measure
+from slurm_plugin.replay.workload import Assumptions, Workload, assume
 
 SHARES = (0.5, 1.0)
 #: Of the users' limits and then NIMO's quantiles: 85 %.

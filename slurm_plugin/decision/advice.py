@@ -15,8 +15,16 @@ from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
-from slurm_plugin.decision import candidates, messages, sizes
+from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
+from slurm_plugin.decision.allowed_counts import (
+    PolicySettings,
+    Request,
+    is_otherwise,
+    is_serial,
+    limits_for,
+    scales,
+)
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
 from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
@@ -59,7 +67,7 @@ _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
 
 def advice_of(
     case: DecisionContext,
-    rules: candidates.PolicySettings,
+    rules: PolicySettings,
     *,
     fresh: bool,
     others: Callable[[], Sequence[Partition]] = tuple,
@@ -141,9 +149,9 @@ def advice_of(
     return advice
 
 
-def _shown(request: candidates.Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
+def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
     """Give the fewest and the most that rows are shown for."""
-    if candidates.is_serial(table):
+    if is_serial(table):
         return 1, 1
     return (request.low, request.high) if request.low < request.high else (1, part.largest)
 
@@ -164,7 +172,7 @@ def _add_amounts(
     case: DecisionContext,
     table: PredictionTable,
     part: Partition,
-    rules: candidates.PolicySettings,
+    rules: PolicySettings,
     *,
     fresh: bool,
 ) -> None:
@@ -196,7 +204,7 @@ def _add_amounts(
             advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
 
 
-def _cheapest_sure(advice: Advice, rules: candidates.PolicySettings) -> None:
+def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
     """Note which row makes the deadline with the confidence that is asked for at least cost."""
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
@@ -304,7 +312,7 @@ def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
     return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
 
 
-def _considered(case: DecisionContext, part: Partition) -> candidates.Request:
+def _considered(case: DecisionContext, part: Partition) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = replace(case.request, explore=False), case.table
     open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
@@ -312,7 +320,7 @@ def _considered(case: DecisionContext, part: Partition) -> candidates.Request:
     if request.fixed is None or fixed is not None or table is None:
         return request
     whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
-    counts = [n for n in whole if candidates.scales(table, n)]
+    counts = [n for n in whole if scales(table, n)]
     asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
@@ -320,7 +328,7 @@ def _considered(case: DecisionContext, part: Partition) -> candidates.Request:
 def best_of(
     decided: choosing.Decision,
     options: Sequence[Option],
-    request: candidates.Request,
+    request: Request,
     policy: Policy,
     table: PredictionTable,
 ) -> Option | None:
@@ -331,7 +339,7 @@ def best_of(
     """
     if decided.action is not choosing.Action.KEEP:
         return decided.chosen
-    if candidates.is_serial(table):
+    if is_serial(table):
         return next((one for one in options if one.nodes == 1), None)
     if table.is_guess and request.asked is not None:
         return None
@@ -378,7 +386,7 @@ def _limit_text(case: DecisionContext, table: PredictionTable, advised_s: float 
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
 
 
-def _short_limit(one: Prediction, request: candidates.Request) -> str:
+def _short_limit(one: Prediction, request: Request) -> str:
     """Say that the job's time limit is shorter than its run may take; empty: it is not."""
     own_s = request.asked_limit_s or request.limit_s or inf
     if request.deadline_s or own_s >= one.high_s:
@@ -388,11 +396,7 @@ def _short_limit(one: Prediction, request: candidates.Request) -> str:
 
 
 def _limits(
-    option: Option,
-    request: candidates.Request,
-    table: PredictionTable,
-    rules: candidates.PolicySettings,
-    part: Partition,
+    option: Option, request: Request, table: PredictionTable, rules: PolicySettings, part: Partition
 ) -> TimeLimits | None:
     """Time limit to ask for: without a verdict by the level's interval, for the count asked for.
 
@@ -402,9 +406,9 @@ def _limits(
     unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
     if found or table.is_guess or unwanted:
         return found
-    known = not candidates.is_otherwise(table) and table.runs >= _FOR_LIMITS
+    known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
     if known and option.nodes == table.asked:
-        found = candidates.limits_for(request, table, rules, [option.nodes], level_quantile)
+        found = limits_for(request, table, rules, [option.nodes], level_quantile)
     own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
     longer_s, most_s = whole_minutes(high_s * rules.policy.limit_margin), part.max_time_s or inf
     ends, ended = own_s and own_s < high_s, table.limit_reached

@@ -15,7 +15,7 @@ from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from slurm_plugin.config.setting_types import Trust
 from slurm_plugin.config.settings import JobSettings
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.eligibility import limit_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job

@@ -24,8 +24,8 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import (
     DecisionContext,
     attributes_of,

@@ -20,7 +20,7 @@ from slurm_plugin.config.setting_types import (
     TimeUse,
 )
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.sizes import (
     SizeOption,
     fixed_by_script,

@@ -8,7 +8,7 @@ from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import policy
-from slurm_plugin.decision.candidates import Request, is_serial
+from slurm_plugin.decision.allowed_counts import Request, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory_and_limits import (

@@ -23,7 +23,7 @@ from predictor.change.request import DRAWS, levels, ratios
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
-from slurm_plugin.decision.candidates import (
+from slurm_plugin.decision.allowed_counts import (
     Candidate,
     CountQuestion,
     PartitionBounds,

@@ -17,7 +17,7 @@ from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
-from slurm_plugin.decision.candidates import (
+from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
     Request,
     choices,

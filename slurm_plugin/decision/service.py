@@ -15,9 +15,9 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.advice import advice_of, side_by_side
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.context_builder import (
     SUBMISSION_S,

@@ -32,7 +32,7 @@ end
 
 local function load_hook()
   package.path, package.cpath = folder .. "?.lua;" .. absolute(package.path), absolute(package.cpath)
-  local nimo = require("nimo")
+  local nimo = require("nimo_submit")
   local settings, complaints = require("nimo_settings").read(folder .. "nimo_hook.conf")
   for _, complaint in ipairs(complaints) do log("nimo: " .. complaint) end
   local link = require("nimo_link").new(settings, nil, true)

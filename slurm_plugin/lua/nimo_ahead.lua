@@ -14,7 +14,7 @@ local encoding = require("nimo_encode")
 
 local M = {}
 
-local MAX_TEXT_BYTES = 64 * 1024 -- as in nimo.lua: to encode more takes long
+local MAX_TEXT_BYTES = 64 * 1024 -- as in nimo_submit.lua: to encode more takes long
 
 M.VERSION = 1 -- of the messages, see slurm_plugin/protocol/
 -- What can be written: HookLevel there.  Of a command that does not wait job_submit writes it.

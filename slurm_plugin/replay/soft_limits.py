@@ -27,7 +27,8 @@ from sacct_ingest.store import RunRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import planned_s
-from slurm_plugin.replay.workload import Floats, Workload, measure, recent_mean
+from slurm_plugin.replay.measures import measure
+from slurm_plugin.replay.workload import Floats, Workload, recent_mean
 
 QUANTILES = (0.5, 0.7, 0.85, 0.95)
 #: A smaller gain is not worth a change.

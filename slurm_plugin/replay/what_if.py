@@ -27,22 +27,19 @@ from predictor.waits.history import arrival_demand
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
-from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.replay.workload import (
+from slurm_plugin.replay.measures import (
     Measures,
-    Moldable,
     ReplayComparison,
-    Workload,
     compare,
     guard_held,
     measure,
-    proven,
-    recent_mean,
     utilisation,
 )
+from slurm_plugin.replay.workload import Moldable, Workload, proven, recent_mean
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 

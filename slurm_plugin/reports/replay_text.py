@@ -11,8 +11,8 @@ from rich.text import Text
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.evaluation.effects import Gain
+from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.what_if import WORTH, Result
-from slurm_plugin.replay.workload import ReplayComparison
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.headline import proven_lines

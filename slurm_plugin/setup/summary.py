@@ -62,7 +62,7 @@ def _steps(installation: Installation, answers: Answers) -> list[str]:
     text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
     no_account = ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
     hooks = f"nimo hook-path --install {installation.hooks}"
-    no_hooks = not (installation.hooks / "nimo.lua").exists()
+    no_hooks = not (installation.hooks / "nimo_submit.lua").exists()
     if answers.controllers:
         where = " and ".join(answers.controllers)
         steps = {
@@ -89,7 +89,7 @@ def _steps(installation: Installation, answers: Answers) -> list[str]:
 
 def hooks_run(installation: Installation) -> bool:
     """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
-    there = (installation.hooks / "nimo.lua").exists() and bool(installation.slurm)
+    there = (installation.hooks / "nimo_submit.lua").exists() and bool(installation.slurm)
     return there and not line(installation.slurm, "JobSubmitPlugins")
 
 

@@ -338,7 +338,7 @@ class Outlooks:
         # numpy takes its time to load, and no answer waits for it here.
         from predictor.waits.correction import corrected_forward  # noqa: PLC0415
         from predictor.waits.simulation import run_forward  # noqa: PLC0415
-        from slurm_plugin.wait_forecasts.queue_view import queues  # noqa: PLC0415
+        from slurm_plugin.wait_forecasts.simulated_queue import queues  # noqa: PLC0415
 
         began = self._stopwatch()
         latest: dict[str, PartitionOutlook] = {}

@@ -213,7 +213,7 @@ class QueuedStarts:
             if job.submit_s < outlook.made_s or not free:
                 return None
         # numpy takes its time to load, and no submission waits for it here.
-        from slurm_plugin.wait_forecasts.queue_view import size_of  # noqa: PLC0415
+        from slurm_plugin.wait_forecasts.simulated_queue import size_of  # noqa: PLC0415
 
         alone = job.alone or self.alone.get(outlook.partition, False)
         units = size_of(job, job.nodes, outlook.units, alone=alone)

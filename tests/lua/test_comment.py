@@ -113,7 +113,7 @@ def test_comment_comes_back_when_nimod_is_off_or_dead(both):
     (both.folder / "off").unlink()
     both.peer.connect_problem = "connection refused"
     assert both.submit(comment=sent).job["comment"] == "mine"
-    both.lua.execute("package.loaded.nimo.collect = function() error('broken') end")
+    both.lua.execute("package.loaded.nimo_submit.collect = function() error('broken') end")
     assert both.submit(comment=sent).job["comment"] == "mine"
 
 

@@ -407,7 +407,10 @@ def test_modifying_a_job_changes_nothing(hooks):
 
 @pytest.mark.parametrize(
     "missing",
-    ["nimo.lua", *(f"nimo_{part}.lua" for part in ("link", "json", "ready", "settings", "shared"))],
+    [
+        "nimo_submit.lua",
+        *(f"nimo_{part}.lua" for part in ("link", "json", "ready", "settings", "shared")),
+    ],
 )
 def test_missing_parts_switch_the_hook_off(runtime, missing):
     hooks = runtime()
@@ -429,14 +432,19 @@ def test_no_code_of_the_current_folder_runs(runtime, tmp_path, monkeypatch, inst
     for path in [] if installed else hooks.folder.glob("nimo*.lua"):
         path.unlink()
     (tmp_path / "shared/socket").mkdir(parents=True)
-    for name in ("nimo", "nimo_filter", "socket/core", "socket/unix"):
+    for name in ("nimo_submit", "nimo_filter", "socket/core", "socket/unix"):
         (tmp_path / f"shared/{name}.lua").write_text("ran = true")
     monkeypatch.chdir(tmp_path / "shared")
     before = hooks.lua.execute("""
         package.preload["socket.core"], package.preload["socket.unix"] = nil, nil
         package.path, package.cpath = "./?.lua;" .. package.path .. ";?.lua", "./?.so"
         return package.path .. package.cpath""")
-    options = {"type": "sbatch", "nodes": "1-8", "argv": ["nimo.lua"], "deadline": "1767261600"}
+    options = {
+        "type": "sbatch",
+        "nodes": "1-8",
+        "argv": ["nimo_submit.lua"],
+        "deadline": "1767261600",
+    }
     left = hooks.load().load_cli_filter().filter(**options)
     assert ("comment" in left) is installed
     assert hooks.lua.globals().ran is None

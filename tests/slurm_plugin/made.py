@@ -7,7 +7,7 @@ from typing import Any
 from predictor.table import encode
 from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.candidates import PolicySettings
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition

@@ -75,7 +75,7 @@ def loaded_by(module: str) -> set[str]:
         ("slurm_plugin.decision.service", set()),
         ("slurm_plugin.nimod.loop", set()),
         ("slurm_plugin.wait_forecasts.forecasts", set()),
-        ("slurm_plugin.wait_forecasts.queue_view", {"numpy"}),
+        ("slurm_plugin.wait_forecasts.simulated_queue", {"numpy"}),
         ("slurm_plugin.nimod.access", set()),
         ("slurm_plugin.nimod.store_link", {"alembic", "asyncio", "sqlalchemy"}),
         ("slurm_plugin.nimod.daemon", {"alembic", "asyncio", "sqlalchemy"}),

@@ -174,7 +174,7 @@ def _replay(
     args: argparse.Namespace, config: Config, report: ProgressReport, stack: ExitStack
 ) -> "ReplayReport":
     # Loaded here: numpy and scipy take a second, and the help shall not.
-    from slurm_plugin.decision.candidates import PolicySettings  # noqa: PLC0415
+    from slurm_plugin.decision.allowed_counts import PolicySettings  # noqa: PLC0415
     from slurm_plugin.replay.what_if import (  # noqa: PLC0415
         GUARDS,
         PRICES,

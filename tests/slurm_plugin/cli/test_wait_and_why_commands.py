@@ -199,7 +199,7 @@ def test_how_long_answers_take(bins, words):
 LONG = Finding(
     check="hook files",
     state=FindingState.ERROR,
-    message="missing in /etc/slurm: cli_filter.lua, job_submit.lua, nimo.lua, nimo_json.lua",
+    message="missing in /etc/slurm: cli_filter.lua, job_submit.lua, nimo_submit.lua, nimo_json.lua",
     fix="nimo hook-path --install /etc/slurm, and then restart slurmctld with systemctl",
 )
 

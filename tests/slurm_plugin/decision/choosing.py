@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from predictor.types import Tail
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table

@@ -9,7 +9,7 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Layout
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.messages import problem_texts
 from slurm_plugin.protocol.reasons import Reason

@@ -14,7 +14,7 @@ from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings, Request
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide

@@ -13,7 +13,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.explore import PendingTries
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason

@@ -16,7 +16,7 @@ from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
-from slurm_plugin.decision.candidates import Request, choices, standing
+from slurm_plugin.decision.allowed_counts import Request, choices, standing
 from slurm_plugin.decision.policy import Action, every_option
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile

@@ -10,7 +10,7 @@ from msgspec.structs import fields, replace
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Band, Config, Deadline, Policy, TimeLimit
-from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.memory_and_limits import TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask

@@ -253,11 +253,11 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         },
     ),
     "hook broken, and not loaded": (
-        lambda n: reloaded(n, written(etc(n, "nimo.lua"), lambda text: text + "\nif then")),
+        lambda n: reloaded(n, written(etc(n, "nimo_submit.lua"), lambda text: text + "\nif then")),
         {
-            "hook files": (FindingState.WARNING, "nimo.lua", "nimo hook-path"),
-            "hook syntax": (FindingState.ERROR, "nimo.lua", "before slurmctld is started"),
-            "hooks loaded": (FindingState.WARNING, "not loaded the new nimo.lua", "touch "),
+            "hook files": (FindingState.WARNING, "nimo_submit.lua", "nimo hook-path"),
+            "hook syntax": (FindingState.ERROR, "nimo_submit.lua", "before slurmctld is started"),
+            "hooks loaded": (FindingState.WARNING, "not loaded the new nimo_submit.lua", "touch "),
         },
     ),
     "slurm.conf without NIMO": (

@@ -9,7 +9,7 @@ from slurm_plugin.protocol.status_messages import Status, Waits
 from slurm_plugin.slurm.snapshot import build as view
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.wait_forecasts.test_forecasts import CONF, learned_queue
-from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, pending
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, pending
 
 ROOT, ANN, BOB, NAMELESS = 0, 4001, 4002, 2**31 - 7
 

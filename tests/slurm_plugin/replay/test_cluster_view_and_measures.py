@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
+from slurm_plugin.replay.measures import compare, guard_held, measure, utilisation
 from slurm_plugin.replay.what_if import DAY_S, ClusterViewer, planned
-from slurm_plugin.replay.workload import Workload, compare, guard_held, measure, utilisation
+from slurm_plugin.replay.workload import Workload
 
 
 def test_nodes_come_free_by_the_limits():

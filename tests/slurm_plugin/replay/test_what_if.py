@@ -9,7 +9,8 @@ from predictor.table import at
 from predictor.tables.settings import TableSettings
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
-from slurm_plugin.decision.candidates import PolicySettings
+from slurm_plugin.decision.allowed_counts import PolicySettings
+from slurm_plugin.replay.measures import compare
 from slurm_plugin.replay.what_if import (
     ALIKE,
     WORTH,
@@ -21,15 +22,7 @@ from slurm_plugin.replay.what_if import (
     settings,
     suggest,
 )
-from slurm_plugin.replay.workload import (
-    Assumptions,
-    Workload,
-    assume,
-    compare,
-    learn,
-    moldable,
-    recent_mean,
-)
+from slurm_plugin.replay.workload import Assumptions, Workload, assume, learn, moldable, recent_mean
 from tests.slurm_plugin.reports.rows import run
 
 pytestmark = pytest.mark.long

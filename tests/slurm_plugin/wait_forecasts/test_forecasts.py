@@ -28,7 +28,7 @@ from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build as view
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from tests.slurm_plugin.made import stored, table
-from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, node, pending, running
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
 
 CONF = SlurmConf(counts_memory=False)
 

@@ -14,7 +14,7 @@ from slurm_plugin.experiments.plan.site import expected_nodes, with_outlooks
 from slurm_plugin.slurm.cluster_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
-from tests.slurm_plugin.wait_forecasts.test_queue_view import NOW, node, pending, running
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
 
 CONF = SlurmConf(counts_memory=False, whole_nodes=True)
 

@@ -23,7 +23,7 @@ from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
 from tests.slurm_plugin.made import stored, table
 from tests.slurm_plugin.nimod.test_store_link import fit
-from tests.slurm_plugin.wait_forecasts.test_queue_view import pending
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import pending
 from tests.steps import counting
 
 #: A name of which each character takes six bytes of JSON.

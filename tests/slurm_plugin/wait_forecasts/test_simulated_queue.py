@@ -5,7 +5,7 @@ from math import log
 import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
-from slurm_plugin.wait_forecasts.queue_view import queues
+from slurm_plugin.wait_forecasts.simulated_queue import queues
 
 NOW = 1_000_000.0
 
