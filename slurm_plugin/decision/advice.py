@@ -37,7 +37,6 @@ from slurm_plugin.evaluation.costs import (
 )
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, memory_bytes
@@ -93,7 +92,7 @@ def advice_of(
         ]
         return advice
     _describe(advice, table, largest=case.place.largest if case.place else inf)
-    advice.limit_text = _limit_text(case, table)
+    advice.limit_text = messages.endings_text(case, table)
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
@@ -116,7 +115,9 @@ def advice_of(
         late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
         to_ask = "" if late else messages.time_options(limits)
         advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
-        advice.limit_text = _limit_text(case, table, limits.limit_s if to_ask and limits else 0.0)
+        advice.limit_text = messages.endings_text(
+            case, table, limits.limit_s if to_ask and limits else 0.0
+        )
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, part)
@@ -134,7 +135,7 @@ def advice_of(
     ]
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess:
-        advice.limit_text = _short_limit(base.prediction, request)
+        advice.limit_text = messages.short_limit(base.prediction, request)
     _front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
@@ -373,26 +374,8 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
             texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
     advice.size_text = " ".join(texts)
     if table is not None:
-        advice.script_text = _script_text(job, table, nodes, unit)
+        advice.script_text = messages.script_text(job, table, nodes, unit)
         advice.memory_directive = _memory_directive(case, table, nodes, margin)
-
-
-def _limit_text(case: DecisionContext, table: PredictionTable, advised_s: float = 0.0) -> str:
-    """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
-    asked = case.request.low if case.request.low == case.request.high else None
-    ended = messages.limit_reached(case, asked, often=True, advised_s=advised_s)
-    ended = ended.removeprefix("nimo: ")
-    early = [one.text for one in table.problems if one.name == "failed_early"]
-    return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
-
-
-def _short_limit(one: Prediction, request: Request) -> str:
-    """Say that the job's time limit is shorter than its run may take; empty: it is not."""
-    own_s = request.asked_limit_s or request.limit_s or inf
-    if request.deadline_s or own_s >= one.high_s:
-        return ""
-    takes = f"Such runs take {duration(one.low_s)} to {duration(one.high_s)}"
-    return f"{takes}, and the time limit is {duration(own_s)}."
 
 
 def _limits(
@@ -441,19 +424,6 @@ def _memory_directive(
         return ""
     most, taken = part.node_mem_bytes or inf, footprint(enough, part)
     return f"#SBATCH {option}" if taken.allowed and taken.mem_mib * 2**20 <= most else ""
-
-
-def _script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:
-    """Say what the script fixes itself, and has to follow the options; empty: nothing."""
-    nodes = unit is Unit.NODES
-    if words := sizes.unchanged_by_advice(job, table, size, nodes=nodes):
-        where = "An input file" if words in job.input_text else "The script"
-        return f"{where} says {words}: it does not follow the option, so change it, too."
-    groups, option = sizes.groups_of(job), sizes.size_option_of(job, table)
-    counted = job.ntasks_per_node if nodes else option is sizes.SizeOption.TASKS
-    if groups == 1 or not counted:
-        return ""
-    return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."
 
 
 def _row(

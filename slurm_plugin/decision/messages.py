@@ -7,7 +7,7 @@ from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.decision import policy
+from slurm_plugin.decision import policy, sizes
 from slurm_plugin.decision.allowed_counts import Request, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
@@ -22,6 +22,7 @@ from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.partition_view import memory_bytes
 from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent
 
@@ -370,3 +371,34 @@ _GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
 def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
     """Sentence of a reason, where sizes are counted in this unit."""
     return _sentence(unit.words(reason.text))
+
+
+def endings_text(case: DecisionContext, table: PredictionTable, advised_s: float = 0.0) -> str:
+    """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
+    asked = case.request.low if case.request.low == case.request.high else None
+    ended = limit_reached(case, asked, often=True, advised_s=advised_s)
+    ended = ended.removeprefix("nimo: ")
+    early = [one.text for one in table.problems if one.name == "failed_early"]
+    return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
+
+
+def short_limit(one: Prediction, request: Request) -> str:
+    """Say that the job's time limit is shorter than its run may take; empty: it is not."""
+    own_s = request.asked_limit_s or request.limit_s or inf
+    if request.deadline_s or own_s >= one.high_s:
+        return ""
+    takes = f"Such runs take {duration(one.low_s)} to {duration(one.high_s)}"
+    return f"{takes}, and the time limit is {duration(own_s)}."
+
+
+def script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:
+    """Say what the script fixes itself, and has to follow the options; empty: nothing."""
+    nodes = unit is Unit.NODES
+    if words := sizes.unchanged_by_advice(job, table, size, nodes=nodes):
+        where = "An input file" if words in job.input_text else "The script"
+        return f"{where} says {words}: it does not follow the option, so change it, too."
+    groups, option = sizes.groups_of(job), sizes.size_option_of(job, table)
+    counted = job.ntasks_per_node if nodes else option is sizes.SizeOption.TASKS
+    if groups == 1 or not counted:
+        return ""
+    return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."

@@ -76,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
         width = terminal_width()
-        print(summary(learned, runs, spent_node_h, ended, bench.choices, width=width))
+        print(summary(learned, runs, spent_node_h, ended, bench.runnable(), width=width))
         if proposal := bench.proposer.propose():
             left = bench.description.budget - spent_node_h
             print(wrapped(too_dear(bench.reserved_node_h(proposal), left), width))
         if learned.expected:
-            print(next_steps(learned.expected, bench.choices, bench.description))
+            print(next_steps(learned.expected, bench.runnable(), bench.description))
     return 0
 
 

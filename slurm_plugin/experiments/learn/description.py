@@ -231,7 +231,7 @@ class Journal:
 
 
 #: Choice -> option of sbatch.
-_OPTIONS = {
+OPTIONS = {
     "nodes": "--nodes",
     "tasks": "--ntasks",
     "cpus": "--cpus-per-task",
@@ -303,7 +303,7 @@ def choices(description: Description, profiles: Profiles, *, name: str, folder: 
 
 
 def _combinations(group: AssignmentGroup, place: str) -> Iterator[dict[str, str]]:
-    lists: dict[str, list[str]] = {key: _listed(getattr(group, key)) for key in _OPTIONS}
+    lists: dict[str, list[str]] = {key: _listed(getattr(group, key)) for key in OPTIONS}
     lists["input"] = list(group.inputs)
     lists |= {key: _listed(values) for key, values in group.variables.items()}
     named = {key: values for key, values in lists.items() if values}
@@ -330,7 +330,7 @@ def _assignment(
     context: _Context,
 ) -> Assignment:
     inputs, folder, script, place = context
-    options = [f"{_OPTIONS[key]}={value}" for key, value in chosen.items() if key in _OPTIONS]
+    options = [f"{OPTIONS[key]}={value}" for key, value in chosen.items() if key in OPTIONS]
     options += [f"--{key}={getattr(group, key)}" for key in _FIXED if getattr(group, key)]
     options += group.options
     words = dict(chosen)

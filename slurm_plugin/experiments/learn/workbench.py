@@ -339,17 +339,25 @@ class Workbench:
         """Most node-hours that a run may take."""
         return self._cost(self._trial(self.choices.at(proposal.attributes)[0], 0, proposal))
 
+    def runnable(self) -> Choices:
+        """Give the assignments but those that could not be run."""
+        trials = self.journal.trials
+        failed = {one.key for one in trials if one.stage is Stage.FAILED}
+        failed -= {one.key for one in trials if one.stage is Stage.DONE}
+        places = {
+            at: left
+            for at, each in self.choices.places.items()
+            if (left := tuple(one for one in each if one.key not in failed))
+        }
+        return Choices(self.choices.space, places)
+
     def learned(self) -> ProposerState:
-        """Give the results so far, without the assignments that could not be run."""
-        failed = {one.key for one in self.journal.trials if one.stage is Stage.FAILED}
-        done = {one.key for one in self.journal.trials if one.stage is Stage.DONE}
-        state = self.proposer.learned()
-        expected = (
-            one
-            for one in state.expected
-            if {each.key for each in self.choices.at(one.attributes)} - (failed - done)
+        """Give the results so far, for the assignments that can be run."""
+        state, places = self.proposer.learned(), self.runnable().places
+        key = self.choices.space.key
+        return replace(
+            state, expected=tuple(one for one in state.expected if key(one.attributes) in places)
         )
-        return replace(state, expected=tuple(expected))
 
     @property
     def spent_node_h(self) -> float:

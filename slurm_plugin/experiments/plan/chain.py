@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
+from slurm_plugin.experiments.learn.description import OPTIONS
 from slurm_plugin.experiments.plan.run_times import RESOURCES
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
 from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
@@ -104,11 +105,9 @@ def _job(
         options.append(f"--clusters={place.cluster}")
     if latest_s is not None:
         options.append(f"--deadline=uts{ceil(latest_s)}")
-    chosen = dict(step.resources)
-    if cpus := chosen.get("cpus"):
-        options.append(f"--cpus-per-task={cpus:.0f}")
-    if memory := chosen.get("memory"):
-        options.append(f"--mem={memory / RESOURCES['memory']:.0f}M")
+    for name, value in step.resources:
+        unit, letter = RESOURCES[name]
+        options.append(f"{OPTIONS[name]}={value / unit:.0f}{letter}")
     if step.nodes:
         options += task.options
     return PlannedJob(

@@ -148,8 +148,8 @@ def of_run_times(run_times_s: Mapping[int, float], nodes: int, group: str) -> Ta
 #: Attributes that a path adds to those of a place, and what they are where all data is near.
 LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
 NODES = "nodes"
-#: Attributes that a plan may choose, as ``nimo learn`` names them, and the unit of each.
-RESOURCES = {"cpus": 1.0, "memory": 2.0**20}
+#: Attributes that a plan may choose, as ``nimo learn`` names them: sbatch's unit and its letter.
+RESOURCES = {"cpus": (1.0, ""), "memory": (2.0**20, "M")}
 _LEVELS = 4  #: values of each that are tried
 #: What a plan chose of them: names and values, memory in bytes.
 Resources = tuple[tuple[str, float], ...]
@@ -235,7 +235,7 @@ class LearnedRunTimes:
         bounds = self.fits[task.name].support.bounds
         free = bounds.keys() - self.said.get(task.name, {}).keys() - place.attributes.keys()
         levels = []
-        for name, unit in RESOURCES.items():
+        for name, (unit, _) in RESOURCES.items():
             if name in free:
                 most = self.room.get(place.name, {}).get(name, inf)
                 low, high = (min(bound, most) for bound in bounds[name])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import inf
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 
@@ -34,7 +35,6 @@ from slurm_plugin.experiments.plan.run_times import (
     BANDWIDTH,
     HISTORY,
     LATENCY,
-    RESOURCES,
     Copies,
     LearnedRunTimes,
     fit_history,
@@ -55,6 +55,7 @@ from slurm_plugin.store_access import load_tables, matching_tables, open_store, 
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 _MONTH_S = 30 * 86400.0
+_MIB = 2.0**20
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
 _NEAR = {LATENCY: 1e-5, BANDWIDTH: 1e9}
 #: Figure of a node profile that run times are taken to go with.
@@ -78,7 +79,7 @@ class _Slurm:
     nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     #: nodes that no job is on
     idle: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    #: most CPUs and bytes of memory of a node
+    #: CPUs and bytes of memory of the largest node
     largest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -234,9 +235,8 @@ def _from_slurm(
             if pool and pool.groups:
                 unused = (own for one, own in pool.groups.items() if one.empty_s <= look.taken_s)
                 idle[place.name] = frozenset(chain.from_iterable(unused))
-                memory = max(group.mem_mib for group in pool.groups) * RESOURCES["memory"]
-                cpus = max(group.cpus for group in pool.groups)
-                largest[place.name] = {"cpus": cpus, "memory": memory or inf}
+                most = max(pool.groups, key=attrgetter("cpus", "mem_mib"))
+                largest[place.name] = {"cpus": most.cpus, "memory": most.mem_mib * _MIB or inf}
             for task, request in requests.items():
                 rooms[task, place.name] = room_for(look, request)
     return _Slurm(free=free, rooms=rooms, nodes=nodes, idle=idle, largest=largest)
@@ -261,10 +261,13 @@ def _nodes_over_time(
 def _said(flow: Workflow, task: Task) -> dict[str, float]:
     """Attributes that a task sets itself: what it reads, and what its options ask for."""
     job = _request(task, next(iter(flow.places.values())), 0.0)
+    cpus, each_mib = job.cpus_per_task, job.min_mem_per_cpu or 0
+    if each_mib:  # sbatch takes no --mem beside it, and more CPUs would be more memory
+        cpus = cpus or 1
     said = {
         INPUT_BYTES: sum(flow.files[name].size_bytes for name in task.reads),
-        "cpus": job.cpus_per_task,
-        "memory": (job.min_mem_per_node or 0) * RESOURCES["memory"],
+        "cpus": cpus,
+        "memory": (job.min_mem_per_node or each_mib * (cpus or 0)) * _MIB,
     }
     return {name: float(value) for name, value in said.items() if value}
 
@@ -329,7 +332,8 @@ def _present(
         known = idle if one.resource is Resource.CPU else nodes
         near = one.source in known or one.source.partition(".")[0] in known
         if one.resource in _DISK:
-            near = storage.path.startswith(one.target) and (near or one.source == storage.host)
+            within = Path(storage.path).is_relative_to(one.target)
+            near = within and (near or one.source == storage.host)
         if near and one.value:
             seen[one.resource].append(one.value)
     return {resource: median(values) for resource, values in seen.items()}

@@ -221,6 +221,8 @@ def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
     assert learning.run() is Stop.GOOD_ENOUGH
     refused = [one for one in learning.journal.trials if one.stage is Stage.FAILED]
     assert refused and "Invalid feature" in refused[0].reason
+    shown = words.next_steps(learning.learned().expected, learning.runnable(), learning.description)
+    assert "--constraint=newer " in shown and "--constraint=new " not in shown
 
 
 def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:

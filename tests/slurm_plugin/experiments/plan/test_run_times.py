@@ -268,6 +268,9 @@ def test_cpus_and_memory_are_chosen_within_a_node_and_asked_for(tmp_path):
     # What the task's own options say is not chosen, and the time is that with them.
     assert options("--mem=2G", "-c2")[-2:] == ("--mem=2G", "-c2")
     assert not [one for one in options("--mem=2G") if one.startswith("--mem=") and one[-1] == "M"]
+    # sbatch refuses --mem beside --mem-per-cpu.
+    of_cpus = options("--mem-per-cpu=512M", "-c4")
+    assert not [one for one in of_cpus if one.startswith(("--mem=", "--cpus-per-task="))]
     slow, fast = (int(options(one)[2].partition("=")[2]) for one in ("-c1", "-c8"))
     assert slow > 2 * fast
 

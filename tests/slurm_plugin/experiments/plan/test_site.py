@@ -184,7 +184,7 @@ def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
         (Resource.CPU, "4", "", 0.25, 7200.0),  # too old
         (Resource.DISK_READ, "io1", "/s", 3e8, 60.0),
         (Resource.DISK_READ, "io2", "/s", 9e8, 60.0),  # another host's
-        (Resource.DISK_LATENCY, "1", "/tmp", 1e-3, 60.0),  # not where the data lies
+        (Resource.DISK_LATENCY, "1", "/s/da", 1e-3, 60.0),  # not where the data lies
     ]
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
         store.probes.add(
