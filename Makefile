@@ -163,7 +163,7 @@ test-rpm: rpm ## install, use and erase the whole RPM in a copy of this system, 
 
 test-release: ## what `make release` built: checksums, deb, RPM, wheel and nimo.pyz installed and used, as root
 	cd dist && sha256sum --quiet --check SHA256SUMS
-	NIMO_DEB=$$(ls dist/*.deb) NIMO_RPM=$$(ls dist/*.rpm) NIMO_WHEEL=$$(ls $(CURDIR)/dist/*.whl) \
+	NIMO_DEB=$$(ls $(CURDIR)/dist/*.deb) NIMO_RPM=$$(ls dist/*.rpm) NIMO_WHEEL=$$(ls $(CURDIR)/dist/*.whl) \
 	  $(PYTEST) tests/packages tests/test_wheel.py tests/slurm_plugin/demo/test_tour.py \
 	  tests/slurm_plugin/cli/test_local_on_cluster.py
 
