@@ -1,6 +1,6 @@
 """Decisions, and what became of the jobs that they were about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from math import isfinite
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sacct_ingest.errors import RowRefused
-from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import revoke_sums
@@ -176,8 +176,10 @@ class Decisions(StoreTable):
         )
         return [(partition, bool(beyond)) for partition, beyond in reversed(self._rows(query))]
 
-    def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
-        """Identities that were predicted by, of decisions whose runs ended since then.
+    def touched_keys(
+        self, since_s: float, states: Collection[JobState] = tuple(JobState)
+    ) -> list[tuple[KeyLevel, str]]:
+        """Identities that were predicted by, of decisions whose runs ended so since then.
 
         Decisions from long before are not looked at, so that their number does not matter.
         """
@@ -187,6 +189,7 @@ class Decisions(StoreTable):
             .where(
                 decisions.c.at_s > since_s - GIVE_UP_S,
                 runs.c.end_s >= since_s,
+                runs.c.state.in_([state.value for state in states]),
                 decisions.c.key != "",
             )
             .distinct()

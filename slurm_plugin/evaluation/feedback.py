@@ -228,12 +228,10 @@ _MEMORY = "memory"
 _OVERLAP_S = 86_400.0
 #: Newest decisions of an application that are looked at.
 _NEWEST = 100
-#: States in which a job that may have lacked memory can run again; scontrol ends one that runs.
-_ENDED = frozenset(
-    state.value
-    for state in JobState
-    if state is JobState.OUT_OF_MEMORY or (state.final and state.may_lack_memory)
-)
+#: States of runs that may have lacked memory.
+_SHORT = [one for one in JobState if one is JobState.OUT_OF_MEMORY or one.may_lack_memory]
+#: Those in which such a job can run again; scontrol ends one that runs.
+_ENDED = frozenset(state.value for state in _SHORT if state.final)
 _MIB = 2**20
 _TIMEOUT_S = 30.0
 #: slurmctld forgets jobs that ended longer ago, as a rule after five minutes (``MinJobAge``).
@@ -266,7 +264,7 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
     since_s = (store.watermarks.get(_MEMORY) or 0) - _OVERLAP_S
     changed: list[FitRow] = []
     lines: list[str] = []
-    for level, key in store.decisions.touched_keys(since_s):
+    for level, key in store.decisions.touched_keys(since_s, _SHORT):
         pairs = store.decisions.last_outcomes(level, key, _NEWEST)
         short = [(one, run) for one, run in pairs if _ran_short(one, run)]
         if not short:
