@@ -231,7 +231,8 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     begin_s = max(now_s, request.begin_s)
     lines = _DEADLINE[decision.reason](best, request, deadline_s, begin_s)
     if proposals := policy.line(decision.remedies):
-        lines.append(proposals)
+        # What would make it names a limit, too: one is enough.
+        lines = [*(lines[:1] if decision.reason is Reason.DEADLINE_LIMIT else lines), proposals]
     if decision.action is Action.REFUSE:
         lines.append("this site refuses such jobs; give it a later deadline or more nodes")
     return list(map(request.unit.words, lines))

@@ -336,14 +336,18 @@ def remedies(
     asked = decided.request or decided.chosen
     if asked is None or request.deadline_s is None or partition.outlook is None:
         return ()
-    table = for_request(table, asked.nodes, request.given)
     requested = advised(request)
+    told = decide(requested, table, partition, rules, now_s=now_s)
+    table = for_request(table, asked.nodes, request.given)
     alone = replace(decided, options=())  # those have the limit that the job asks for
     options = every_option(requested, table, partition, rules, alone, now_s=now_s)
     scene = PolicyContext(requested, table, partition, rules, now_s, asked.nodes)
+    if told.chosen and told.reason not in MISSED and _makes_it(told.chosen, rules):
+        own = _count_and_time(told.chosen, scene)  # what advice says
+    else:
+        own = (*_counts(scene, options), *_limit(scene, options))
     return (
-        *_counts(scene, options),
-        *_limit(scene, options),
+        *own,
         *_partitions(scene, asked, others, request.deadline_s - now_s),
         *_deadline(asked, rules, now_s),
     )
@@ -359,7 +363,7 @@ def advised(request: Request) -> Request:
 
 def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
-    request, unit, part = scene.request, scene.request.unit, scene.partition
+    request, part = scene.request, scene.partition
     useful = [
         option
         for option in sorted(options, key=lambda o: o.nodes)
@@ -371,8 +375,15 @@ def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     fewer = [option for option in reversed(useful) if option.nodes < scene.asked]
     more = [option for option in useful if option.nodes > scene.asked]
     for option in (*fewer[:1], *more[:1]):
-        size, nodes = f"{option.nodes} {unit.plural}", f"--nodes={option.nodes}"
-        words = nodes if unit is Unit.NODES else size, _time(option, request)
+        yield from _count_and_time(option, scene)
+
+
+def _count_and_time(option: Option, scene: PolicyContext) -> Iterator[str]:
+    """Yield the options that ask for a count, where it is another one, and for its limit."""
+    unit, nodes = scene.request.unit, f"--nodes={option.nodes}"
+    size = nodes if unit is Unit.NODES else f"{option.nodes} {unit.plural}"
+    words = size if option.nodes != scene.asked else "", _time(option, scene.request)
+    if any(words):
         yield _with_chance(" ".join(filter(None, words)), option.chance or 0.0)
 
 
@@ -387,9 +398,9 @@ def _time(option: Option, request: Request) -> str:
 
 def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     """Yield another limit, with which the job may start earlier, and later as well."""
-    own = next(option for option in options if option.nodes == scene.asked)
-    if (time := _time(own, scene.request)) and _makes_it(own, scene.rules):
-        yield _with_chance(time, own.chance or 0.0)
+    for own in options:  # none where the count asked for has no prediction
+        if own.nodes == scene.asked and _makes_it(own, scene.rules):
+            yield from _count_and_time(own, scene)
 
 
 def _partitions(

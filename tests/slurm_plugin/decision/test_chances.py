@@ -1,5 +1,6 @@
 """Deadlines by wait and run together, and what would make them."""
 
+import dataclasses
 from math import inf
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import at
+from predictor.types import Verdict
 from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
 from sacct_ingest.records import Identity
 from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
@@ -113,15 +115,37 @@ def test_messages_say_what_would_make_it():
     decided = judged(asked, where)
     others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
     reported = policy.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
-    fewer, more, shorter, elsewhere, later = reported
-    assert fewer == "--nodes=7 --time=00:13:00 (99 %)"
-    assert more == "--nodes=9 --time=00:11:00 (99 %)"
-    assert shorter == "--time=00:12:00 (99 %)"
+    advised, elsewhere, later = reported
+    assert advised == "--time=00:12:00 (99 %)"
     assert elsewhere == "--partition=short (99 %)"
     assert later.startswith("--deadline=") and later.endswith("(95 %)")
     text = messages.deadline_text(replace(decided, remedies=reported), asked, now_s=NOW)
     assert "with a chance of 0 %" in text
-    assert "Would make it: --nodes=7" in text and " or --deadline=" in text
+    assert "Would make it: --time=00:12:00" in text and " or --deadline=" in text
+
+
+@pytest.mark.parametrize(("low", "high"), [(8, 8), (1, 8)])
+def test_what_would_make_it_is_what_advice_says(low, high):
+    asked, where = request(2_000.0, low=low, high=high), part(lambda *_: [0.0] * 40)
+    decided = judged(asked, where)
+    assert decided.reason is Reason.DEADLINE_LIMIT
+    reported = policy.remedies(asked, TABLE, where, [], rules(), decided, now_s=NOW)
+    case = DecisionContext(
+        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, NOW
+    )
+    advice = advice_of(case, rules(), fresh=True)
+    time = advice.time_directive.removeprefix("#SBATCH ")
+    assert time and time in reported[0]
+    assert (f"--nodes={advice.nodes} " in reported[0]) == (advice.nodes not in (None, 8))
+    told = messages.deadline_text(replace(decided, remedies=reported), asked, now_s=NOW)
+    assert told.count("--time=") == 1
+
+
+def test_where_counts_have_no_prediction_a_later_deadline_is_left():
+    asked, where = request(4_500.0), part(lambda *_: SELDOM)
+    unknown = dataclasses.replace(TABLE, verdicts=(Verdict.REFUSED,) * len(TABLE.nodes))
+    (later,) = policy.remedies(asked, unknown, where, [], rules(), judged(asked, where), now_s=NOW)
+    assert later.startswith("--deadline=")
 
 
 def test_nothing_is_proposed_that_is_no_surer():
