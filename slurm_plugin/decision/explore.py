@@ -44,10 +44,13 @@ def count_to_try(
     # The cheapest of the counts that such jobs had; without any what would be chosen.
     counts = (scene.asked, *own.counts) if own else (best.nodes,)
     known = min((one for one in options if one.nodes in counts), key=lambda one: one.cost_s)
+    # Another count tells more than the same one again, until there are some.
+    had = own.counts if own and len(own.counts) < _COUNTS else ()
     allowed = [
         one
         for one in options
         if one is not asked
+        and one.nodes not in had
         and _unsure(scene, one, known)
         and _turnaround_s(one) <= most_s
         and _has_room(one, scene)

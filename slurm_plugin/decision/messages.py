@@ -67,7 +67,7 @@ def changed(
     if not instead and decision.action is Action.SET:
         # What Slurm would give now, too; but the job waits for as many now.
         most = "or more" if request.high >= UNBOUNDED else f"to {request.high}"
-        instead = f", of {request.low} {most}"
+        instead = f", of {request.low} {most}" if request.low < request.high else ""
     nodes = (
         f"runs on {count(chosen.nodes, request.unit.word)}{instead}" if instead or longer else ""
     )

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState
@@ -156,17 +157,18 @@ def records_of(
 def _waste(
     application: str, user: str, used: Mapping[int, tuple[int, float]], table: PredictionTable
 ) -> Waste | None:
-    knee = table.knee
+    # Jobs on each count are problems of their own: what fewer nodes would do is said of each.
+    jobs = {n: for_request(table, n) for n in used}
+    knee = min((one.knee for one in jobs.values() if one.knee), default=None)
     if knee is None:
         return None
-    beyond = sorted(n for n in used if n > knee and _sure(table, (knee, n)))
+    beyond = sorted(n for n, one in jobs.items() if n > knee and _sure(one, (knee, n)))
     if not beyond:
         return None
-    at_knee = at(table, knee).time_s
     runs = sum(used[n][0] for n in beyond)
     node_s = sum(n * used[n][1] for n in beyond)
     # The curve gives the ratio of the times on two counts; the runs give the times themselves.
-    longer = {n: at_knee / at(table, n).time_s for n in beyond}
+    longer = {n: at(jobs[n], knee).time_s / at(jobs[n], n).time_s for n in beyond}
     knee_s = sum(used[n][1] * longer[n] for n in beyond)
     return Waste(
         user=user,

@@ -110,11 +110,13 @@ def run(args: argparse.Namespace) -> int:
     good = sum(one.good for one in study.runs)
     print(f"\n{why}: {count(good, 'run')}, {hours(study.hours)} {word}-hours\n")
     print(wrapped(made.proposal(results), width))
+    plot = ", plot" if results.measured else ""
     try:
         made.write(results, folder)
     except PlotError as error:
+        plot = ""
         print(f"nimo scale: no plot: {error}", file=sys.stderr)
-    print(f"\n{folder}: table, plot, paragraph and job ids")
+    print(f"\n{folder}: table{plot}, paragraph and job ids")
     return 0 if results.answer else NoHistory.exit_status
 
 

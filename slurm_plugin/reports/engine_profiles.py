@@ -10,6 +10,7 @@ from math import ceil
 from pathlib import PurePosixPath as Path
 
 from predictor.tables.resource_use import node_need
+from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.signature import words_of_line
@@ -67,8 +68,6 @@ def need_of(
         short += times[place] > limit_s or 0 < memory < needs[place]
         spared_s += max((done[place].limit_s or 0) - limit_s, 0.0)
     measured = [float(one) for one in needs if one]
-    newest = done[-1]
-    tasks = newest.tasks or 1
     return Need(
         application=application,
         runs=len(done),
@@ -79,14 +78,19 @@ def need_of(
         mem_bytes=(
             ceil(_covering(measured, quantile, margin)) if len(measured) >= FEWEST else None
         ),
-        cpus_per_task=max(ceil((newest.req_cpus or newest.cpus) / tasks), 1),
-        tasks=tasks,
-        nodes=newest.nodes,
-        last_s=float(newest.end_s or 0),
+        cpus_per_task=_usual([ceil((row.req_cpus or row.cpus) / (row.tasks or 1)) for row in done]),
+        tasks=_usual([row.tasks or 1 for row in done]),
+        nodes=_usual([row.nodes for row in done]),
+        last_s=float(done[-1].end_s or 0),
         predicted=len(done) - FEWEST,
         short=short,
         spared_s=spared_s,
     )
+
+
+def _usual(counts: Sequence[int]) -> int:
+    """Give the largest of the last runs: a count that users lowered long ago is needed no more."""
+    return max(*counts[-FEWEST:], 1)
 
 
 def _covering(values: Sequence[float], quantile: float, margin: float) -> float:
@@ -133,6 +137,8 @@ def _lines(needs: Iterable[Need], engine: str) -> list[tuple[str, str, Need]]:
                 f"{duration(one.spared_s)} less"
             )
             chosen.append((process, said, one))
+    if not chosen:
+        raise NoHistory(f"no process of {engine} has enough runs; csv and json have all tags")
     return chosen
 
 

@@ -129,7 +129,9 @@ class Catalogue:
         self._apart = distinctions(one for one in curves if one.table_key not in self._repeated)
 
         self._by_key = {entry.table_key: entry for entry in self._entries}
-        self._by_label = {one.label: one for one in sorted(self._entries, key=lambda one: one.runs)}
+        # Of as many runs, what makes curves before what the name alone recognises.
+        known = sorted(self._entries, key=lambda one: (one.runs, one.level in GROUPS["curves"][1]))
+        self._by_label = {one.label: one for one in known}
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -201,7 +201,9 @@ def own_waits(config: Config, *, user: str, partition: str, now_s: float) -> lis
         for run in store.runs.started(since_s=int(now_s) - _DAYS_S):
             since_s = run.eligible_s or run.submit_s
             waited[run.partition].append(max((run.start_s or since_s) - since_s, 0.0))
-    return [_row(line.split("\x1f"), waited, now_s) for line in lines]
+    rows = (line.split("\x1f") for line in lines)
+    # Slurm shows an id and nodes as (null) of a job that is just leaving.
+    return [_row(row, waited, now_s) for row in rows if row[0].isdecimal() and row[5].isdecimal()]
 
 
 def _row(words: Sequence[str], waited: dict[str, list[float]], now_s: float) -> WaitRow:

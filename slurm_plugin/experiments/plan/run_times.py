@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import msgspec
 
 from predictor import table as tables
+from predictor.change.request import for_request
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
@@ -370,6 +371,10 @@ def _fit(path: FilePath) -> OccupancyFit:
 
 
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
+    if table is not None and table.observed:
+        # Runs on other counts may have been other problems: one job's times are those of the usual
+        # count, and what a change of it does.
+        table = for_request(table, max((one.repeats, one.nodes) for one in table.observed)[1])
     if table is None or not tables.covers(table, nodes):
         return None
     one = tables.at(table, nodes)

@@ -97,6 +97,7 @@ def test_jobs_of_people_are_no_engines(name, comment, words):
     ("texts", "made"),
     [
         (["run_2026-05-31.sh", "run_20260531.sh", "run_2026-05-31T12:00:00Z.sh"], "run_*.sh"),
+        (["wrf_2026100100", "wrf_2026100112", "wrf_2026-10-01T06"], "wrf_*"),
         (["x 1790000000", "x 1790000000123", "x 1790000000.25"], "x *"),
         (["/t/tmpab12cd34/a", "/t/tmp.8rty7m_y/a", "/t/tmp.AbCdEf1234/a"], "/t/*/a"),
         (["c3f9a2b-in", "ba12547229de451c81a87e2449e36828-in"], "*-in"),

@@ -10,7 +10,7 @@ from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from tests.engine_jobs import run_of, submissions
-from tests.sacct_ingest.records import SUBMIT_S
+from tests.sacct_ingest.records import SUBMIT_S, run
 
 MIB = 1 << 20
 
@@ -113,3 +113,14 @@ def test_what_cannot_be_exported(store, capsys):
     assert main(["export", "snakemake", *store[:2], "-u", "bob"]) == 3
     assert main(["export", "snakemake", *store, "--diff", "/none"]) == 65
     assert "has enough runs" in capsys.readouterr().err
+
+
+def test_a_profile_without_a_rule_is_none(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    times = [{"job_id": n, "submit_s": SUBMIT_S + n, "elapsed_s": 60.0} for n in range(8)]
+    tagged = {"name": "cfd", "comment": "nimo:app=cfd", "submit_line": "sbatch cfd.sh"}
+    with Store.open(url) as made:
+        made.runs.add([run(**one, **tagged) for one in times])
+    assert main(["export", "csv", "--store", url, "-u", "ada"]) == 0
+    assert main(["export", "snakemake", "--store", url, "-u", "ada"]) == 3
+    assert "csv and json have all tags" in capsys.readouterr().err

@@ -75,6 +75,11 @@ def test_a_site_says_how_much_longer_a_try_may_take():
     assert decided(explore_ratio=1.0).reason is not Reason.LEARNING
 
 
+@pytest.mark.parametrize("had", [2, 4, 6])
+def test_until_three_counts_ran_no_count_is_tried_again(had):
+    assert decided(known=learned(had, 8, tries=1)).chosen.nodes != had
+
+
 def test_tries_end_with_their_number():
     assert decided(known=learned(2, 4, 8, tries=5)).reason is not Reason.LEARNING
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from predictor.tables.run_facts import change_of
 from predictor.types import PredictionTable, Problem, Recorded, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
@@ -70,6 +71,11 @@ def test_only_reliable_curves_tell():
     assert wasted(used(4), table(Verdict.DOUBTFUL)) == []
     assert wasted(used(4), table(knee=None)) == []
     assert wasted(used(4), table(knee=8)) == []
+
+
+def test_problems_as_large_as_their_nodes_waste_nothing():
+    flat = replace(table(knee=1), median_s=(250.0,) * 4, low_s=(240.0,) * 4, high_s=(260.0,) * 4)
+    assert wasted(used(4), replace(flat, change=change_of((), Unit.NODES))) == []
 
 
 def test_a_report_shows_what_became_of_the_last_predictions():

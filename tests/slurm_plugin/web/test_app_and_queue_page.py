@@ -127,17 +127,13 @@ def test_partitions_where_nobody_waits_have_no_chart():
 
 def test_waits_never_pretend_to_be_of_now(ask, store_path):
     day = msgspec.structs.replace(wait("batch", 4, 900.0), limit_s=86_400.0)
-    for made_s, words in (
-        (time.time() - 60, "submitted now"),
-        (time.time() - 7200, "not the queue"),
-    ):
+    for made_s in (time.time() - 60, time.time() - 7200):
         made = QueueOutlook(made_s=made_s, partitions=[wait("batch", 4, 100.0), day])
         with Store.open(str(store_path)) as store:
             row = RecordRow(level=OUTLOOK, key="pine", payload=msgspec.json.encode(made).decode())
             store.records.put(row)
         text = ask("/queue").text
-        assert words in text
-        assert ("submitted now" in text) == (made_s > time.time() - 300)
+        assert ("not the queue" in text) == (made_s < time.time() - 300)
     assert "as of 2.0 h ago" in text
     assert "1.7 min" in text
     day_long = ask("/queue?limit=24").text

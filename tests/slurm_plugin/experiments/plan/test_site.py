@@ -12,9 +12,11 @@ import pytest
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.refit import row_of
+from predictor.tables.run_facts import change_of
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import NodeProfile, Probe, Resource
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
@@ -318,6 +320,15 @@ storages: {s: {path: /s}}
 places: {a: {storage: s}, b: {storage: s, speed: 2}}
 tasks: {x: {command: x, nodes: 2-16, application: solve}}
 """
+
+
+def test_runs_on_other_counts_are_no_runs_of_this_problem():
+    """Problems as large as their nodes: one on fewer than usual takes longer than theirs there."""
+    usual = table(lambda n: 600.0, change=change_of((), Unit.NODES), observed=(2, 8))
+    runs = problem(TABLED, 16, tables={"x": usual})
+    task, place = runs.workflow.tasks["x"], runs.workflow.places["a"]
+    assert runs.runs.run(task, place, 8, ()).time_s == pytest.approx(600.0, rel=0.05)
+    assert runs.runs.run(task, place, 2, ()).time_s > 1200.0
 
 
 def test_a_table_has_the_counts_and_the_doubts_that_it_has():
