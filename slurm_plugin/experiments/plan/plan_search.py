@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from slurm_plugin.experiments.plan.options import Choices, OptionChoice, at_one_place, next_option
-from slurm_plugin.experiments.plan.schedule import (
-    Board,
-    PlanningProblem,
-    PlanSchedule,
-    Step,
-    TaskOption,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import Board, PlanningProblem, PlanSchedule, Step, build
 from slurm_plugin.experiments.plan.workflow import Task
 
 #: What comes first decides: seconds late, node-seconds, end.
@@ -159,27 +152,8 @@ def fixed(
     """Schedule of these choices; what is not possible there is placed where it is first done."""
     order = ranked(problem, {task: one.time_s for task, one in chosen.items()})
     options = {task: one.option for task, one in chosen.items()}
-    made = build(problem, order, options)
-    return made if made is not None else _repaired(problem, all_of, order, options)
-
-
-def _repaired(
-    problem: PlanningProblem,
-    all_of: Choices,
-    order: Sequence[str],
-    options: Mapping[str, TaskOption],
-) -> PlanSchedule | None:
-    board = Board(problem)
-    for name in order:
-        task = problem.workflow.tasks[name]
-        for option in (options[name], *(one.option for one in all_of[name])):
-            drafted = board.draft(task, option)
-            if drafted is not None:
-                board.commit(task, option, drafted)
-                break
-        else:
-            return None
-    return board.schedule()
+    others = {task: (one.option for one in own) for task, own in all_of.items()}
+    return build(problem, order, options, others)
 
 
 class _Work:

@@ -8,6 +8,7 @@ orders of all tasks together give all active schedules, with the best one among 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -402,14 +403,23 @@ class Board:
 
 
 def build(
-    problem: PlanningProblem, order: Iterable[str], choices: Mapping[str, TaskOption]
+    problem: PlanningProblem,
+    order: Iterable[str],
+    choices: Mapping[str, TaskOption],
+    others: Mapping[str, Iterable[TaskOption]] | None = None,
 ) -> PlanSchedule | None:
-    """Place all tasks in this order; None where a choice is not possible."""
+    """Place all tasks in this order; None where a choice is not possible.
+
+    others: options of tasks that take the place of choices that are not possible.
+    """
     board = Board(problem)
-    tasks = problem.workflow.tasks
     for name in order:
-        drafted = board.draft(tasks[name], choices[name])
-        if drafted is None:
+        task = problem.workflow.tasks[name]
+        for option in chain((choices[name],), others[name] if others else ()):
+            drafted = board.draft(task, option)
+            if drafted is not None:
+                board.commit(task, option, drafted)
+                break
+        else:
             return None
-        board.commit(tasks[name], choices[name], drafted)
     return board.schedule()
