@@ -39,7 +39,7 @@ class NodeAvailability:
         if self.rising:
             step = bisect_left(self.free, nodes)
             return max(self.times_s[step], from_s) if step < len(self.free) else inf
-        return _first_fit(self.times_s, self.free, nodes, duration_s, from_s)
+        return first_fit(self.times_s, self.free, nodes, duration_s, from_s)
 
     def free_at(self, time_s: float) -> int:
         """Nodes free at ``time_s``."""
@@ -62,22 +62,23 @@ class NodeAvailability:
         if nodes <= 0 or end_s <= begin:
             return self
         times, free = list(self.times_s), list(self.free)
-        _take(times, free, nodes, begin, end_s)
+        take(times, free, nodes, begin, end_s)
         return _profile(times, free)
 
     def planned(self, jobs: Iterable[tuple[int, float]]) -> "NodeAvailability":
         """Profile with a place for each job that waits, by its nodes and limit, in their order."""
         times, free = list(self.times_s), list(self.free)
         for nodes, limit_s in jobs:
-            start_s = _first_fit(times, free, nodes, limit_s, times[0])
+            start_s = first_fit(times, free, nodes, limit_s, times[0])
             if start_s < inf:
-                _take(times, free, nodes, start_s, start_s + limit_s)
+                take(times, free, nodes, start_s, start_s + limit_s)
         return _profile(times, free)
 
 
-def _first_fit(
+def first_fit(
     times: Sequence[float], free: Sequence[int], nodes: int, duration_s: float, from_s: float
 ) -> float:
+    """First time from ``from_s`` on when so many nodes are free for so long; inf: never."""
     start = max(times[0], from_s)
     for step in range(max(bisect_right(times, start) - 1, 0), len(free)):
         end = times[step + 1] if step + 1 < len(times) else inf
@@ -88,7 +89,7 @@ def _first_fit(
     return inf
 
 
-def _take(times: list[float], free: list[int], nodes: int, start_s: float, end_s: float) -> None:
+def take(times: list[float], free: list[int], nodes: int, start_s: float, end_s: float) -> None:
     """Take nodes off between two moments, as far as there are any."""
     first = _step_at(times, free, start_s)
     last = _step_at(times, free, end_s) if end_s < inf else len(times)

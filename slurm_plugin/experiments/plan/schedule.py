@@ -5,7 +5,6 @@ orders of all tasks together give all active schedules, with the best one among 
 *European Journal of Operational Research* 90, 1996).
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,7 +20,7 @@ from slurm_plugin.experiments.plan.workflow import (
     Task,
     Workflow,
 )
-from slurm_plugin.slurm.node_pool import NodeAvailability
+from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
 
 if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
@@ -49,32 +48,12 @@ class Timeline:
 
     def earliest(self, nodes: int, duration_s: float, from_s: float) -> float:
         """First time from ``from_s`` on when ``nodes`` are free for so long; inf: never."""
-        times, free = self.times_s, self.free
-        last = len(free) - 1
-        start = max(times[0], from_s)
-        for step in range(max(bisect_right(times, start) - 1, 0), last + 1):
-            end = times[step + 1] if step < last else inf
-            if free[step] < nodes:
-                start = end
-            elif end >= start + duration_s:
-                return start
-        return inf
+        return first_fit(self.times_s, self.free, nodes, duration_s, from_s)
 
     def take(self, nodes: int, start_s: float, end_s: float) -> None:
         """Take nodes from a time to another."""
-        if end_s <= start_s:
-            return
-        first, last = self._step(start_s), self._step(end_s)
-        for step in range(first, last):
-            self.free[step] -= nodes
-
-    def _step(self, time_s: float) -> int:
-        """Index of the step that begins at a time; it is made where there is none."""
-        at = bisect_left(self.times_s, time_s)
-        if at == len(self.times_s) or self.times_s[at] != time_s:
-            self.times_s.insert(at, time_s)
-            self.free.insert(at, self.free[at - 1])
-        return at
+        if end_s > start_s:
+            take(self.times_s, self.free, nodes, start_s, end_s)
 
 
 @dataclass(frozen=True, slots=True)
