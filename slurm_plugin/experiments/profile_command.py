@@ -32,6 +32,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm.commands import run as run_slurm
+from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import printable, wrapped
@@ -176,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     if args.show:
         with open_store(config) as store:
-            profiles = store.profiles.latest(cluster_name(config) if config.cluster else None)
+            profiles = store.profiles.latest(config.cluster or None)
     else:
         profiles = _measure(args, config)
     if not profiles:
@@ -186,7 +187,8 @@ def run(args: argparse.Namespace) -> int:
         made = {"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]}
         print(json.dumps(made))
     elif args.parsable2:
-        print_table(profile_table(profiles), args)
+        columns = [cols.OutputColumn(one.name, one.name) for one in fields(NodeProfile)]
+        print_table(cols.OutputTable(columns, profiles), args)
     else:
         print(describe(profiles, types, table_options(args), width=cols.terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
@@ -195,13 +197,7 @@ def run(args: argparse.Namespace) -> int:
 
 def cluster_name(config: Config) -> str:
     """Name of the cluster: the configuration's, or what scontrol says."""
-    if config.cluster:
-        return config.cluster
-    for line in run_slurm(["scontrol", "show", "config"], timeout_s=30.0).splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "ClusterName":
-            return value.strip()
-    return ""
+    return config.cluster or read_settings(run_slurm(CONFIG, timeout_s=_TIMEOUT_S)).cluster
 
 
 def node_type(node: Node, cpu_model: str, columns: Sequence[TypeColumn]) -> str:
@@ -335,13 +331,6 @@ def describe(
     complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
     complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
     return "\n".join([made, *(wrapped(printable(text), width) for text in complaints)])
-
-
-def profile_table(profiles: Sequence[NodeProfile]) -> cols.OutputTable:
-    """All fields of the nodes."""
-    return cols.OutputTable(
-        [cols.OutputColumn(one.name, one.name) for one in fields(NodeProfile)], profiles
-    )
 
 
 def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[ProfileRow]:
