@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,22 +57,14 @@ def _serve(lane: socket.socket) -> None:
 
     # Closed whatever ends this: nimod waits for an answer.
     with suppress(EOFError, OSError), lane, received, sent:
-        _answer_all(lambda: pickle.load(received), send, fetch)  # noqa: S301
-
-
-def _answer_all(
-    receive: Callable[[], object],
-    send: Callable[[bytes], None],
-    fetch: Callable[[str, str], str | None],
-) -> None:
-    state = WorkerState(fetch)
-    answerer = Answerer(state)
-    while True:
-        match receive():
-            case (str() as name, value):
-                state.take((name, value))
-            case question:
-                send(answerer.answer(question))  # type: ignore[arg-type]
+        state = WorkerState(fetch)
+        answerer = Answerer(state)
+        while True:
+            match pickle.load(received):  # noqa: S301 - of nimod
+                case (str() as name, value):
+                    state.take((name, value))
+                case question:
+                    send(answerer.answer(question))
 
 
 if __name__ == "__main__":

@@ -109,13 +109,13 @@ async def introduce(
     introduction = Introduction(host=socket.gethostname())
     if munge is None:
         _write(writer, introduction)
-        _welcomed(await _read(reader, Welcome))
+        await _welcomed(reader)
         return Link(reader, writer, longest=LONGEST_ANSWER), greeting
     _check_uid(greeting.uid)
     proof = _proof(_RELAY, greeting.nonce)
     introduction.credential = await _encoded(munge, proof, greeting.uid)
     _write(writer, introduction)
-    welcome = _welcomed(await _read(reader, Welcome))
+    welcome = await _welcomed(reader)
     answer, uid = await _decoded(munge, welcome.credential)
     _check_uid(uid)
     _opened(answer, _NIMOD, _digest(proof))
@@ -188,7 +188,8 @@ def _check_uid(uid: int) -> None:
         )
 
 
-def _welcomed(welcome: Welcome) -> Welcome:
+async def _welcomed(reader: asyncio.StreamReader) -> Welcome:
+    welcome = await _read(reader, Welcome)
     if welcome.error:
         raise LinkError(f"it refuses: {welcome.error[:_SHOWN]}")
     return welcome

@@ -51,8 +51,6 @@ PENDING_S = 10.0  #: ... and that an answer may take of which it said that it ta
 _WAITING = 256  #: requests at the same time
 
 Done = Callable[[bytes], None]
-#: Calls something after so many seconds, as an event loop of asyncio does.
-CallLater = Callable[..., asyncio.TimerHandle]
 
 #: What is said of an error; the first that fits.
 _WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
