@@ -116,8 +116,8 @@ def await_nimod(site: DemoSite) -> None:
 
 def decide(site: DemoSite) -> None:
     """Submit the demo's jobs, and wait until the decisions are in the store: reports need some."""
-    planned = plan(applications(user_name()))
-    submit(site.socket, [one.job(os.getuid()) for one in planned])
+    for one in plan(applications(user_name())):
+        submit(site.socket, one.job(os.getuid()))
     end = time.monotonic() + 60
     while client.status(site.socket, timeout_s=5).decisions_pending and time.monotonic() < end:
         time.sleep(0.05)

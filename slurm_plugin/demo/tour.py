@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,58 +89,21 @@ class DemoSubmission:
         return " ".join(["sbatch", *arguments, self.application.command])
 
 
-def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
-    """Ask nimod about each job as the hook does.
+def submit(socket: Path, job: Job) -> Answer:
+    """Ask nimod about a job as the hook does.
 
     Raises slurm_plugin.nimod.client.Unreachable: nimod does not answer.
     """
-    asks = (Ask(op="decide", via="job_submit", job=job) for job in jobs)
-    return [client.exchange(socket, ask, Answer, _TIMEOUT_S) for ask in asks]
+    return client.exchange(socket, Ask(op="decide", via="job_submit", job=job), Answer, _TIMEOUT_S)
 
 
 def run(
-    planned: Sequence[DemoSubmission],
-    answers: Sequence[Answer],
-    *,
-    first_id: int,
-    submit_s: int,
-    uid: int,
-    rng: Random,
-) -> list[JobRun]:
-    """Run the jobs beside those of the made-up cluster, and return their accounting.
-
-    EASY backfilling starts them, on the node counts that they were given.
-    """
-    done = [
-        _ended(one, answer, job_id=first_id + number, submit_s=submit_s, uid=uid, rng=rng)
-        for number, (one, answer) in enumerate(zip(planned, answers, strict=True))
-    ]
-    shapes = [
-        *(_shape(nodes, hours * rng.uniform(*_USED), hours) for nodes, hours in RUNNING),
-        *(
-            JobShape(job.nodes, 60.0 * one.application.script_min, job.elapsed_s)
-            for one, job in zip(planned, done, strict=True)
-        ),
-    ]
-    schedule = Engine(NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
-    after_s = [round(one) for one in schedule.start_s[-len(done) :]]
-    return [
-        structs.replace(
-            job,
-            start_s=submit_s + start_s + _STARTING_S,
-            end_s=submit_s + start_s + _STARTING_S + round(job.elapsed_s),
-        )
-        for job, start_s in zip(done, after_s, strict=True)
-    ]
-
-
-def _shape(nodes: int, hours: float, limit_hours: float) -> JobShape:
-    return JobShape(nodes, 3600.0 * limit_hours, 3600.0 * hours)
-
-
-def _ended(
     submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
 ) -> JobRun:
+    """Run a job beside those of the made-up cluster, and return its accounting.
+
+    EASY backfilling starts it, on the node count that it was given.
+    """
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.high
     done = start_run(
@@ -152,8 +115,17 @@ def _ended(
         free_s=[0] * NODES,
         rng=rng,
     )
+    shapes = [
+        JobShape(count, 3600.0 * hours, 3600.0 * (hours * rng.uniform(*_USED)))
+        for count, hours in RUNNING
+    ]
+    shapes.append(JobShape(nodes, 60.0 * submission.application.script_min, done.elapsed_s))
+    schedule = Engine(NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
+    start_s = submit_s + round(schedule.start_s[-1]) + _STARTING_S
     return structs.replace(
         done,
+        start_s=start_s,
+        end_s=start_s + round(done.elapsed_s),
         admin_comment=answer.admin_comment,
         submit_line=submission.line,
         work_dir=work_dir_of(submission.application),
@@ -331,11 +303,8 @@ def tour(
         narrator.say(_SUBMIT.format(folder=folder))
         planned, answers = _submit(narrator, user=user, uid=uid)
     runs = [
-        job
+        run(one, answer, job_id=_FIRST_ID + number, submit_s=int(clock()), uid=uid, rng=rng)
         for number, (one, answer) in enumerate(zip(planned, answers, strict=True))
-        for job in run(
-            [one], [answer], first_id=_FIRST_ID + number, submit_s=int(clock()), uid=uid, rng=rng
-        )
     ]
     narrator.say(_OUTCOME)
     sites.write_history(narrator.site, _AFTER, runs)
@@ -394,7 +363,7 @@ def _submit(
 ) -> tuple[list[DemoSubmission], list[Answer]]:
     planned, answers = plan(applications(user)), list[Answer]()
     for one in planned:
-        answers += submit(narrator.site.socket, [one.job(uid)])
+        answers.append(submit(narrator.site.socket, one.job(uid)))
         narrator.await_view(time.time())
     narrator.say(answers_table(planned, answers))
     return planned, answers
@@ -405,11 +374,11 @@ def _learn(
 ) -> None:
     site, one = narrator.site, DemoSubmission(application=newcomer(user))
     for number in range(4):
-        (answer,) = submit(site.socket, [one.job(uid)])
+        answer = submit(site.socket, one.job(uid))
         decided_s = time.time()
         narrator.await_view(decided_s)
-        (job,) = run([one], [answer], first_id=_FIRST_ID + 100 + number, submit_s=int(clock()),
-                     uid=uid, rng=rng)  # fmt: skip
+        job_id = _FIRST_ID + 100 + number
+        job = run(one, answer, job_id=job_id, submit_s=int(clock()), uid=uid, rng=rng)
         told = answer.message or f"(nothing: Slurm gives it {job.nodes} nodes)"
         print(f"$ {one.line}\n{told}", file=narrator.out, flush=True)
         sites.write_history(site, _AFTER, [job])
