@@ -51,8 +51,9 @@ def store(installation: Installation) -> Iterator[Finding]:
     except NimoError as error:
         yield wrong(str(error), f"{_AS_NIMO} ingest; a database server must be reachable from here")
         return
-    if broken := _damage(url):
-        path = url.removeprefix("sqlite:///")
+    path = Path(url.removeprefix("sqlite:///"))
+    is_file = url.startswith("sqlite:///") and path.exists()
+    if is_file and (broken := _damage(path)):
         yield wrong(
             f"{path} is damaged ({broken})",
             f"systemctl stop nimod; mv {path} {path}.damaged; {_AS_NIMO} ingest; {_AS_NIMO} fit; "
@@ -67,14 +68,17 @@ def store(installation: Installation) -> Iterator[Finding]:
         yield wrong("a newer release made the store", "upgrade NIMO here, too")
     else:
         yield fine("the store exists and fits this release")
-    yield from _store_file(url)
+    mode = path.stat().st_mode if is_file else 0
+    if mode & stat.S_IWOTH:
+        yield wrong(f"every user can write {path}", f"chmod o-rwx {path}")
+    elif mode & stat.S_IROTH:
+        yield warning(
+            f"every user can read {path}, which holds all users' jobs", f"chmod o-r {path}"
+        )
 
 
-def _damage(url: str) -> str:
-    """Describe damage to the file of an SQLite store; empty: none, or a database server."""
-    path = Path(url.removeprefix("sqlite:///"))
-    if not url.startswith("sqlite:///") or not path.exists():
-        return ""
+def _damage(path: Path) -> str:
+    """Describe damage to the file of an SQLite store; empty: none."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as store:
             (result,) = store.execute("PRAGMA quick_check(1)").fetchone()
@@ -83,19 +87,6 @@ def _damage(url: str) -> str:
     except sqlite3.DatabaseError as error:
         return str(error)
     return "" if result == "ok" else str(result)
-
-
-def _store_file(url: str) -> Iterator[Finding]:
-    path = Path(url.removeprefix("sqlite:///"))
-    if not url.startswith("sqlite:///") or not path.exists():
-        return
-    mode = path.stat().st_mode
-    if mode & stat.S_IWOTH:
-        yield wrong(f"every user can write {path}", f"chmod o-rwx {path}")
-    elif mode & stat.S_IROTH:
-        yield warning(
-            f"every user can read {path}, which holds all users' jobs", f"chmod o-r {path}"
-        )
 
 
 def learned(installation: Installation) -> Iterator[Finding]:

@@ -61,9 +61,7 @@ def slurmctld(installation: Installation) -> Iterator[Finding]:
             "start munge and slurmctld; have Slurm's commands on PATH and slurm.conf in place",
         )
         return
-    version = installation.slurm.get("SLURM_VERSION", "")
-    numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
-    release = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+    version, release = installation.slurm.get("SLURM_VERSION", ""), _said(installation).release
     if not version:
         yield wrong("scontrol show config names no release", "is it Slurm's own scontrol on PATH?")
     elif release < FIRST:
@@ -103,16 +101,12 @@ def job_submit(installation: Installation) -> Iterator[Finding]:
         )
     else:
         yield fine("JobSubmitPlugins has lua")
-    yield from _plugin(installation, "job_submit_lua.so")
-
-
-def _plugin(installation: Installation, name: str) -> Iterator[Finding]:
     folders = [Path(part) for part in installation.slurm.get("PluginDir", "").split(":") if part]
     if not any(folder.is_dir() for folder in folders):
         yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
-    elif not any((folder / name).exists() for folder in folders):
+    elif not any((folder / "job_submit_lua.so").exists() for folder in folders):
         yield wrong(
-            f"{name} is not in {installation.slurm['PluginDir']}",
+            f"job_submit_lua.so is not in {installation.slurm['PluginDir']}",
             "install a Slurm that was built with Lua (Debian's is; RPM: rpmbuild --with lua)",
         )
 
@@ -188,7 +182,6 @@ def retention(installation: Installation) -> Iterator[Finding]:
 
 def purge_days(installation: Installation) -> float | None:
     """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
-    # Days for which slurmdbd keeps jobs; None: for ever.
     match = re.match(
         r"(\d+)\s*(hour|day|month|year)?",
         _slurmdbd_settings(installation).get("PurgeJobAfter", "").strip(" *").lower(),

@@ -15,7 +15,6 @@ from math import exp, inf
 from statistics import fmean
 from typing import Self
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
@@ -360,10 +359,11 @@ def settings(
         tuple(guards) or (policy.guard_ratio,),
         tuple(bystanders) or (policy.bystanders,),
     )
-    made = (
-        Setting(policy=_with(policy, price, guard, who), load=load)
-        for load, price, guard, who in chosen
-    )
+    made = []
+    for load, price, guard, who in chosen:
+        ratio = guard if who is Bystanders.GROUP else policy.guard_ratio
+        own = replace(policy, price=price, guard_ratio=ratio, bystanders=who)
+        made.append(Setting(policy=own, load=load))
     return list(dict.fromkeys(made))
 
 
@@ -458,10 +458,3 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
         ),
         reasons=dict(outcome.reasons.most_common()),
     )
-
-
-def _with(
-    policy: config.Policy, price: float, guard: float, bystanders: Bystanders
-) -> config.Policy:
-    ratio = guard if bystanders is Bystanders.GROUP else policy.guard_ratio
-    return msgspec.structs.replace(policy, price=price, guard_ratio=ratio, bystanders=bystanders)

@@ -113,19 +113,14 @@ class QueueRunTimes:
 
 @lru_cache(maxsize=4_096)
 def _of_limit(shares: tuple[float, ...], limit_s: float) -> tuple[float, ...]:
-    """Log quantiles of a run time of which only the limit is given."""
-    limit = log(limit_s)
-    return tuple(limit + share for share in _unsure(shares))
+    """Log quantiles of a run time of which only the limit is given.
 
-
-def _unsure(shares: tuple[float, ...]) -> tuple[float, ...]:
-    """Add jobs that use their whole limit: the application of this one is not recognised."""
-    count = len(shares)
+    Some use their whole limit: the application of this one is not recognised.
+    """
+    limit, count = log(limit_s), len(shares)
     others = count - round(_WHOLE * count)
-    return (
-        *(shares[place * count // others] for place in range(others)),
-        *[0.0] * (count - others),
-    )
+    part = (limit + shares[place * count // others] for place in range(others))
+    return (*part, *[limit] * (count - others))
 
 
 _log = logging.getLogger(__name__)
