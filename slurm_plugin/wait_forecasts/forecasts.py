@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import inf, log
@@ -220,7 +221,6 @@ class Outlooks:
     run_times: gives what is predicted of jobs in the queue.
     stopwatch: seconds of this thread's processor time.
     corrections: errors of earlier estimates, and the corrections that follow from them.
-    starts: expected waits of jobs in the queue, by their ids, from the last outlook on.
     """
 
     def __init__(
@@ -229,13 +229,9 @@ class Outlooks:
         self._run_times = run_times
         self._stopwatch = stopwatch
         self.corrections = WaitCorrections()
-        self.starts: Mapping[int, WaitEstimate] = {}
-        self._tasks: Mapping[int, TaskStarts] = {}
-        self._latest: dict[str, PartitionOutlook] = {}
-        self._made_s = self._took_s = self._looked_s = 0.0
-        self._alone: dict[str, bool] = {}
+        self._queued = QueuedStarts()
+        self._took_s = 0.0
         self._awaited = AwaitedStarts()
-        self._pending: Mapping[int, RawJob] = {}
         self._shown_of, self._shown_s = 0.0, -inf
         self._trouble = ""
 
@@ -246,18 +242,19 @@ class Outlooks:
         raw: what it was made of.
         settings: of Slurm's configuration.
         """
-        self._looked_s = cluster.taken_s
+        self._queued = replace(self._queued, looked_s=cluster.taken_s)
         try:
             self._compare(raw)
-            if cluster.taken_s - self._made_s >= min(self._took_s / _SHARE, _LONGEST_S):
+            if cluster.taken_s - self._queued.made_s >= min(self._took_s / _SHARE, _LONGEST_S):
                 self._make(cluster, raw, settings)
         except Exception as error:
             # Waits by time limits stand in; a look at the cluster must not fail for it.
             if (trouble := repr(error)) != self._trouble:
                 _log.exception("waits cannot be worked out; time limits stand in")
-            self._trouble, self._latest = trouble, {}
+            self._trouble, self._queued = trouble, replace(self._queued, latest={})
+        latest = self._queued.latest
         parts = {
-            name: msgspec.structs.replace(part, outlook=self._latest.get(name))
+            name: msgspec.structs.replace(part, outlook=latest.get(name))
             for name, part in cluster.partitions.items()
         }
         return msgspec.structs.replace(cluster, partitions=parts)
@@ -265,24 +262,15 @@ class Outlooks:
     @property
     def made_s(self) -> float | None:
         """When the queue was run forward last, seconds since the epoch; None: not yet."""
-        return self._made_s or None
+        return self._queued.made_s or None
 
     def queued_starts(self) -> QueuedStarts:
         """Give what there is on the jobs in the queue."""
-        return QueuedStarts(
-            made_s=self._made_s,
-            looked_s=self._looked_s,
-            pending=self._pending,
-            starts=self.starts,
-            tasks=self._tasks,
-            latest=self._latest,
-            alone=self._alone,
-            record=self.corrections.record,
-        )
+        return replace(self._queued, record=self.corrections.record)
 
     def forget(self) -> None:
         """Run the queue forward at the next look, however new the outlook is."""
-        self._made_s = 0.0
+        self._queued = replace(self._queued, made_s=0.0)
 
     def remember(self, payload: str) -> None:
         """Take what a refit found of the cluster's past."""
@@ -291,11 +279,12 @@ class Outlooks:
 
     def outlook(self, *, now_s: float) -> str | None:
         """Give the outlook for the pages where there is a new one; at most once a minute."""
-        if self._made_s == self._shown_of or now_s - self._shown_s < _SHOW_EVERY_S:
+        made_s = self._queued.made_s
+        if made_s == self._shown_of or now_s - self._shown_s < _SHOW_EVERY_S:
             return None
-        self._shown_of, self._shown_s = self._made_s, now_s
+        self._shown_of, self._shown_s = made_s, now_s
         made = QueueOutlook(
-            made_s=self._made_s,
+            made_s=made_s,
             recorded=len(self.corrections.record),
             inside=self.corrections.record.inside(),
             partitions=self.partition_waits(every=True),
@@ -308,7 +297,7 @@ class Outlooks:
         With ``every`` on each power of two, and on all nodes; for each of `LIMITS_S`.
         """
         rows = []
-        for name, one in self._latest.items():
+        for name, one in self._queued.latest.items():
             most = one.units.nodes
             sizes = {1 << power for power in range(most.bit_length())} | {most}
             counts = sorted(sizes if every else {1, max(most // 4, 1)})
@@ -339,7 +328,6 @@ class Outlooks:
         latest: dict[str, PartitionOutlook] = {}
         starts: dict[int, WaitEstimate] = {}
         tasks: dict[int, TaskStarts] = {}
-        self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
         correction = self.corrections.regression()
         for queue in queues(
             raw,
@@ -377,14 +365,20 @@ class Outlooks:
                 starts[job] = self.corrections.record.estimate(draws, of)
             for job, each in forward.tasks_s.items():
                 tasks[job] = TaskStarts(name, waiting, shares[job], each)
-        self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
-        self._tasks = tasks
+        self._queued = replace(
+            self._queued,
+            made_s=cluster.taken_s,
+            starts=starts,
+            tasks=tasks,
+            latest=latest,
+            alone={one.name: one.exclusive or settings.whole_nodes for one in raw.partitions},
+        )
         self._took_s, self._trouble = self._stopwatch() - began, ""
 
     def _compare(self, raw: RawState) -> None:
         """Note what is expected of new jobs, and how near it came of those that started."""
         for error in self._awaited.compare(raw.jobs, self.queued_starts().expected):
             self.corrections.note(error)
-        self._pending = {
-            job.job_id: job for job in raw.jobs if job.state in WAITS and job.job_id is not None
-        }
+        waiting = (job for job in raw.jobs if job.state in WAITS)
+        pending = {job.job_id: job for job in waiting if job.job_id is not None}
+        self._queued = replace(self._queued, pending=pending)

@@ -170,7 +170,7 @@ def test_jobs_that_wait_have_an_estimate_of_their_own():
     made = outlooks()
     state = full()
     attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
-    assert made.starts[9].median_s == pytest.approx(100_000, rel=0.1)
+    assert made.queued_starts().starts[9].median_s == pytest.approx(100_000, rel=0.1)
 
 
 def test_jobs_that_wait_are_corrected_as_others_of_their_size():
@@ -186,7 +186,7 @@ def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     made.remember(encode(QueuePast(waits=PastRecord(errors=errors))))
     state = full()
     attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
-    assert made.starts[9].median_s == pytest.approx(100_000, rel=0.2)
+    assert made.queued_starts().starts[9].median_s == pytest.approx(100_000, rel=0.2)
 
 
 def learned_queue(*more):
@@ -367,7 +367,7 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     waiting = pending(9, submit_s=NOW - 5)
     cluster = attached(made, replace(full(), jobs=[*full().jobs, waiting]))
     assert wait_s(cluster) == pytest.approx(1_000_000, rel=0.1)
-    assert made.starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
+    assert made.queued_starts().starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
     started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
     attached(made, visible(started), NOW + 70)
     assert [one.corrected for one in made.corrections.record.errors] == [True]
