@@ -197,19 +197,22 @@ class _Work:
     def improved(self) -> PlanSchedule | None:
         """Change one task after the other as long as the plan becomes better."""
         # Without a target nothing is cheaper than everything on its cheapest option.
-        while self._best is not None and self._left > 0 and self._target_s < inf:
-            if not any(self._change(tasks) for tasks in self._turns()):
+        while (best := self._best) is not None and self._left > 0 and self._target_s < inf:
+            if not any(self._change(best, tasks) for tasks in self._turns(best)):
                 break
         return self._best
 
-    def _turns(self) -> Iterator[Sequence[str]]:
+    def _turns(self, best: PlanSchedule) -> Iterator[Sequence[str]]:
         """Tasks that are changed together: first many at once where there are many."""
-        best = self._best
-        if best is None:
-            return
+
+        def saving(task: str) -> float:
+            """Node-seconds that the task could take less."""
+            own = self._by_option[task]
+            return own[best.choices[task]].node_s - min(c.node_s for c in own.values())
+
         late = best.end_s > self._target_s
         path = dict.fromkeys(s.task for s in critical(best) if s.task in self._all_of)
-        tasks = list(path) if late else sorted(self._all_of, key=self._saving, reverse=True)
+        tasks = list(path) if late else sorted(self._all_of, key=saving, reverse=True)
         size = max(1, len(tasks) // 4)
         while True:
             for first in range(0, len(tasks), size):
@@ -218,25 +221,18 @@ class _Work:
                 return
             size = max(1, size // 4)
 
-    def _saving(self, task: str) -> float:
-        """Node-seconds that the task could take less."""
-        if self._best is None:
-            return 0.0
-        own = self._by_option[task]
-        return own[self._best.choices[task]].node_s - min(c.node_s for c in own.values())
-
-    def _change(self, tasks: Sequence[str]) -> bool:
+    def _change(self, best: PlanSchedule, tasks: Sequence[str]) -> bool:
         """Try other options for these tasks, each the next one in the same direction."""
-        if self._best is None or self._left <= 0:
+        if self._left <= 0:
             return False
         by_option = self._by_option
-        present = {t: by_option[t][o] for t, o in self._best.choices.items() if t in by_option}
+        present = {t: by_option[t][o] for t, o in best.choices.items() if t in by_option}
         if len(tasks) == 1:
             others: list[dict[str, OptionChoice]] = [
                 {tasks[0]: one} for one in self._all_of[tasks[0]] if one != present[tasks[0]]
             ]
         else:
-            late = self._best.end_s > self._target_s
+            late = best.end_s > self._target_s
             of = self._all_of
             others = [{task: next_option(of[task], present[task], late=late) for task in tasks}]
         return any(self._left > 0 and self.best(self._tried(present | new)) for new in others)

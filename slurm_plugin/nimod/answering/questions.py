@@ -8,10 +8,10 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -36,7 +36,6 @@ from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 if TYPE_CHECKING:
     from slurm_plugin.nimod.queries import StoreQueries
 
-_Item = TypeVar("_Item")
 #: Name and value.
 Piece = tuple[str, Any]
 _SLICE = 200  #: entries of a mapping in one piece, under 1 ms
@@ -70,8 +69,7 @@ class StateSender:
         yield from self.for_all()
         tables, cluster, waits = self._service.tables, self._service.cluster, self._service.waits
         if self._new("tables", tables):
-            for some in _sliced(tables.node_types.items()):
-                yield "node_types", some
+            yield from _sliced("node_types", tables.node_types)
             yield "tables", (tables.version, len(tables), tables.off)
         if self._new("accuracy", waits):
             yield "accuracy", waits
@@ -84,8 +82,7 @@ class StateSender:
         starts = self._outlooks.queued_starts()
         if self._new("queue", (starts.made_s, starts.looked_s)):
             for name in ("pending", "starts", "tasks"):
-                for some in _sliced(getattr(starts, name).items()):
-                    yield name, some
+                yield from _sliced(name, getattr(starts, name))
             yield "queue", dataclasses.replace(starts, pending={}, starts={}, tasks={})
 
     def text(self, level: str, key: str) -> str | None:
@@ -103,13 +100,11 @@ class StateSender:
         limits = cluster.limits
         if self._new("limits", limits):
             for name in _BARE_LIMITS:
-                for some in _sliced(getattr(limits, name).items()):
-                    yield name, some
+                yield from _sliced(name, getattr(limits, name))
             yield "limits", dataclasses.replace(limits, **_BARE_LIMITS)
         for part in cluster.partitions.values():
             pool = part.pool
-            for some in _sliced(pool.groups.items() if pool else ()):
-                yield "groups", some
+            yield from _sliced("groups", pool.groups if pool else {})
             bare = pool and dataclasses.replace(pool, groups={}, memo={}, listed=None)
             yield "partition", replace(part, pool=bare)
         yield "look", replace(cluster, partitions={}, limits=LimitTables())
@@ -190,10 +185,10 @@ def _with_all_nodes(partitions: Mapping[str, Partition]) -> dict[str, Partition]
     }
 
 
-def _sliced(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    left = iter(items)
+def _sliced(name: str, entries: Mapping[Any, Any]) -> Iterator[Piece]:
+    left = iter(entries.items())
     while some := list(islice(left, _SLICE)):
-        yield some
+        yield name, some
 
 
 _log = logging.getLogger(__name__)
