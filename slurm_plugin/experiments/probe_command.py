@@ -353,7 +353,8 @@ def amount(resource: Resource, value: float) -> str:
     >>> amount(Resource.BANDWIDTH, 2.5e6)
     '2.5 MB/s'
     """
-    return _FORMATS[resource].format(value * _SCALES[resource])
+    text, scale = _UNITS[resource]
+    return text.format(value * scale)
 
 
 def _value(probe: Probe) -> str:
@@ -364,9 +365,8 @@ def _value(probe: Probe) -> str:
 
 _RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
 _TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
-_SCALES = {**dict.fromkeys(_RATES, 1e-6), **dict.fromkeys(_TIMES, 1e6), Resource.CPU: 1.0}
-_FORMATS = {
-    **dict.fromkeys(_RATES, "{:.4g} MB/s"),
-    **dict.fromkeys(_TIMES, "{:.4g} us"),
-    Resource.CPU: "{:.3f} of a CPU",
+_UNITS = {
+    **dict.fromkeys(_RATES, ("{:.4g} MB/s", 1e-6)),
+    **dict.fromkeys(_TIMES, ("{:.4g} us", 1e6)),
+    Resource.CPU: ("{:.3f} of a CPU", 1.0),
 }

@@ -42,13 +42,14 @@ class ClusterPoller:
     stopwatch: Callable[[], float] = time.monotonic  #: seconds from any moment on
     #: changes what was seen before a view is made of it
     adapt: Callable[[RawState], RawState] = lambda raw: raw
+    source: Source = field(init=False)  #: who is asked
     raw: RawState = field(default_factory=RawState, init=False)  #: the last answers
     slurm_users: frozenset[int] = field(default=frozenset(), init=False)  #: who slurmctld runs as
     #: whether PrivateData hides users' jobs from each other; so until Slurm was asked
     private: bool = field(default=True, init=False)
 
     def __post_init__(self, run: Runner) -> None:
-        self._source = self.how.source
+        self.source = self.how.source
         self._run: sources.Run = lambda argv: run(argv, timeout_s=self.how.timeout_s)
         self._latest: Cluster | None = None
         self._guard = LimitGuard()
@@ -62,11 +63,6 @@ class ClusterPoller:
     def settings(self) -> SlurmConf:
         """What slurm.conf says; defaults until Slurm was asked."""
         return self._settings or SlurmConf()
-
-    @property
-    def source(self) -> Source:
-        """Who is asked."""
-        return self._source
 
     def pause_s(self) -> float:
         """Seconds to wait until the next look."""
@@ -100,20 +96,20 @@ class ClusterPoller:
         return self._latest
 
     def _ask(self, settings: SlurmConf) -> RawState:
-        if self._source is Source.AUTO:
+        if self.source is Source.AUTO:
             self._choose(settings)
-        if self._source is Source.PYSLURM:
+        if self.source is Source.PYSLURM:
             try:
                 self._pyslurm = self._pyslurm or sources.load_pyslurm(settings.release)
                 return sources.ask_pyslurm(self._pyslurm, self._run)
             except SlurmError as error:
-                self._source = _commands(settings)
-                _log.warning("%s; Slurm's commands are asked instead (%s)", error, self._source)
-        if self._source is Source.JSON and sources.has_json(settings.release):
+                self.source = _commands(settings)
+                _log.warning("%s; Slurm's commands are asked instead (%s)", error, self.source)
+        if self.source is Source.JSON and sources.has_json(settings.release):
             try:
                 return sources.ask_json(self._run, settings.release)
             except SlurmError as error:
-                self._source = Source.TEXT
+                self.source = Source.TEXT
                 _log.warning("%s; asking for text from now on", error)
         return sources.ask_text(self._run, settings.release)
 
@@ -121,16 +117,16 @@ class ClusterPoller:
         """Settle on the best source; at the first look."""
         try:
             self._pyslurm = sources.load_pyslurm(settings.release)
-            self._source = Source.PYSLURM
+            self.source = Source.PYSLURM
         except SlurmError as error:
-            self._source = _commands(settings)
-            _log.info("%s; Slurm's commands are asked (%s)", error, self._source)
+            self.source = _commands(settings)
+            _log.info("%s; Slurm's commands are asked (%s)", error, self.source)
 
     def _spare(self) -> None:
         """Turn to text, which costs Slurm and us less, where JSON takes more than its share."""
-        if self._source is Source.JSON and self._took_s > self.how.share * self.how.interval_s:
+        if self.source is Source.JSON and self._took_s > self.how.share * self.how.interval_s:
             _log.warning("a look as JSON took %.1f s; asking for text from now on", self._took_s)
-            self._source = Source.TEXT
+            self.source = Source.TEXT
 
     def _ask_settings(self) -> SlurmConf:
         now_s = self.clock()

@@ -12,7 +12,6 @@ from sacct_ingest.records import KeyLevel
 CONFIG = ("scontrol", "show", "config")
 _LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
 _HIDING = frozenset({"jobs", "usage", "all"})
-_NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode")
 #: Slurm plans with ``--time-min`` and ends jobs at their limit: since then (RELEASE_NOTES) ...
 SOFT_OPTION, SOFT_SINCE = "time_min_as_soft_limit", [23, 11]
 #: ... and since then the ends of running jobs are planned so, too (CHANGELOG of 25.05.4).
@@ -55,11 +54,15 @@ def read_settings(text: str) -> SlurmConf:
     (22, 5)
     """
     said = dict(_LINE.findall(text))
-    numbers = {key: _first(said.get(key, "")) for key in _NUMBERS}
+
+    def first(key: str) -> int | None:
+        match = _NUMBER.match(said.get(key, "").strip())
+        return int(match[0]) if match else None
+
     select = said.get("SelectTypeParameters", "").upper()
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
-    resume_s = numbers["ResumeTimeout"]
+    resume_s = first("ResumeTimeout")
     option = SOFT_OPTION in re.split(r"[,\s]+", said.get("SchedulerParameters", "").lower())
     return SlurmConf(
         cluster=said.get("ClusterName", "").strip(),
@@ -71,20 +74,15 @@ def read_settings(text: str) -> SlurmConf:
         whole_nodes=said.get("SelectType", "").strip() == "select/linear",
         counts_memory="MEMORY" in select,
         whole_cores="CR_CPU" not in select,
-        mem_cpu_mib=numbers["DefMemPerCPU"],
-        mem_node_mib=numbers["DefMemPerNode"],
-        max_mem_cpu_mib=numbers["MaxMemPerCPU"],
-        max_mem_node_mib=numbers["MaxMemPerNode"],
+        mem_cpu_mib=first("DefMemPerCPU"),
+        mem_node_mib=first("DefMemPerNode"),
+        max_mem_cpu_mib=first("MaxMemPerCPU"),
+        max_mem_node_mib=first("MaxMemPerNode"),
         whole_tasks=[] < version < _SPLITS_TASKS,
         keeps_limit=version >= _KEEPS_LIMIT,
         plans_softly=option and version >= SOFT_SINCE,
         ends_softly=option and version >= SOFT_ENDS_SINCE,
     )
-
-
-def _first(text: str) -> int | None:
-    match = _NUMBER.match(text.strip())
-    return int(match[0]) if match else None
 
 
 _ABOVE = ("Operator", "Administrator")

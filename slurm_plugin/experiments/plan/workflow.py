@@ -136,7 +136,6 @@ class Workflow:
     files: Mapping[str, File]
     tasks: Mapping[str, Task]
     deadline: str = ""  #: as sbatch takes it
-    writers: Mapping[str, str] = field(default_factory=dict)  #: file to the task that makes it
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct predecessors
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct successors
 
@@ -166,7 +165,6 @@ def ordered(flow: Workflow) -> Workflow:
     return replace(
         flow,
         tasks={task: tasks[task] for task in order},
-        writers=writers,
         before=before,
         behind={task: tuple(followers) for task, followers in behind.items()},
     )
