@@ -97,15 +97,19 @@ class ConnectionLimiter:
     trusted: Callable[[int], bool]  #: whether a uid may ask about all jobs: slurmctld's and root
     respond: Respond
     names: UserNames
-    #: takes a connection whose user's name was looked up, for :meth:`settle`; in another thread
-    later: Callable[[Connection], None]
 
     def __post_init__(self) -> None:
         self._inside: Counter[int] = Counter()
         self._complaints = Complaints(_log)
 
-    def enter(self, channel: socket.socket) -> Connection | None:
-        """Make a connection of a channel; None where it is refused, or its user unknown yet."""
+    def enter(
+        self, channel: socket.socket, later: Callable[[Connection], None]
+    ) -> Connection | None:
+        """Make a connection of a channel; None where it is refused, or its user unknown yet.
+
+        later: takes the connection once the user's name was looked up, for :meth:`settle`; in
+            another thread.
+        """
         uid = peer_uid(channel)
         first = self.trusted(uid)
         account = uid if first else self.admit(uid)
@@ -115,7 +119,7 @@ class ConnectionLimiter:
         made = Connection(channel, self.respond, uid=uid, account=account, first=first)
         if first or self.names.cached(uid) is not None:
             return made
-        self.names.ask(uid, lambda: self.later(made))
+        self.names.ask(uid, lambda: later(made))
         return None
 
     def settle(self, connection: Connection) -> bool:

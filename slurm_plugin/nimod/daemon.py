@@ -28,7 +28,6 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.questions import StateSender
-from slurm_plugin.nimod.connection import Connection
 from slurm_plugin.nimod.loop import (
     Loop,
     Periodic,
@@ -147,7 +146,6 @@ class Daemon:
             trusted=self.requests.trusts,
             respond=self.requests.respond,
             names=self._names,
-            later=self._adopt,
         )
         loop = self._loop = Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
         stop_at_signals(loop)
@@ -173,11 +171,6 @@ class Daemon:
     def _since_asked_s(self) -> float | None:
         asked_s = self.requests.asked_s
         return None if asked_s is None else time.monotonic() - asked_s
-
-    def _adopt(self, connection: Connection) -> None:
-        """Serve a peer after its name was looked up; called by the thread that did."""
-        if (loop := self._loop) is not None:
-            loop.call_soon(partial(loop.adopt_settled, connection))
 
     def _later(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """Do work in the background, and afterwards ``then`` in the loop."""

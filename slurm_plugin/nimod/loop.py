@@ -107,11 +107,6 @@ class Loop:
         connection.served_s = self._clock()
         self._selector.register(connection, selectors.EVENT_READ, connection)
 
-    def adopt_settled(self, connection: Connection) -> None:
-        """Serve a connection from now on that the limiter had put off, if it still may be."""
-        if self._limiter.settle(connection):
-            self.adopt(connection)
-
     def hang_up_on_quiet(self) -> int:
         """End the connections whose peers wait for no answers, so that they ask anew; count them.
 
@@ -218,12 +213,21 @@ class Loop:
 
     def _admit(self, channel: socket.socket) -> None:
         try:
-            connection = self._limiter.enter(channel)
+            connection = self._limiter.enter(channel, self._later)
             if connection is not None:
                 self.adopt(connection)
         except Exception as error:
             self._report(error)
             channel.close()
+
+    def _later(self, connection: Connection) -> None:
+        """Serve a connection that the limiter had put off, if it still may be; from any thread."""
+
+        def settle() -> None:
+            if self._limiter.settle(connection):
+                self.adopt(connection)
+
+        self.call_soon(settle)
 
     def _serve(self, peer: Connection) -> None:
         was_writing = peer.writing

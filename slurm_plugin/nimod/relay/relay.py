@@ -348,7 +348,13 @@ class Relay:
     def run(self) -> None:
         """Start, answer until a signal, stop."""
         with bound_socket(self._config.socket, program="nimod or relay") as channel:
-            loop = self._loop(channel)
+            limiter = ConnectionLimiter(
+                limits=self._config.access,
+                trusted=lambda _: False,
+                respond=self.respond,
+                names=self._names,
+            )
+            loop = Loop(channel, limiter, clock=time.monotonic)
             stop_at_signals(loop)
             self._uplink.start()
             try:
@@ -357,17 +363,6 @@ class Relay:
                 notify("STOPPING=1")
                 self._uplink.close()
                 loop.close()
-
-    def _loop(self, channel: socket.socket) -> Loop:
-        limiter = ConnectionLimiter(
-            limits=self._config.access,
-            trusted=lambda _: False,
-            respond=self.respond,
-            names=self._names,
-            later=lambda one: loop.call_soon(partial(loop.adopt_settled, one)),
-        )
-        loop = Loop(channel, limiter, clock=time.monotonic)
-        return loop
 
     def respond(self, line: bytes, uid: int) -> Reply:
         """Answer one request line of a user, or have it answered on the controller."""

@@ -28,13 +28,16 @@ def channels():
             channel.close()
 
 
-def listener(names, *, trusted=False, later=lambda _: None, **limits):
+def never(connection):
+    raise AssertionError(connection)
+
+
+def listener(names, *, trusted=False, **limits):
     return ConnectionLimiter(
         limits=Access(**limits),
         trusted=lambda uid: trusted,
         respond=lambda line, uid: Reply(b""),
         names=names,
-        later=later,
     )
 
 
@@ -49,18 +52,18 @@ def test_requests_come_back_with_time():
 def test_a_user_is_let_in_when_the_name_is_available(channels):
     arrived = threading.Event()
     names = UserNames(lambda uid: "alice")
-    at_limit = listener(names, later=lambda _: arrived.set())
-    assert at_limit.enter(channels[0]) is None
+    at_limit = listener(names)
+    assert at_limit.enter(channels[0], lambda _: arrived.set()) is None
     assert arrived.wait(LONGEST_WAIT_S)
     assert names.cached(ME) == "alice"
-    assert at_limit.enter(channels[1]) is not None
+    assert at_limit.enter(channels[1], never) is not None
 
 
 def test_slurmctld_waits_for_no_name(channels):
     hung = threading.Event()
     names = UserNames(lambda uid: str(hung.wait(LONGEST_WAIT_S)))
-    listener(names).enter(channels[0])
-    connection = listener(names, trusted=True).enter(channels[1])
+    listener(names).enter(channels[0], lambda _: None)
+    connection = listener(names, trusted=True).enter(channels[1], never)
     assert connection.first
     hung.set()
 
@@ -71,7 +74,7 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
 
     arrived = threading.Event()
     names = UserNames(unknown)
-    listener(names, later=lambda _: arrived.set()).enter(channels[0])
+    listener(names).enter(channels[0], lambda _: arrived.set())
     assert arrived.wait(LONGEST_WAIT_S)
     assert names.cached(ME) == ""
 
@@ -82,15 +85,15 @@ def test_connections_are_counted_until_they_are_over(channels):
     names.ask(ME, recorded.set)
     assert recorded.wait(LONGEST_WAIT_S)
     at_limit = listener(names, connections=2)
-    first, _, third = (at_limit.enter(channel) for channel in channels[:3])
+    first, _, third = (at_limit.enter(channel, never) for channel in channels[:3])
     assert third is None
     at_limit.leave(first)
-    assert at_limit.enter(channels[3]) is not None
+    assert at_limit.enter(channels[3], never) is not None
 
 
 def test_slurmctld_is_not_counted(channels):
     at_limit = listener(UserNames(lambda uid: ""), trusted=True, connections=2)
-    assert all(at_limit.enter(channel) for channel in channels)
+    assert all(at_limit.enter(channel, never) for channel in channels)
 
 
 def test_a_uid_without_a_name_is_looked_up_again_after_a_while():

@@ -51,7 +51,7 @@ class Listener:
             raise OSError("no room")
         self.booked.append(line)
 
-    def enter(self, channel):
+    def enter(self, channel, later):
         if self.shut:
             raise KeyError("who?")
         return Connection(channel, self.respond, uid=1, first=self.first)
@@ -411,8 +411,8 @@ def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
     """Whoever comes after a hundred others is let in with them, not after a hundred turns."""
     entered = []
     enter = running.served_by.enter
-    running.served_by.enter = lambda channel: (
-        entered.append(len(running.served_by.served)) or enter(channel)
+    running.served_by.enter = lambda channel, later: (
+        entered.append(len(running.served_by.served)) or enter(channel, later)
     )
     go_on = running.hold()
     crowd = [running.connect() for _ in range(40)]
