@@ -94,10 +94,10 @@ def security(installation: Installation) -> Iterator[Finding]:
 
 def job_submit(installation: Installation) -> Iterator[Finding]:
     """Slurmctld calls the hook, and can run Lua."""
-    if line(installation.slurm, "JobSubmitPlugins"):
+    if missing := line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
             "JobSubmitPlugins has no lua: slurmctld does not run NIMO's hook",
-            f"{line(installation.slurm, 'JobSubmitPlugins')} {_CONF_FIX}",
+            f"{missing} {_CONF_FIX}",
         )
     else:
         yield fine("JobSubmitPlugins has lua")
@@ -115,20 +115,19 @@ def cli_filter(installation: Installation) -> Iterator[Finding]:
     """Commands pass the deadline on."""
     named = _FILTER_PATH.search(installation.slurm.get("CliFilterParameters", ""))
     path = Path(named[1]) if named else installation.hooks / "cli_filter.lua"
-    if not line(installation.slurm, "CliFilterPlugins"):
-        # Where the file itself is not, no commands are expected to run.
-        if named and path.exists() and not path.with_name("nimo_filter.lua").exists():
-            yield warning(
-                f"commands load {path}, and NIMO's modules are not beside it",
-                f"nimo hook-path --install {path.parent}",
-            )
-        else:
-            yield fine("CliFilterPlugins has lua")
-    else:
+    if missing := line(installation.slurm, "CliFilterPlugins"):
         yield warning(
             "CliFilterPlugins has no lua: NIMO cannot read --deadline of the command line",
-            f"{line(installation.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
+            f"{missing} in slurm.conf of the login nodes",
         )
+    # Where the file itself is not, no commands are expected to run.
+    elif named and path.exists() and not path.with_name("nimo_filter.lua").exists():
+        yield warning(
+            f"commands load {path}, and NIMO's modules are not beside it",
+            f"nimo hook-path --install {path.parent}",
+        )
+    else:
+        yield fine("CliFilterPlugins has lua")
 
 
 def clock(installation: Installation) -> Iterator[Finding]:
@@ -152,15 +151,13 @@ def slurmdbd(installation: Installation) -> Iterator[Finding]:
             "Slurm stores no accounting, so NIMO has no history to read",
             f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_FIX}",
         )
-    elif not _slurmdbd_settings(installation):
+    elif said := _slurmdbd_settings(installation):
+        yield fine(f"slurmdbd answers, {said.get('SLURMDBD_VERSION', '')}")
+    else:
         answer = installation.slurmdbd_text
         yield wrong(
             f"slurmdbd does not answer{f': {answer}' if isinstance(answer, SlurmError) else ''}",
             "start slurmdbd; AccountingStorageHost in slurm.conf names its host",
-        )
-    else:
-        yield fine(
-            f"slurmdbd answers, {_slurmdbd_settings(installation).get('SLURMDBD_VERSION', '')}"
         )
 
 
@@ -191,22 +188,22 @@ def purge_days(installation: Installation) -> float | None:
 
 def comments(installation: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
-    if not line(installation.slurm, "AccountingStoreFlags"):
-        yield fine("the accounting stores job comments")
-    else:
+    if missing := line(installation.slurm, "AccountingStoreFlags"):
         yield warning(
             "AccountingStoreFlags has no job_comment: the accounting loses tags in comments; "
             "Snakemake's rules are known only of jobs that nimod saw submitted",
-            f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_FIX}",
+            f"{missing} {_CONF_FIX}",
         )
+    else:
+        yield fine("the accounting stores job comments")
 
 
 def gathering(installation: Installation) -> Iterator[Finding]:
     """CPU time and memory of jobs are measured."""
-    if line(installation.slurm, "JobAcctGatherType"):
+    if missing := line(installation.slurm, "JobAcctGatherType"):
         yield warning(
             "JobAcctGatherType is none: Slurm does not measure CPU time and memory of jobs",
-            f"{line(installation.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
+            f"{missing} in slurm.conf, then restart Slurm",
         )
     else:
         yield fine(

@@ -195,27 +195,22 @@ class JournalFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Journal:
-    """The file; ``trials`` are in the order in which they were planned."""
+    """The file; ``trials``, by assignment and attempt, are in the order of their planning."""
 
     def __init__(self, path: Path, application: str, model: ModelChoices | None = None) -> None:
         self._path, self._application = path, application
         self._model = model or ModelChoices()
-        self.trials: list[Trial] = list(self._read())
+        self.trials = {(one.key, one.attempt): one for one in self._read()}
 
     def find(self, key: str, attempt: int) -> Trial | None:
         """Give a run that was planned before."""
-        matches = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
-        return next(matches, None)
+        return self.trials.get((key, attempt))
 
     def save(self, trial: Trial) -> Trial:
         """Write a run down, new or changed; it is on the disk when this returns."""
-        same = (trial.key, trial.attempt)
-        places = [i for i, one in enumerate(self.trials) if (one.key, one.attempt) == same]
-        if places:
-            self.trials[places[0]] = trial
-        else:
-            self.trials.append(trial)
-        held_jobs.write(self._path, JournalFile(self._application, tuple(self.trials), self._model))
+        self.trials[trial.key, trial.attempt] = trial
+        trials = tuple(self.trials.values())
+        held_jobs.write(self._path, JournalFile(self._application, trials, self._model))
         return trial
 
     def _read(self) -> tuple[Trial, ...]:

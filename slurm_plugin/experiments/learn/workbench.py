@@ -341,7 +341,7 @@ class Workbench:
 
     def runnable(self) -> Choices:
         """Give the assignments but those that could not be run."""
-        trials = self.journal.trials
+        trials = self.journal.trials.values()
         failed = {one.key for one in trials if one.stage is Stage.FAILED}
         failed -= {one.key for one in trials if one.stage is Stage.DONE}
         places = {
@@ -362,7 +362,7 @@ class Workbench:
     @property
     def spent_node_h(self) -> float:
         """Node-hours of all runs that ended, and the most that the others may take."""
-        return sum(self._cost(one) for one in self.journal.trials)
+        return sum(self._cost(one) for one in self.journal.trials.values())
 
     def _result(self, proposal: Proposal) -> Trial | None:
         """Run an assignment, elsewhere or again where it fails; None where it cannot be run."""

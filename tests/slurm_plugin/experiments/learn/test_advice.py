@@ -39,7 +39,7 @@ def time_s(attributes: dict[str, float]) -> float:
 def runs_of(learning, counters: Path | None, slower: float = 1.0, first: int = 1) -> list[JobRun]:
     """Runs as the accounting has them, the quotes lost."""
     own, made = SlurmJobs(learning.description, counters), []
-    for number, trial in enumerate(learning.journal.trials, first):
+    for number, trial in enumerate(learning.journal.trials.values(), first):
         argv = own.argv(learning.choices.at(trial.attributes)[0], trial)
         at_s, took_s = SUBMIT_S + 3000 * number, slower * trial.elapsed_s
         made.append(

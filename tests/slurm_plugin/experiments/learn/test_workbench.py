@@ -219,7 +219,7 @@ def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
     slurm = FakeSlurm(speed, refuses=frozenset({"new"}))
     learning = bench(slurm, state)
     assert learning.run() is Stop.GOOD_ENOUGH
-    refused = [one for one in learning.journal.trials if one.stage is Stage.FAILED]
+    refused = [one for one in learning.journal.trials.values() if one.stage is Stage.FAILED]
     assert refused and "Invalid feature" in refused[0].reason
     shown = words.next_steps(learning.learned().expected, learning.runnable(), learning.description)
     assert "--constraint=newer " in shown and "--constraint=new " not in shown
@@ -234,7 +234,7 @@ def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:
     slurm = FakeSlurm(speed, fails=fails)
     learning = bench(slurm, state)
     assert learning.run() is not Stop.BUDGET
-    failed = [one for one in learning.journal.trials if one.stage is Stage.FAILED]
+    failed = [one for one in learning.journal.trials.values() if one.stage is Stage.FAILED]
     assert [one.reason for one in failed] == ["FAILED, exit status 3"]
     assert learning.replay() is None
 
@@ -260,7 +260,7 @@ def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
     learning = bench(slurm, state, f'{TEXT}patience: "30"\n')
     assert learning.run() is Stop.NOTHING_LEFT
     assert set(slurm.states.values()) == {JobState.CANCELLED}
-    assert {one.reason for one in learning.journal.trials} == {"did not start within 30"}
+    assert {one.reason for one in learning.journal.trials.values()} == {"did not start within 30"}
 
 
 def test_one_process_at_a_time(state: Path) -> None:
