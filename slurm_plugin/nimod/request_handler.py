@@ -204,10 +204,9 @@ class RequestHandler:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
         if ask.op == "decide" and trusted:
             self.asked_s = time.monotonic()
-        if ask.op == "decide" and trusted and ask.taken:
-            # Of a nimod before this one: only the job's note has the decision.
-            return self.service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
-        if ask.op == "decide" and trusted:
+            if ask.taken:
+                # Of a nimod before this one: only the job's note has the decision.
+                return self.service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
             return self.service.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Status]] = {
             "status": lambda: self._status_for(trusted=trusted),

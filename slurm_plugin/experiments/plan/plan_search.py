@@ -173,7 +173,8 @@ class _Work:
         """Keep a schedule if it is the best; return whether it is."""
         if made is None:
             return False
-        better = self._best is None or self._score(made) < self._score(self._best)
+        target_s = self._target_s
+        better = self._best is None or score(made, target_s) < score(self._best, target_s)
         if better:
             self._best = made
         return better
@@ -249,9 +250,6 @@ class _Work:
     def _tried(self, chosen: Mapping[str, OptionChoice]) -> PlanSchedule | None:
         self._left -= len(chosen)
         return fixed(self._problem, self._all_of, chosen)
-
-    def _score(self, schedule: PlanSchedule) -> Score:
-        return score(schedule, self._target_s)
 
 
 class _Tree:

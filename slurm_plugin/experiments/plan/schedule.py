@@ -5,6 +5,7 @@ orders of all tasks together give all active schedules, with the best one among 
 *European Journal of Operational Research* 90, 1996).
 """
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -199,10 +200,9 @@ class Board:
 
     def copy(self) -> "Board":
         """Copy the board, so that another schedule can go on from here."""
-        made = Board.__new__(Board)
-        made.problem = self.problem
+        made = copy.copy(self)
         made.steps, made.choices = self.steps.copy(), self.choices.copy()
-        made.ends, made.end_s, made.node_s = self.ends.copy(), self.end_s, self.node_s
+        made.ends = self.ends.copy()
         made._lines = {name: Timeline.of(line) for name, line in self._lines.items()}
         made._at = {name: places.copy() for name, places in self._at.items()}
         made._used = self._used.copy()
