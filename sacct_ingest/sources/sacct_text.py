@@ -189,9 +189,8 @@ class _Joiner:
         self._width, self._delimiter = width, delimiter
         self._tally, self._rejoin = tally, rejoin
         self.begun: list[str] = []
-        self._count = self._size = self._first = (
-            0  # fields, characters, first line of what has begun
-        )
+        # Fields, characters, first line of what has begun.
+        self._count = self._size = self._first = 0
 
     def join(
         self,

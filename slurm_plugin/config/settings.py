@@ -99,9 +99,8 @@ class TimeLimit(types.Section, frozen=True, kw_only=True):
 
     #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.memory_and_limits`
     soft: types.SoftUse = types.SoftUse.OFF
-    outlasted_share: types.Part = (
-        0.15  #: of the jobs, to outlast the limit that they are planned with
-    )
+    #: of the jobs, to outlast the limit that they are planned with
+    outlasted_share: types.Part = 0.15
     use: types.TimeUse = types.TimeUse.ADVISE  #: set: the limit that ends the job
     quantile: types.HighShare = 0.99  #: share of runs that end within the limit ...
     min_quantile: types.HighShare = 0.9  #: ... and within ``--time-min``
@@ -146,9 +145,8 @@ class Policy(types.Section, frozen=True, kw_only=True):
     guard_ratio: types.Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
     guard_s: types.NotNegative = 60.0  #: ... and this much, against what it asked for
     guard_wait: types.Part = 1.0  #: share of the request's expected wait that this counts on
-    growth_share: types.Share = (
-        0.25  #: a job grows to at most this share of the nodes that are free
-    )
+    #: a job grows to at most this share of the nodes that are free
+    growth_share: types.Share = 0.25
     bystanders: types.Bystanders = types.Bystanders.GROUP  #: others whom a change must not harm
     limit_margin: types.Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
     confidence: types.HighShare = 0.95  #: chance with which a changed job has to keep its guard
@@ -203,9 +201,8 @@ class Ingest(types.Section, frozen=True, kw_only=True):
     overlap_s: types.NotNegative = 3600.0  #: read again each time, for what was written late
     again_days: types.Count = 14  #: read again now and then, for what came very late or was changed
     again_every_hours: types.Positive = 24.0  #: how often that is
-    share: types.Share = (
-        0.25  #: of the time of a long ingest in which slurmdbd works for it, at most
-    )
+    #: of the time of a long ingest in which slurmdbd works for it, at most
+    share: types.Share = 0.25
     slow_s: types.Positive = 20.0  #: answers that take longer make the windows smaller
     timeout_s: types.Positive = 600.0  #: a sacct that says nothing for so long is ended
     follow_minutes: types.Positive = 10.0  #: between two ingests of "nimo ingest --follow"

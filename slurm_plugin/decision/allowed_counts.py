@@ -27,7 +27,7 @@ from slurm_plugin.decision.memory_and_limits import (
     whole_minutes,
 )
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.cluster_state import Partition, lower_of
+from slurm_plugin.slurm.cluster_state import lower_of
 
 #: Most different requests in the cache.
 _CACHED = 1024
@@ -83,11 +83,6 @@ class PartitionBounds(msgspec.Struct, frozen=True):
     fewest: int  #: nodes for one job
     most: int
     node_mem_bytes: int | None
-
-    @classmethod
-    def of(cls, partition: Partition) -> "PartitionBounds":
-        """Take it out of a partition."""
-        return cls(partition.min_nodes, partition.largest, partition.node_mem_bytes)
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -231,13 +231,9 @@ def lower_memory(case: DecisionContext, decided: Decision, config: Config) -> Lo
     )
     per_cpu = ceil(given_mib / taken.cpus) if job.min_mem_per_cpu else None
     given_mib = per_cpu * taken.cpus if per_cpu else given_mib
-    lower = (
-        replace(job, min_mem_per_cpu=per_cpu)
-        if per_cpu
-        else replace(job, min_mem_per_node=given_mib)
-    )
+    lower = {"min_mem_per_cpu": per_cpu} if per_cpu else {"min_mem_per_node": given_mib}
     # Where memory brings CPUs, less of it would be another size.
-    if given_mib > _WORTH * asked_mib or footprint(lower, part).cpus != taken.cpus:
+    if given_mib > _WORTH * asked_mib or footprint(replace(job, **lower), part).cpus != taken.cpus:
         return None
     return LowerMemory(given_mib, asked_mib, per_cpu)
 

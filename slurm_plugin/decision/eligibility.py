@@ -70,15 +70,11 @@ def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountR
     """
     span = _asked(job, tag, opt_in, names)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
-    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job) or _scripted(job)
+    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
+    # On other counts than its script names, torchrun's processes would wait for ever.
+    if fixed is None and "torchrun" in job.script and "nodes" in fixed_sizes(job.script):
+        fixed = Reason.FIXED_BY_SCRIPT
     return CountRange(span.low, span.high, fixed)
-
-
-def _scripted(job: Job) -> Reason | None:
-    """Why a script runs on one node count alone: others would wait for each other for ever."""
-    if "torchrun" not in job.script:
-        return None
-    return Reason.FIXED_BY_SCRIPT if "nodes" in fixed_sizes(job.script) else None
 
 
 def size_span_of(

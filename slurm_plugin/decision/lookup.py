@@ -129,7 +129,8 @@ class PredictionLookup:
             newest.put(level, key, payload)
         #: The newest first; several only while `renewed` is at work.
         self._states = [newest]
-        self._off = frozenset(off)
+        #: Level and key of the identities that are switched off.
+        self.off = frozenset(off)
         self.node_types = node_types or {}
         self.version = version  #: of the store's tables; None: not read yet
 
@@ -168,11 +169,6 @@ class PredictionLookup:
         made._states = self._states if some else [newest]
         return made
 
-    @property
-    def off(self) -> frozenset[tuple[str, str]]:
-        """Level and key of the identities that are switched off."""
-        return self._off
-
     def text(self, level: str, key: str) -> str | None:
         """Give the text of a table; None where there is none."""
         texts = (state.text(level, key) for state in (*self._states, self._states[0]))
@@ -180,7 +176,7 @@ class PredictionLookup:
 
     def is_off(self, table: PredictionTable) -> bool:
         """Whether what came of this table's predictions switched it off."""
-        return (table.level, table.key) in self._off
+        return (table.level, table.key) in self.off
 
     def parts(self) -> list[tuple[KeyLevel, str]]:
         """List where the tables of the parts of these tables are."""

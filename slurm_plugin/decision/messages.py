@@ -168,7 +168,7 @@ def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
     """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
     lines = beyond_deadline(decision, request, now_s=now_s)
     lines += _deadline_lines(decision, request, now_s=now_s)
-    return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)
+    return "\n".join(map(_sentence, lines))
 
 
 def beyond_deadline(decision: Decision, request: Request, *, now_s: float) -> list[str]:
@@ -377,10 +377,10 @@ def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
 def endings_text(case: DecisionContext, table: PredictionTable, advised_s: float = 0.0) -> str:
     """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
     asked = case.request.low if case.request.low == case.request.high else None
-    ended = limit_reached(case, asked, often=True, advised_s=advised_s)
-    ended = ended.removeprefix("nimo: ")
+    reached = limit_reached(case, asked, often=True, advised_s=advised_s)
+    ended = reached.removeprefix("nimo: ")
     early = [one.text for one in table.problems if one.name == "failed_early"]
-    return " ".join(f"{one[0].upper()}{one[1:]}." for one in (ended, *early) if one)
+    return " ".join(_sentence(one) for one in (ended, *early) if one)
 
 
 def short_limit(one: Prediction, request: Request) -> str:

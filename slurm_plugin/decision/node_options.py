@@ -119,7 +119,8 @@ class PolicyContext:
     @property
     def question(self) -> CountQuestion:
         """What of it depends neither on the queue nor on the free nodes."""
-        bounds = PartitionBounds.of(self.partition)
+        part = self.partition
+        bounds = PartitionBounds(part.min_nodes, part.largest, part.node_mem_bytes)
         return CountQuestion(self.request, self.table, bounds, self.rules, self.asked)
 
     @property
@@ -143,7 +144,9 @@ class PolicyContext:
         estimates = self._waits(candidates)
         each = list(zip(candidates, estimates, strict=True))
         base, asked = next(pair for pair in each if pair[0].prediction.nodes == self.asked)
-        policy, share, price = self.rules.policy, self._guard_share(asked), self.price
+        policy, price = self.rules.policy, self.price
+        # The request may start earlier than expected, above all where limits are all there is.
+        share = policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
         most = share * asked.median_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
         asked_s, made = [], list[Option]()
@@ -197,14 +200,6 @@ class PolicyContext:
         ]
         return sum(kept) / len(kept)
 
-    def _guard_share(self, asked: WaitEstimate) -> float:
-        """Share of the request's wait that its guard counts on.
-
-        The request may start earlier than expected, above all where limits are all there is.
-        """
-        policy = self.rules.policy
-        return policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
-
     def _fitting(self, one: Candidate) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
         deadline_s, high_s = self.request.deadline_s, one.prediction.high_s
@@ -233,9 +228,9 @@ class PolicyContext:
         """Give a count the limit that is better, where that may be set."""
         own_s = self.request.asked_limit_s or self.request.limit_s or inf
         advised = self.request.advised and not self.request.distrusted
-        if limit_s is not None and (
-            advised or (limit_s <= own_s and self._may_set(one.prediction.nodes))
-        ):
+        opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
+        may_set = opted_in and trusted(self.table, one.prediction.nodes)
+        if limit_s is not None and (advised or (limit_s <= own_s and may_set)):
             return replace(one, limit_s=limit_s, limits=TimeLimits(limit_s))
         if advised and self.request.deadline_s and not shortens(one.limits, self.request):
             return replace(one, limit_s=self.request.limit_s)
@@ -294,10 +289,6 @@ class PolicyContext:
         )
         left_s = self.request.deadline_s - self.now_s
         return wait.chance(run, left_s, limit_s=least_s, most_s=most_s)
-
-    def _may_set(self, nodes: int) -> bool:
-        opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
-        return opted_in and trusted(self.table, nodes)
 
     def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
         """Estimate the waits; more nodes for at least as long never start earlier."""

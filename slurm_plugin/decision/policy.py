@@ -6,7 +6,7 @@ Among the counts that the guard, the time limits and the deadline allow, the che
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from math import ceil, inf
+from math import inf
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +29,12 @@ from slurm_plugin.decision.allowed_counts import (
     why_alone,
 )
 from slurm_plugin.decision.explore import count_to_try, tries_of
-from slurm_plugin.decision.memory_and_limits import LowerMemory, SoftLimit, TimeLimits
+from slurm_plugin.decision.memory_and_limits import (
+    LowerMemory,
+    SoftLimit,
+    TimeLimits,
+    whole_minutes,
+)
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
@@ -305,7 +310,6 @@ def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
 
 #: Reasons that are about a deadline that may be missed.
 MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
-_MINUTE_S = 60.0
 #: A proposed deadline still holds when it is pasted that much later.
 _PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said
@@ -429,8 +433,8 @@ def _deadline(asked: Option, rules: PolicySettings, now_s: float) -> Iterator[st
     latest_s = asked.wait.quantile(share) + (asked.limit_s or 0.0)
     end_s = max(asked.wait.end_s(asked.prediction, share), latest_s)
     if end_s < inf:
-        when = now_s + _PASTED_S + _MINUTE_S * ceil(end_s / _MINUTE_S)
-        yield _with_chance(f"--deadline={clock(when)}", share)
+        when = clock(now_s + _PASTED_S + whole_minutes(end_s))
+        yield _with_chance(f"--deadline={when}", share)
 
 
 def _with_chance(option: str, chance: float) -> str:

@@ -160,9 +160,9 @@ class DecisionService:
         one = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
         if one is None:
             return None
-        case = one.at(now_s)
         if not one.comes:
             return one.remaining(), lambda: None
+        case = msgspec.structs.replace(one.case, now_s=now_s)
         book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
         return one.remaining(), book
 

@@ -240,8 +240,10 @@ def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
     each += [f"--ntasks={other.num_tasks}"] * (other.num_tasks != job.num_tasks)
     on_node = other.ntasks_per_node
     each += [f"--ntasks-per-node={on_node}"] * (on_node != job.ntasks_per_node)
-    name = {"tres_per_job": "--gpus", "tres_per_task": "--gpus-per-task"}.get(_gpu_field(job))
-    return [f"{name or '--gpus-per-node'}={_gpu_text(getattr(other, _gpu_field(job)))}", *each]
+    field = _gpu_field(job)
+    named = {"tres_per_job": "--gpus", "tres_per_task": "--gpus-per-task"}
+    gpus = getattr(other, field).rpartition("gpu")[2].lstrip(":=")
+    return [f"{named.get(field, '--gpus-per-node')}={gpus}", *each]
 
 
 def ranks_of_gpus(job: Job, table: PredictionTable) -> int:
@@ -271,10 +273,6 @@ _TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
 
 def _gpu_field(job: Job) -> str:
     return next((name for name in _TRES if "gpu" in getattr(job, name)), "tres_per_node")
-
-
-def _gpu_text(tres: str) -> str:
-    return tres.rpartition("gpu")[2].lstrip(":=")
 
 
 def _with_ranks(job: Job, table: PredictionTable, size: int) -> Job:
@@ -313,11 +311,8 @@ def fixed_layout(job: Job) -> Reason | None:
     devices = _CPUS_PER_TASK.sub("", job.tres_per_task)
     if job.tres_per_job or job.tres_per_socket or devices or job.max_cpus:
         return Reason.FIXED_CPUS
-    if job.ntasks_per_socket:
-        return Reason.FIXED_TASKS
-    if job.num_tasks is None or _derived(job):
-        return None
-    return Reason.FIXED_TASKS
+    free = not job.ntasks_per_socket and (job.num_tasks is None or _derived(job))
+    return None if free else Reason.FIXED_TASKS
 
 
 def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
@@ -353,16 +348,12 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
 def gpu_type_of(job: Job) -> str:
     """Types of the GPUs that a job names; empty where it names none."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
-    if not any(requests):
-        return ""
     return next((gpu_type(one) for one in requests if "gpu" in one), "")
 
 
 def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:
     """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be computed."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
-    if not any(requests):
-        return 0, 0
     counts = [gpu_count(one) for one in requests]
     if not any(counts) and None not in counts:
         return 0, 0

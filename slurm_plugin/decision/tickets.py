@@ -119,10 +119,6 @@ class PreparedDecision:
         left = msgspec.structs.replace(change, **done)
         return msgspec.structs.replace(self.answer, set=left)
 
-    def at(self, now_s: float) -> DecisionContext:
-        """Give the case at the moment of the submission."""
-        return msgspec.structs.replace(self.case, now_s=now_s)
-
 
 def _has_devices(job: Job, given: Change) -> bool:
     """Whether a job has the GPUs that its command was given; releases spell them differently."""

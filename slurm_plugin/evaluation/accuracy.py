@@ -74,9 +74,7 @@ def compare(decision: DecisionRow, run: RunRow | None) -> Comparison | None:
 
     None where there is no such run or no such prediction.
     """
-    if run is None or run.elapsed_s <= 0:
-        return None
-    if not run.state.says_run_time:
+    if run is None or run.elapsed_s <= 0 or not run.state.says_run_time:
         return None
     predicted = predicted_for(decision, run.nodes)
     if predicted is None:

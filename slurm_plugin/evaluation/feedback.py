@@ -55,16 +55,6 @@ class PredictionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class AccuracyBand:
-    """Ratios (at least 1) beyond which an application leaves, and within which it comes back."""
-
-    ratio: float = 1.5
-    back: float = 1.25
-    runs: int = 6  #: the last ones, whose median counts
-    least: int = 3  #: fewer say nothing
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """What the last runs say; ``ratio`` is realised over predicted, in the middle."""
 
@@ -76,7 +66,7 @@ class Standing:
 
 
 def judge(
-    outcomes: Sequence[PredictionOutcome], band: AccuracyBand, *, off: bool
+    outcomes: Sequence[PredictionOutcome], band: config.Band, *, off: bool
 ) -> Standing | None:
     """Judge an application by its last runs.
 
@@ -106,14 +96,13 @@ _CHANCE = 0.05
 
 
 def judge_applications(
-    store: Store, settings: config.Band, policy: config.Policy, *, now_s: float
+    store: Store, band: config.Band, policy: config.Policy, *, now_s: float
 ) -> list[StandingRow]:
     """Judge anew every application with runs that ended since the last pass.
 
     Returns list of StandingRow: those that were switched off or on again.
     Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
-    band = AccuracyBand(settings.ratio, settings.back, settings.runs, settings.least)
     since_s = (store.watermarks.get(_STANDINGS) or 0) - _OVERLAP_S
     standings = {(row.level, row.key): row for row in store.standings.all()}
     judged = [
@@ -131,7 +120,7 @@ def _judged(
     store: Store,
     level: KeyLevel,
     key: str,
-    band: AccuracyBand,
+    band: config.Band,
     policy: config.Policy,
     before: StandingRow | None,
     now_s: float,
@@ -266,13 +255,16 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
     lines: list[str] = []
     for level, key in store.decisions.touched_keys(since_s, _SHORT):
         pairs = store.decisions.last_outcomes(level, key, _NEWEST)
-        short = [(one, run) for one, run in pairs if _ran_short(one, run)]
+        # Sizes other than nodes are chosen on one node.
+        short = [
+            (one, run)
+            for one, run in pairs
+            if ran_short(run if one.unit == Unit.NODES else replace(run, nodes=1))
+        ]
         if not short:
             continue
         rows = store.fits.find([(level, key)])
-        changed += [
-            row for row in map(_without_lowering, rows, [short] * len(rows)) if row is not None
-        ]
+        changed += filter(None, (_without_lowering(row, short) for row in rows))
         if requeue:
             lines += _requeued(short, since_s=now_s - _RECENT_S)
     if changed:
@@ -280,11 +272,6 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
     store.watermarks.set(_MEMORY, int(now_s))
     notes = (f"{row.label}: keeps its memory, as a run ended for lack of it" for row in changed)
     return [*notes, *lines]
-
-
-def _ran_short(decision: DecisionRow, run: RunRow) -> bool:
-    """Whether a run ended for lack of memory; sizes other than nodes are chosen on one node."""
-    return ran_short(run if decision.unit == Unit.NODES else replace(run, nodes=1))
 
 
 def _without_lowering(row: FitRow, short: list[tuple[DecisionRow, RunRow]]) -> FitRow | None:

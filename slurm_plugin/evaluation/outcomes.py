@@ -183,9 +183,8 @@ class OutcomeReport:
     proven: Gain = field(default_factory=Gain)  #: what ``opt_in.proven: on`` would have given
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
-    problems: tuple[
-        JobDiagnosis, ...
-    ] = ()  #: why predictions are not reliable, and how to fix that
+    #: why predictions are not reliable, and how to fix that
+    problems: tuple[JobDiagnosis, ...] = ()
     drift: tuple[JobDiagnosis, ...] = ()  #: applications whose problem changed
     records: tuple[RecordSummary, ...] = ()  #: what became of the last predictions about each
     #: that a limit or deadline stopped after NIMO had changed them, by job id
@@ -318,7 +317,12 @@ class OutcomeTally:
             modes=self._by(0),
             actions=self._by(1),
             unchanged=dict(self._unchanged.most_common()),
-            reasons=self._reason_counts(),
+            reasons=tuple(
+                ReasonCount(
+                    mode=mode, action=action, reason=reason, applied=applied, decisions=number
+                )
+                for (mode, action, reason, applied), number in self._reasons.most_common()
+            ),
             confidence=self._confidence,
             accuracy=self._all.result(),
             guesses=self._guesses.result(),
@@ -369,12 +373,6 @@ class OutcomeTally:
         for key, number in self._reasons.items():
             counts[str(key[place])] += number
         return dict(counts.most_common())
-
-    def _reason_counts(self) -> tuple[ReasonCount, ...]:
-        return tuple(
-            ReasonCount(mode=mode, action=action, reason=reason, applied=applied, decisions=number)
-            for (mode, action, reason, applied), number in self._reasons.most_common()
-        )
 
     def _application_rows(self) -> tuple[ApplicationOutcome, ...]:
         rows = (

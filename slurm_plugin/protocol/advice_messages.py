@@ -143,9 +143,8 @@ class Advice:
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""
-    partitions: list[PartitionRow] = field(
-        default_factory=list
-    )  #: side by side, where the job may use several
+    #: side by side, where the job may use several
+    partitions: list[PartitionRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)  #: laid out otherwise, side by side
     error: str = ""
 

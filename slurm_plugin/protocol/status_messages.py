@@ -39,9 +39,8 @@ class Waits(Message, kw_only=True):
     own: bool = False  #: by the waits of the user's own jobs: the queue was not run forward
     recorded: int = 0  #: estimates whose outcome is on record
     rows: list[WaitRow] = msgspec.field(default_factory=list)
-    missing: list[int] = msgspec.field(
-        default_factory=list
-    )  #: jobs that do not wait, or that the user may not see
+    #: jobs that do not wait, or that the user may not see
+    missing: list[int] = msgspec.field(default_factory=list)
 
 
 class PartitionWait(msgspec.Struct, kw_only=True):
@@ -99,15 +98,13 @@ class Status(Message, kw_only=True):
     failed: int = 0
     decisions_pending: int = 0
     outlook_age_s: float | None = None  #: since the queue was run forward; None: not yet
-    waits: list[PartitionWait] = msgspec.field(
-        default_factory=list
-    )  #: what new jobs have to expect
+    #: what new jobs have to expect
+    waits: list[PartitionWait] = msgspec.field(default_factory=list)
     waits_recorded: int = 0  #: estimates whose outcome is on record
     waits_inside: float | None = None  #: share of them that were inside their interval
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
-    store_changed_s: float | None = (
-        None  #: when it was deleted or replaced; None: not since the start
-    )
+    #: when it was deleted or replaced; None: not since the start
+    store_changed_s: float | None = None
     counts: Counts = msgspec.field(default_factory=Counts)
     relays: list[str] = msgspec.field(default_factory=list)  #: login nodes that are linked
     #: longest processor time between two answers, since the start

@@ -36,9 +36,8 @@ class ReplayReport:
     results: tuple[Result, ...]
     present: Policy
     suggested: Result | None
-    proven: Gain = field(
-        default_factory=Gain
-    )  #: what ``opt_in.proven: on`` would give, with the present settings
+    #: what ``opt_in.proven: on`` would give, with the present settings
+    proven: Gain = field(default_factory=Gain)
 
 
 def render(

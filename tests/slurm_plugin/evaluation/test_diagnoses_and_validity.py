@@ -13,9 +13,10 @@ from rich.console import Console
 from predictor.tables.run_facts import change_of
 from predictor.types import PredictionTable, Problem, Recorded, Verdict
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.settings import Band
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
-from slurm_plugin.evaluation.feedback import AccuracyBand, PredictionOutcome, judge
+from slurm_plugin.evaluation.feedback import PredictionOutcome, judge
 from slurm_plugin.evaluation.outcomes import OutcomeTally, anonymous
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
@@ -128,7 +129,7 @@ def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[Pr
 
 
 def off(*ratios: float, before: bool = False, **fields: float) -> bool:
-    result = judge(outcomes(*ratios, **fields), AccuracyBand(), off=before)
+    result = judge(outcomes(*ratios, **fields), Band(), off=before)
     return result.off
 
 
@@ -148,7 +149,7 @@ def test_the_last_runs_count():
 
 
 def test_too_few_say_nothing():
-    assert judge(outcomes(3.0, 3.0), AccuracyBand(), off=False) is None
+    assert judge(outcomes(3.0, 3.0), Band(), off=False) is None
 
 
 def test_the_way_back_is_narrower_than_the_way_out():
@@ -165,7 +166,7 @@ def test_a_wide_prediction_has_a_wide_band():
 def test_a_run_that_was_stopped_took_at_least_that_long():
     assert off(3.0, 3.0, 3.0, cut=True)
     # Stopped before its predicted time, it may have been as predicted.
-    assert judge(outcomes(0.5, 0.5, 0.5, cut=True), AccuracyBand(), off=False) is None
+    assert judge(outcomes(0.5, 0.5, 0.5, cut=True), Band(), off=False) is None
 
 
 @given(st.lists(st.floats(0.01, 100.0), min_size=3, max_size=12), st.booleans())
@@ -176,7 +177,7 @@ def test_whoever_is_let_back_would_not_be_sent_out(ratios, before):
 
 @pytest.mark.parametrize("before", [False, True])
 def test_the_band_that_was_used_is_reported(before):
-    result = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
+    result = judge(outcomes(1.1, 1.1, 1.1), Band(), off=before)
     assert log(result.high) == pytest.approx(log(1.25 if before else 1.5))
     assert result.low == pytest.approx(1 / result.high)
     assert (result.ratio, result.runs) == (pytest.approx(1.1), 3)
