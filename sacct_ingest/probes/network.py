@@ -195,13 +195,7 @@ DONE = b"."
 
 
 def measure_transfer(
-    source: str,
-    target: Member,
-    file: Path,
-    settings: ProbeSettings,
-    *,
-    key: bytes,
-    probes: int = PROBES,
+    source: str, target: Member, file: Path, settings: ProbeSettings, *, key: bytes
 ) -> list[Probe]:
     """Probe the path to a host, then send it a file that it forgets.
 
@@ -211,7 +205,7 @@ def measure_transfer(
     """
     measured = [
         each
-        for _ in range(probes)
+        for _ in range(PROBES)
         for each in measure_pair(source, target, settings, key=key, generation=None)
     ]
     return [*measured, send_file(source, target, file, key=key)]

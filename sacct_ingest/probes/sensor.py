@@ -190,9 +190,7 @@ class Sensor:
     def _series(self, request: Message) -> Message:
         after = int(request.get("after", 0)) if request.get("boot") == self._boot else 0
         with self._lock:
-            page = [(number, probe) for number, probe in self._measurements if number > after][
-                :_PAGE
-            ]
+            page = [one for one in self._measurements if one[0] > after][:_PAGE]
         last = page[-1][0] if page else after
         probes = [asdict(probe) for _, probe in page]
         return {**self._state(), "after": last, "more": len(page) == _PAGE, "probes": probes}

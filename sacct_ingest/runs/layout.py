@@ -120,7 +120,9 @@ class Layout:
             where = _WHERE[Each.TASK]
         listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
         counted = f"{listed} {where}".strip() if words else ""
-        return " ".join(filter(None, (counted, f"on {_nodes(self.nodes)}" if self.nodes else "")))
+        return " ".join(
+            filter(None, (counted, f"on {_counted(self.nodes, 'node')}" if self.nodes else ""))
+        )
 
     def matches(self, other: "Layout") -> bool:
         """Whether nothing differs that both say; tasks go before CPUs."""
@@ -239,10 +241,6 @@ _WAYS: dict[Unit, tuple[Callable[[Sized], Layout], ...]] = {
         ),
     ),
 }
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' * (count != 1)}"
 
 
 def _sorted(groups: dict[Layout, list[R]]) -> dict[Layout, list[R]]:

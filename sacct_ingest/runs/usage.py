@@ -93,7 +93,8 @@ def node_watts(nodes: int, elapsed_s: float, steps: Sequence[StepRun]) -> float 
 
 #: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
 _SCRIPTS: Final = frozenset({"batch", "interactive"})
-_SERVANTS: Final = _SCRIPTS | {"extern"}
+#: Steps that are not the application.
+SERVANTS: Final = _SCRIPTS | {"extern"}
 
 
 def _share(cpu_s: float | None, available_s: float) -> float | None:
@@ -125,10 +126,10 @@ def _of_nodes(steps: Sequence[StepRun], counter: Callable[[StepRun], int | None]
     the tasks a node.  The script's step sees the same traffic again: the largest of such counts
     only where no other step was counted.
     """
-    application = [_node_total(s, counter) for s in steps if s.step not in _SERVANTS]
+    application = [_node_total(s, counter) for s in steps if s.step not in SERVANTS]
     if measured := [value for value in application if value is not None]:
         return sum(measured)
-    servants = [_node_total(s, counter) for s in steps if s.step in _SERVANTS]
+    servants = [_node_total(s, counter) for s in steps if s.step in SERVANTS]
     return max((value for value in servants if value is not None), default=None)
 
 

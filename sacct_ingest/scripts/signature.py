@@ -85,8 +85,6 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
         return Identity(user, name)
     tag, engine = parse_tag(comment), engine_job(name, comment, words)
     application = (tag.key if tag else "") or (engine.application if engine else "")
-    # Key of a user's runs with a tag; empty without one.
-    # Key of a user's runs of a script with this digest.
     return Identity(
         user,
         name,

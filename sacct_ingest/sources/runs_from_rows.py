@@ -11,6 +11,7 @@ from msgspec import structs
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
+from sacct_ingest.runs.usage import SERVANTS
 from sacct_ingest.sources.columns import (
     Converter,
     best_columns,
@@ -346,10 +347,6 @@ def _number(job_id: str) -> int:
         raise ValueError(f"not a job id: {job_id[:40]!r}") from error
 
 
-#: Steps that are not the application.
-_SERVANTS = frozenset({"batch", "extern", "interactive"})
-
-
 def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> None:
     """Fill the fields that sacct prints for steps only."""
     tasks = columns.get("tasks") or repeat(None)
@@ -398,7 +395,7 @@ def _used(
     """
     read = written = None
     for step in steps:
-        if step.tasks is not None and step.step not in _SERVANTS:
+        if step.tasks is not None and step.step not in SERVANTS:
             tasks = max(tasks or 0, step.tasks)
         if step.mem_bytes is not None:
             memory = max(memory or 0, step.mem_bytes)

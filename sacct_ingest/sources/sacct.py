@@ -295,11 +295,8 @@ def _environment(time_format: str) -> dict[str, str]:
     prefixes = ("SACCT_", "SLURM_TIME_FORMAT")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     # JSON has the epoch by itself, and 22.05 cannot make it with another format of times.
-    return (
-        inherited
-        | {"LC_ALL": "C.UTF-8"}
-        | ({"SLURM_TIME_FORMAT": time_format} if time_format else {})
-    )
+    given = {"SLURM_TIME_FORMAT": time_format} if time_format else {}
+    return inherited | {"LC_ALL": "C.UTF-8"} | given
 
 
 def _reason(error: Exception) -> str:

@@ -102,30 +102,24 @@ def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
 
 
 def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
-    """Store runs in a transaction of their own.
-
-    Raises StoreError: they cannot be stored; then none of them is.
-    """
-    with writing(engine) as connection:
-        return _add(connection, given)
-
-
-def _add(connection: sa.Connection, given: Sequence[PackedRuns]) -> Stored:
-    """Store runs inside a transaction of the caller's; of a run given twice the last counts.
+    """Store runs in a transaction of their own; of a run given twice the last counts.
 
     A run that was recognised as the rest of a resized job stays in that state: see
     `sacct_ingest.ingest.into_store`.
+
+    Raises StoreError: they cannot be stored; then none of them is.
     """
-    counters.lock(connection, "runs")
     latest = _latest(given)
-    stored = _existing(connection, latest)
-    new, changed = _sorted_out(given, latest, stored)
-    _insert(connection, given, new)
-    for some, positions in zip(given, changed, strict=True):
-        if positions:
-            ids = [stored[some.keys[at]][0] for at in positions]
-            _change(connection, _unpacked(some.body).only(positions), ids)
-    _mark(connection, [key for some in given for key in compress(some.keys, some.resized)])
+    with writing(engine) as connection:
+        counters.lock(connection, "runs")
+        stored = _existing(connection, latest)
+        new, changed = _sorted_out(given, latest, stored)
+        _insert(connection, given, new)
+        for some, positions in zip(given, changed, strict=True):
+            if positions:
+                ids = [stored[some.keys[at]][0] for at in positions]
+                _change(connection, _unpacked(some.body).only(positions), ids)
+        _mark(connection, [key for some in given for key in compress(some.keys, some.resized)])
     inserted, updated = (sum(map(len, positions)) for positions in (new, changed))
     return Stored(inserted, updated, len(latest) - inserted - updated)
 

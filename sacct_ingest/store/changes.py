@@ -124,10 +124,7 @@ class Changes(StoreTable):
         if only is not None:
             query = query.where(key.in_([name for its, name in only if its is level]))
         last = ""
-        while True:
-            page = [(str(k), int(i)) for k, i in self._rows(query.where(key > last))]
-            if not page:
-                return
+        while page := [(str(k), int(i)) for k, i in self._rows(query.where(key > last))]:
             yield page
             last = page[-1][0]
 

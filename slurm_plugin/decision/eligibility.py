@@ -10,15 +10,7 @@ from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.config.setting_types import (
-    Explore,
-    MemoryUse,
-    Mode,
-    Objective,
-    Proven,
-    SoftUse,
-    TimeUse,
-)
+from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.sizes import (
@@ -233,10 +225,10 @@ class Asked:
             step = multiple_of(job, size_option_of(job, table))
             nearest = min(max(own, low), high)
             nearest = nearest if nearest == own else max(nearest - nearest % step, low)
-        soft = plans_softly and self.settings.soft is SoftUse.ON and _plans(job, tag)
+        soft = plans_softly and self.settings.soft is types.SoftUse.ON and _plans(job, tag)
         site_use = self.settings.time_limit
-        if soft and site_use is TimeUse.SET:
-            site_use = TimeUse.ADVISE  # nobody's limit has to be shortened
+        if soft and site_use is types.TimeUse.SET:
+            site_use = types.TimeUse.ADVISE  # nobody's limit has to be shortened
         return Request(
             low=low,
             high=high,
@@ -258,7 +250,7 @@ class Asked:
             soft=soft,
             given=given,
             objective=next(
-                (one for one in Objective if tag and one.value == tag.objective),
+                (one for one in types.Objective if tag and one.value == tag.objective),
                 self.settings.objective,
             ),
             explore=_explores(span, tag, self.settings),
@@ -268,7 +260,12 @@ class Asked:
     def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
         """Find counts that a job of one count may get: its user completed the script on them."""
         job = self.job
-        if self.settings.proven is Proven.OFF or not table or not job.script or not job.min_nodes:
+        if (
+            self.settings.proven is types.Proven.OFF
+            or not table
+            or not job.script
+            or not job.min_nodes
+        ):
             return ()
         counts = proven_counts(table, job.min_nodes)
         tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
@@ -284,8 +281,10 @@ class Asked:
 
 def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
     word = tag.learn if tag else ""
-    wanted = word == "on" or (site.explore is Explore.ON and word != "off")
-    return wanted and site.mode is Mode.ENFORCE and span.fixed is None and span.low < span.high
+    wanted = word == "on" or (site.explore is types.Explore.ON and word != "off")
+    return (
+        wanted and site.mode is types.Mode.ENFORCE and span.fixed is None and span.low < span.high
+    )
 
 
 def limit_of(job: Job, partition: Partition | None) -> float | None:
@@ -298,30 +297,30 @@ def limit_of(job: Job, partition: Partition | None) -> float | None:
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 
-def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
+def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: types.MemoryUse) -> bool:
     """Whether memory that its runs do not need may be taken off a job."""
     word = tag.mem if tag else ""
     if fixed in _UNTIMED:
         return False
-    if use is MemoryUse.AUTO:
-        return word != MemoryUse.OFF
-    return use is MemoryUse.TAG and word == MemoryUse.AUTO
+    if use is types.MemoryUse.AUTO:
+        return word != types.MemoryUse.OFF
+    return use is types.MemoryUse.TAG and word == types.MemoryUse.AUTO
 
 
 def _plans(job: Job, tag: Tag | None) -> bool:
     """Whether Slurm may plan a job with less than its time limit."""
     left_alone = job.time_min or job.reservation or job.het_job_offset is not None
-    off = tag is not None and (tag.off or tag.soft == SoftUse.OFF)
+    off = tag is not None and (tag.off or tag.soft == types.SoftUse.OFF)
     return bool(job.script and job.time_limit) and not left_alone and not off
 
 
 def _time_use(
-    job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
-) -> TimeUse:
+    job: Job, tag: Tag | None, fixed: Reason | None, site: types.TimeUse, *, sized: bool = False
+) -> types.TimeUse:
     """Say how the time limit is used; not at all where the job's size is unknown."""
     if fixed in _UNTIMED:
-        return TimeUse.OFF
+        return types.TimeUse.OFF
     counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
     if fixed is not None and not counted:
-        return TimeUse.OFF
-    return next((use for use in TimeUse if tag and use.value == tag.time), site)
+        return types.TimeUse.OFF
+    return next((use for use in types.TimeUse if tag and use.value == tag.time), site)

@@ -17,6 +17,7 @@ from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
+from slurm_plugin.decision import memory_and_limits as needs
 from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
     Request,
@@ -29,12 +30,6 @@ from slurm_plugin.decision.allowed_counts import (
     why_alone,
 )
 from slurm_plugin.decision.explore import count_to_try, tries_of
-from slurm_plugin.decision.memory_and_limits import (
-    LowerMemory,
-    SoftLimit,
-    TimeLimits,
-    whole_minutes,
-)
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
@@ -68,8 +63,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
     better: "Decision | None" = None  #: on a count that its runs proved, where none is changed
-    soft: SoftLimit | None = None  #: what Slurm is to plan with; None: its time limit
-    memory: LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
+    soft: needs.SoftLimit | None = None  #: what Slurm is to plan with; None: its time limit
+    memory: needs.LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
 
 
 def decide(
@@ -298,14 +293,14 @@ def every_option(
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 
 
-def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
+def limits_to_ask(option: Option, request: Request) -> needs.TimeLimits | None:
     """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
     if option.fitting_limit_s:
-        return TimeLimits(option.fitting_limit_s)
+        return needs.TimeLimits(option.fitting_limit_s)
     if option.limits is not None:
         return option.limits
     own, limit_s = request.asked_limit_s or request.limit_s, option.limit_s
-    return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
+    return needs.TimeLimits(limit_s) if own and limit_s and limit_s > own else None
 
 
 #: Reasons that are about a deadline that may be missed.
@@ -433,7 +428,7 @@ def _deadline(asked: Option, rules: PolicySettings, now_s: float) -> Iterator[st
     latest_s = asked.wait.quantile(share) + (asked.limit_s or 0.0)
     end_s = max(asked.wait.end_s(asked.prediction, share), latest_s)
     if end_s < inf:
-        when = clock(now_s + _PASTED_S + whole_minutes(end_s))
+        when = clock(now_s + _PASTED_S + needs.whole_minutes(end_s))
         yield _with_chance(f"--deadline={when}", share)
 
 

@@ -15,6 +15,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.config.settings import Energy
+from slurm_plugin.evaluation import effects
 from slurm_plugin.evaluation.accuracy import (
     Accuracy,
     AccuracyTally,
@@ -23,23 +24,6 @@ from slurm_plugin.evaluation.accuracy import (
     predicted_for,
 )
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
-from slurm_plugin.evaluation.effects import (
-    PROVEN,
-    Deadlines,
-    Effect,
-    EffectTally,
-    Gain,
-    PairedRuns,
-    PlannedShorter,
-    PlannedTally,
-    Promises,
-    PromiseTally,
-    chooses,
-    deadline_of,
-    gain_of,
-    is_changed,
-    waits_of,
-)
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
 from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 
@@ -174,13 +158,14 @@ class OutcomeReport:
     by_verdict: dict[str, Accuracy]
     by_level: dict[str, Accuracy]  #: by how the application was recognised
     weeks: tuple[Week, ...]
-    deadlines: Deadlines
-    planned: PlannedShorter  #: jobs with a limit to plan with
+    deadlines: effects.Deadlines
+    planned: effects.PlannedShorter  #: jobs with a limit to plan with
     waits: WaitAccuracy
-    promises: Promises = field(default_factory=Promises)
-    applied: tuple[Effect, ...]  #: one for each unit with such jobs
-    observed: tuple[Effect, ...]
-    proven: Gain = field(default_factory=Gain)  #: what ``opt_in.proven: on`` would have given
+    promises: effects.Promises = field(default_factory=effects.Promises)
+    applied: tuple[effects.Effect, ...]  #: one for each unit with such jobs
+    observed: tuple[effects.Effect, ...]
+    #: what ``opt_in.proven: on`` would have given
+    proven: effects.Gain = field(default_factory=effects.Gain)
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
     #: why predictions are not reliable, and how to fix that
@@ -242,14 +227,14 @@ class OutcomeTally:
         self._applications: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         #: decisions, changed and finished jobs of each application
         self._of_applications: dict[str, Counter[str]] = defaultdict(Counter)
-        self._applied = {unit: EffectTally(unit) for unit in Unit}
-        self._observed = {unit: EffectTally(unit) for unit in Unit}
-        self._proven = EffectTally()
-        self._pairs = PairedRuns()
+        self._applied = {unit: effects.EffectTally(unit) for unit in Unit}
+        self._observed = {unit: effects.EffectTally(unit) for unit in Unit}
+        self._proven = effects.EffectTally()
+        self._pairs = effects.PairedRuns()
         self._deadlines: Counter[str] = Counter()
         self._waits = WaitTally()
-        self._promises = PromiseTally()
-        self._planned = PlannedTally()
+        self._promises = effects.PromiseTally()
+        self._planned = effects.PlannedTally()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()
         self.unused = UnusedTally()
@@ -271,10 +256,10 @@ class OutcomeTally:
         self._of_weeks[number] += 1
         self._finished += finished
         self._of_applications[name].update(
-            decisions=1, changed=int(is_changed(decision)), finished=int(finished)
+            decisions=1, changed=int(effects.is_changed(decision)), finished=int(finished)
         )
         if decision.deadline_s:
-            self._deadlines[deadline_of(decision, run)] += 1
+            self._deadlines[effects.deadline_of(decision, run)] += 1
             self._deadlines["warned"] += decision.reason == "deadline_missed"
         if run is None:
             return
@@ -287,14 +272,14 @@ class OutcomeTally:
         # A week's errors are of the predictions that the headline counts.
         counted = (self._guesses,) if is_guess(decision) else (self._all, week)
         self._compare(decision, run, (*counted, own))
-        if waits := waits_of(decision, run):
+        if waits := effects.waits_of(decision, run):
             self._waits.add(*waits)
-        if is_changed(decision):
+        if effects.is_changed(decision):
             self._promises.add(name, decision, run)
             if run.nodes == decision.nodes:
                 self._applied[Unit(decision.unit)].add(name, decision, run)
-        elif chooses(decision) and run.nodes != decision.nodes:
-            proven = decision.reason == PROVEN
+        elif effects.chooses(decision) and run.nodes != decision.nodes:
+            proven = decision.reason == effects.PROVEN
             other = self._proven if proven else self._observed[Unit(decision.unit)]
             other.add(name, decision, run)
         self.usage.add(name, decision, run)
@@ -305,7 +290,7 @@ class OutcomeTally:
         """Sum up; ``more`` are fields that the tally does not have."""
         waits, off_by = self._waits.result(), self._pairs.factor()
 
-        def effects(tallies: Mapping[Unit, EffectTally]) -> tuple[Effect, ...]:
+        def by_unit(tallies: Mapping[Unit, effects.EffectTally]) -> tuple[effects.Effect, ...]:
             made = (one.result(waits, off_by) for one in tallies.values())
             return tuple(one for one in made if one is not None)
 
@@ -339,13 +324,13 @@ class OutcomeTally:
                 for number, week in sorted(self._weeks.items())
             ),
             waits=waits,
-            deadlines=Deadlines(**self._deadlines),
+            deadlines=effects.Deadlines(**self._deadlines),
             promises=self._promises.result(waits),
             planned=self._planned.result(),
             energy=self._energy.result(),
-            applied=effects(self._applied),
-            observed=effects(self._observed),
-            proven=gain_of(self._proven.result(waits, off_by), applied=False),
+            applied=by_unit(self._applied),
+            observed=by_unit(self._observed),
+            proven=effects.gain_of(self._proven.result(waits, off_by), applied=False),
             applications=self._application_rows(),
             switched_off=tuple(
                 row for row in standings if row.off and (row.level.value, row.key) in self.asked

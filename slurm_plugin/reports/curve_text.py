@@ -10,7 +10,7 @@ from typing import Any, Self
 from predictor.change.request import log_ratios
 from predictor.table import for_type, whole_key
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
-from sacct_ingest.records import KeyLevel, StandingRow
+from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
@@ -329,7 +329,6 @@ def curve_table(
 
 TableKey = tuple[str, str]  #: level and key
 _BY_COMMAND = frozenset({KeyLevel.SCRIPT.value, KeyLevel.LINE.value})
-_PART = "#part="  #: what `predictor.tables.parts` puts into the key of a part
 _SHORT_KEY = 8
 
 
@@ -374,7 +373,7 @@ class Listed:
     @property
     def name(self) -> str:
         """Label without the layout that a part has behind it."""
-        return self.label.removesuffix(f" ({self.layout})") if _PART in self.key else self.label
+        return self.label.removesuffix(f" ({self.layout})") if PART in self.key else self.label
 
 
 def repeated(tables: Sequence[Listed]) -> frozenset[TableKey]:
@@ -435,7 +434,7 @@ def _apart(group: Sequence[Listed]) -> dict[TableKey, str]:
 
 def _words(one: Listed, *, with_command: bool) -> str:
     words = [one.command] if with_command and one.command else []
-    if _PART in one.key:
+    if PART in one.key:
         words.append(one.layout)
     elif one.parts:
         words.append("all layouts")

@@ -75,7 +75,7 @@ def environment() -> "Environment":
     made = Environment(
         loader=PackageLoader(_PACKAGE),
         autoescape=True,
-        finalize=_harmless,
+        finalize=lambda value: formatting.printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -102,7 +102,3 @@ def anchor(title: str) -> str:
     """
     words = "".join(char if char.isalnum() and char.isascii() else " " for char in title.lower())
     return "-".join(words.split())
-
-
-def _harmless(value: Any) -> Any:
-    return formatting.printable(value) if type(value) is str else value

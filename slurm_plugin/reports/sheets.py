@@ -218,10 +218,6 @@ def _accuracy(at: str) -> list[OutputColumn]:
     ]
 
 
-def _compared(row: Any) -> int:
-    return row.accuracy.runs if row.accuracy else 0
-
-
 def _other(key: str, title: str, writer: str) -> list[OutputColumn]:
     """Fields of an amount of effects, and of what it would have been otherwise."""
     other = f"other_{key}"
@@ -244,7 +240,9 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
 
 
 def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Sheet]:
-    compared = OutputColumn("compared", "compared", _compared)
+    compared = OutputColumn(
+        "compared", "compared", lambda row: row.accuracy.runs if row.accuracy else 0
+    )
     yield Sheet(
         "applications",
         "Applications, most decisions first",

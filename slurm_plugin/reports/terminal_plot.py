@@ -8,28 +8,14 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from slurm_plugin.reports.picture import (
-    ASKED,
-    BAND,
-    CHANGE,
-    OBSERVED,
-    PREDICTED,
-    RECOMMENDED,
-    RUN,
-    SIGNS,
-    TRY,
-    Picture,
-    at,
-    node_ticks,
-    time_ticks,
-)
+from slurm_plugin.reports import picture as marks
 from slurm_plugin.text.formatting import duration
 
 #: Bits of the dots of U+2800 by row and column (Unicode Standard, chapter "Braille Patterns").
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 #: Signs of what has none elsewhere.
-_LINES = {BAND: "·", CHANGE: "+", PREDICTED: "⠒⠒"}
+_LINES = {marks.BAND: "·", marks.CHANGE: "+", marks.PREDICTED: "⠒⠒"}
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
@@ -80,41 +66,43 @@ class Canvas:
 
     def _character(self, cell: tuple[int, int]) -> str:
         mark = self.marks.get(cell, " ")
-        if cell in self.dots and mark in (" ", _LINES[BAND], _LINES[CHANGE]):
+        if cell in self.dots and mark in (" ", _LINES[marks.BAND], _LINES[marks.CHANGE]):
             return chr(_BLANK + self.dots[cell])
         return mark
 
 
-def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
+def draw(picture: marks.Picture, *, width: int = 80, height: int = 20) -> str:
     """Draw a curve in ``width`` columns and ``height`` lines, axes and legend not counted."""
     area = max(width, _LEAST_WIDTH) - _LABEL - 1
     canvas = Canvas(area, max(height, _LEAST_HEIGHT), picture.limits())
     _draw_interval(canvas, picture)
     for column in range(0, canvas.width, 2):
         nodes = canvas.nodes_at(2 * column)
-        if (time_s := at(picture.asked_nodes, picture.asked_s, nodes)) is not None:
-            canvas.marks[column, canvas.row(time_s) // 4] = _LINES[CHANGE]
+        if (time_s := marks.at(picture.asked_nodes, picture.asked_s, nodes)) is not None:
+            canvas.marks[column, canvas.row(time_s) // 4] = _LINES[marks.CHANGE]
     _draw_median(canvas, picture)
     for point in picture.observed:
         low, high = map(canvas.row, picture.spread(point))
         for row in range(high, low + 1):
             canvas.dot(canvas.column(point.nodes), row)
     for size, time_s, tried in picture.runs:
-        canvas.mark(size, time_s, SIGNS[TRY if tried else RUN])
-    signs = [(n, picture.height(n), SIGNS[name]) for name, n in picture.marks.items()]
-    points = [(point.nodes, point.time_s, SIGNS[OBSERVED]) for point in picture.observed]
+        canvas.mark(size, time_s, marks.SIGNS[marks.TRY if tried else marks.RUN])
+    signs = [(n, picture.height(n), marks.SIGNS[name]) for name, n in picture.marks.items()]
+    points = [
+        (point.nodes, point.time_s, marks.SIGNS[marks.OBSERVED]) for point in picture.observed
+    ]
     # Of the signs what was asked for and the recommendation hide a run.
-    last = len(signs) - sum(name in picture.marks for name in (ASKED, RECOMMENDED))
+    last = len(signs) - sum(name in picture.marks for name in (marks.ASKED, marks.RECOMMENDED))
     for mark in (*signs[:last], *points, *signs[last:]):
         canvas.mark(*mark)
     labels: dict[int, str] = {}
-    for tick in time_ticks(*canvas.limits[2:]):
+    for tick in marks.time_ticks(*canvas.limits[2:]):
         labels.setdefault(canvas.row(tick) // 4, duration(tick))
     body = [
         f"{labels.get(row, ''):>{_LABEL - 1}} │{line}".rstrip()
         for row, line in enumerate(canvas.lines())
     ]
-    signs_of = SIGNS | _LINES
+    signs_of = marks.SIGNS | _LINES
     # An entry of the legend stays on one line.
     named = [f"{signs_of[what]} {words}" for what, words in picture.names.items()]
     whole = "  ".join(entry.replace(" ", "\xa0") for entry in named)
@@ -125,19 +113,19 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     return "\n".join([title, *body, *_node_axis(canvas, picture), "", legend])
 
 
-def _draw_interval(canvas: Canvas, picture: Picture) -> None:
+def _draw_interval(canvas: Canvas, picture: marks.Picture) -> None:
     for column in range(canvas.width):
         nodes = canvas.nodes_at(2 * column)
-        low = at(picture.nodes, picture.low_s, nodes)
-        high = at(picture.nodes, picture.high_s, nodes)
+        low = marks.at(picture.nodes, picture.low_s, nodes)
+        high = marks.at(picture.nodes, picture.high_s, nodes)
         if low is None or high is None:
             continue
         top, bottom = max(canvas.row(high) // 4, 0), min(canvas.row(low) // 4, canvas.height - 1)
         for row in range(top, bottom + 1):
-            canvas.marks[column, row] = _LINES[BAND]
+            canvas.marks[column, row] = _LINES[marks.BAND]
 
 
-def _draw_median(canvas: Canvas, picture: Picture) -> None:
+def _draw_median(canvas: Canvas, picture: marks.Picture) -> None:
     """Solid between the observations, dashed beyond them."""
     first, last = picture.observed_range
     before: int | None = None
@@ -155,11 +143,11 @@ def _draw_median(canvas: Canvas, picture: Picture) -> None:
         before = row
 
 
-def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
+def _node_axis(canvas: Canvas, picture: marks.Picture) -> list[str]:
     """Axis with powers of two, and below it the observed range."""
     axis, labels = ["─"] * canvas.width, [" "] * (canvas.width + 8)
     free = 0
-    for tick in node_ticks(*canvas.limits[:2]):
+    for tick in marks.node_ticks(*canvas.limits[:2]):
         column = canvas.column(tick) // 2
         axis[column] = "┬"
         if column >= free:

@@ -41,11 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
     findings: list[Finding] = []
-    width = terminal_width()
+    width, colour = terminal_width(), sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for finding in examine(installation_of(args), limits=args.limits):
         findings.append(finding)
         if not args.json:
-            text = _fields(finding) if args.parsable2 else _lines(finding, width, colour=_colour())
+            text = _fields(finding) if args.parsable2 else _lines(finding, width, colour=colour)
             print(text, file=unfiltered(sys.stdout), flush=True)
     if args.json:
         print(json_text(findings))
@@ -71,10 +71,6 @@ def _folded(text: str, width: int) -> list[str]:
     return wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [
         ""
     ]
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 _TIMEOUT_S = 10.0

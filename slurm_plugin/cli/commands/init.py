@@ -106,10 +106,9 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
 def _proposed(args: argparse.Namespace, installation: Installation) -> Answers:
     """Answers without options; a nimo.yaml that stays has named the socket of both files."""
     proposed, there = propose(installation), installation.config_file
-    shipped = (ETC / "nimo.yaml").read_text()
     if isinstance(installation.config, Exception) or there is None or not there.exists():
         return proposed
-    if there.read_text() == shipped:
+    if there.read_text() == (ETC / "nimo.yaml").read_text():
         return proposed
     kept = installation.settings.socket
     if args.socket not in (None, kept):

@@ -125,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
         report = stack.enter_context(progress("replaying"))
         if args.limits:
             _print_limits(_limits(args, config, report), as_json=args.json)
-            return 0
-        _print(_replay(args, config, report, stack), args)
+        else:
+            _print(_replay(args, config, report, stack), args)
     return 0
 
 
@@ -237,21 +237,17 @@ def _prepared(
     if args.assume is not None:
         made = workload.Assumptions(share=args.assume, range=args.range, seed=args.seed)
         work = workload.Workload.of(rows, cluster_nodes=_cluster_nodes(args))
-        what_if = WhatIf(work, workload.assume(work, made), order)
-        return (
-            what_if.adopted(args.adopt, seed=args.seed),
-            source,
-            workload.assumptions_in_words(made),
+        chosen, words = workload.assume(work, made), workload.assumptions_in_words(made)
+    else:
+        learned = rows[: round(args.learn * len(rows))]
+        begin_s = float(learned[-1].submit_s) if learned else 0.0
+        fit = TableSettings(
+            confidence=config.fit.confidence, backtest=BacktestSettings(model=config.fit.model)
         )
-    learned = rows[: round(args.learn * len(rows))]
-    begin_s = float(learned[-1].submit_s) if learned else 0.0
-    fit = TableSettings(
-        confidence=config.fit.confidence, backtest=BacktestSettings(model=config.fit.model)
-    )
-    knowledge = workload.learn(rows, begin_s=begin_s, settings=fit)
-    work = workload.Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
-    chosen = workload.moldable(work, knowledge, reach=args.range, seed=args.seed)
-    words = workload.in_words(len(learned), args.range, args.adopt)
+        knowledge = workload.learn(rows, begin_s=begin_s, settings=fit)
+        work = workload.Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
+        chosen = workload.moldable(work, knowledge, reach=args.range, seed=args.seed)
+        words = workload.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
 
 

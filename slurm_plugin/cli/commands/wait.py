@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from sacct_ingest.text.hostlist import indexes_of
@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"\n{wrapped(sentence(waits, now_s=time.time()), cols.terminal_width())}")
     else:
         print(_none(args))
-    missing = _missing(asked, waits.rows)
+    shown = {(job, task) for row in waits.rows for job in _numbers(row) for task in (-1, row.task)}
+    missing = [job for job in asked if job not in shown]
     for job_id, task in missing:
         name = f"{job_id}" if task < 0 else f"{job_id}_{task}"
         print(f"nimo wait: job {name} is not waiting, or you may not see it", file=sys.stderr)
@@ -98,11 +99,6 @@ def _none(args: argparse.Namespace) -> str:
     if args.user or args.partition:
         return "none of the jobs selected is waiting"
     return "none of your jobs is waiting; -u USER or -p PARTITION shows those of others"
-
-
-def _missing(asked: Iterable[tuple[int, int]], rows: Iterable[WaitRow]) -> list[tuple[int, int]]:
-    shown = {(number, task) for row in rows for number in _numbers(row) for task in (-1, row.task)}
-    return [job for job in asked if job not in shown]
 
 
 def _numbers(row: WaitRow) -> set[int]:
