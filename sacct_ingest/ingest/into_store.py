@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
-from sacct_ingest.ingest.windows import (
-    NARROWEST_S,
-    Pace,
-    PaceSettings,
-    Span,
-    SpanSettings,
-    asked_span,
-    new_spans,
-)
+from sacct_ingest.ingest import windows
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
@@ -38,8 +30,8 @@ BATCH = 100
 class IngestSettings:
     """How accounting is read: how much at a time, and how far back."""
 
-    pace: PaceSettings = field(default_factory=PaceSettings)
-    span: SpanSettings = field(default_factory=SpanSettings)
+    pace: windows.PaceSettings = field(default_factory=windows.PaceSettings)
+    span: windows.SpanSettings = field(default_factory=windows.SpanSettings)
 
 
 #: Takes the rows read since the last call, where the ingest is, and the share done, if known.
@@ -77,7 +69,7 @@ def ingest(  # noqa: PLR0913 - each by its name
     until_s: int | None = None,
     settings: IngestSettings | None = None,
     progress: Progress | None = None,
-    pace: Pace | None = None,
+    pace: windows.Pace | None = None,
 ) -> IngestSummary:
     """Read what is new in ``source`` into ``store``, then join decisions with their runs.
 
@@ -95,16 +87,16 @@ def ingest(  # noqa: PLR0913 - each by its name
     """
     chosen = settings or IngestSettings()
     loader = _Loader(store, source, progress, now_s)
-    spans: list[Span] = []
+    spans: list[windows.Span] = []
     if source.windowed:
         # A mark in the future would say of runs that are still to end that they have been read.
         end_s = now_s if until_s is None else min(until_s, now_s)
         if since_s is None:
-            spans = new_spans(store, source.name, now_s, end_s, chosen.span)
+            spans = windows.new_spans(store, source.name, now_s, end_s, chosen.span)
         else:
             overlap_s = chosen.span.overlap_s
-            spans = [asked_span(store, source.name, since_s, until_s, now_s, overlap_s)]
-        loader.load_windows(spans, pace or Pace(chosen.pace))
+            spans = [windows.asked_span(store, source.name, since_s, until_s, now_s, overlap_s)]
+        loader.load_windows(spans, pace or windows.Pace(chosen.pace))
     else:
         loader.load_all()
     return loader.summary(spans, joined=store.decisions.join_outcomes())
@@ -163,7 +155,7 @@ class _Loader:
         finally:
             self._store_rejects()
 
-    def load_windows(self, spans: Sequence[Span], pace: Pace) -> None:
+    def load_windows(self, spans: Sequence[windows.Span], pace: windows.Pace) -> None:
         """Read spans, window by window; each window is in the store before its mark moves."""
         self._left_s = self._total_s = sum(max(0, span.end_s - span.begin_s) for span in spans)
         for span in spans:
@@ -172,7 +164,7 @@ class _Loader:
                 begin_s = self._take_turn(span, begin_s, pace)
             span.finished(self._store)
 
-    def _take_turn(self, span: Span, begin_s: int, pace: Pace) -> int:
+    def _take_turn(self, span: windows.Span, begin_s: int, pace: windows.Pace) -> int:
         """Read a window that begins there; gives where the next one does."""
         end_s = min(begin_s + pace.width_s, span.end_s)
         say = partial(_log.warning, "another ingest is asking the accounting; waiting for it")
@@ -188,7 +180,7 @@ class _Loader:
                 pace.rest(self._tally.waited_s - waited_s)
         return begin_s
 
-    def summary(self, spans: Sequence[Span], *, joined: int) -> IngestSummary:
+    def summary(self, spans: Sequence[windows.Span], *, joined: int) -> IngestSummary:
         """Say what came of it."""
         return IngestSummary(
             source=self._source.name,
@@ -204,14 +196,14 @@ class _Loader:
             end_s=spans[0].end_s if spans else None,
         )
 
-    def _load_window(self, begin_s: int, end_s: int, pace: Pace) -> bool:
+    def _load_window(self, begin_s: int, end_s: int, pace: windows.Pace) -> bool:
         """Read one window; False where it was too large and is to be read in parts."""
         waited_s = self._tally.waited_s
         self._tally.rejects.clear()
         try:
             self._load(begin_s, end_s)
         except SacctOverload as error:
-            if end_s - begin_s <= NARROWEST_S or not pace.narrow():
+            if end_s - begin_s <= windows.NARROWEST_S or not pace.narrow():
                 raise
             _log.warning("%s; going on with windows of %d s", error, pace.width_s)
             return False

@@ -137,7 +137,8 @@ def new_spans(
     A watermark in the future means that the clock went back.  What the clock skipped before is
     not surely read, so the mark goes back as far as is read again.
     """
-    mark, again = store.watermarks.get(source), store.watermarks.get(_again(source))
+    again_mark, name = f"{source} again", f"{source} once more"
+    mark, again = store.watermarks.get(source), store.watermarks.get(again_mark)
     again_s = until_s - min(settings.again_s, settings.first_s)
     if mark is not None and mark > now_s:
         store.watermarks.set(source, mark := again_s)
@@ -147,21 +148,12 @@ def new_spans(
         begin_s = min(mark, until_s) - settings.overlap_s
     spans = [Span(source, begin_s, until_s)]
     if again is None or not 0 <= now_s - again < settings.every_s:
-        spans.append(_once_more(store, source, again_s, begin_s, now_s))
+        again_s = max(again_s, store.watermarks.get(name) or again_s)
+        done = again_mark, now_s
+        spans.append(
+            Span(source, again_s, begin_s, moves_mark=False, progress_mark=name, done_mark=done)
+        )
     return spans
-
-
-def _once_more(store: Store, source: str, begin_s: int, end_s: int, now_s: int) -> Span:
-    name = f"{source} once more"
-    begin_s = max(begin_s, store.watermarks.get(name) or begin_s)
-    return Span(
-        source,
-        begin_s,
-        end_s,
-        moves_mark=False,
-        progress_mark=name,
-        done_mark=(_again(source), now_s),
-    )
 
 
 def asked_span(
@@ -186,7 +178,3 @@ def reached(marks: Mapping[str, int]) -> dict[str, int]:
     {'sacct:pine': 7}
     """
     return {name: at_s for name, at_s in marks.items() if ":" in name and " " not in name}
-
-
-def _again(source: str) -> str:
-    return f"{source} again"

@@ -93,7 +93,7 @@ class Stopwatch:
 LARGEST_MESSAGE = 64 << 20
 MOST_ECHOES = 100
 _PING = b"nimo"
-_DONE = b"."
+DONE = b"."
 
 
 def measure_pair(
@@ -162,7 +162,7 @@ def serve_pair(channel: Channel, *, size_bytes: int, echoes: int) -> None:
     with suppress(OSError, AttributeError):
         channel.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     channel.skip(size_bytes)
-    channel.send(_DONE)
+    channel.send(DONE)
 
 
 def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Acknowledged:
@@ -173,7 +173,7 @@ def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Ackn
     message = memoryview(bytes(size_bytes))
     watch, began = Stopwatch(channel.link, size_bytes), time.perf_counter()
     channel.send(message)
-    channel.receive(len(_DONE))
+    channel.receive(len(DONE))
     took_s = time.perf_counter() - began
     return watch.stop() or (took_s, round_trip_s)
 
@@ -191,7 +191,6 @@ LONGEST_S = 3600.0
 #: Probes before a file.
 PROBES = 5
 _CHUNK = 1 << 18
-DONE = b"."
 
 
 def measure_transfer(

@@ -11,15 +11,8 @@ from sacct_ingest.errors import RowRefused
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
+from sacct_ingest.store import decision_outcomes as outcomes
 from sacct_ingest.store.changes import revoke_sums
-from sacct_ingest.store.decision_outcomes import (
-    AFTER_S,
-    BEFORE_S,
-    FROM_NOTE,
-    GIVE_UP_S,
-    join,
-    rebuild,
-)
 from sacct_ingest.store.engine import LISTED, StoreTable, writing
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
@@ -72,8 +65,8 @@ class Decisions(StoreTable):
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "runs")
-            _add(connection, rebuild(connection))
-            return join(connection)
+            _add(connection, outcomes.rebuild(connection))
+            return outcomes.join(connection)
 
     def with_outcomes(
         self, chosen: DecisionSelection | None = None
@@ -128,7 +121,9 @@ class Decisions(StoreTable):
                 decisions.c.user == submitter,
                 decisions.c.name == name,
                 decisions.c.work_dir == work_dir,
-                decisions.c.at_s.between(submit_s - AFTER_S, submit_s + 1 + BEFORE_S),
+                decisions.c.at_s.between(
+                    submit_s - outcomes.AFTER_S, submit_s + 1 + outcomes.BEFORE_S
+                ),
             )
         return pair
 
@@ -187,7 +182,7 @@ class Decisions(StoreTable):
             sa.select(decisions.c.key_level, decisions.c.key)
             .join(runs, runs.c.id == decisions.c.run_id)
             .where(
-                decisions.c.at_s > since_s - GIVE_UP_S,
+                decisions.c.at_s > since_s - outcomes.GIVE_UP_S,
                 runs.c.end_s >= since_s,
                 runs.c.state.in_([state.value for state in states]),
                 decisions.c.key != "",
@@ -218,7 +213,7 @@ def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
     ids = list(latest)
     for first in range(0, len(ids), LISTED):
         among = decisions.c.decision_id.in_(ids[first : first + LISTED])
-        connection.execute(sa.delete(decisions).where(among, decisions.c.via == FROM_NOTE))
+        connection.execute(sa.delete(decisions).where(among, decisions.c.via == outcomes.FROM_NOTE))
         recorded = set(
             connection.execute(sa.select(decisions.c.decision_id).where(among)).scalars()
         )

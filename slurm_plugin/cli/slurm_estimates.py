@@ -81,11 +81,9 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         words = (line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
         message = "; ".join(words)
-        raise (
-            SlurmError(message)
-            if _NO_WORD.search(message)
-            else JobRefused(message, done.returncode)
-        )
+        if _NO_WORD.search(message):
+            raise SlurmError(message)
+        raise JobRefused(message, done.returncode)
     return done.stderr
 
 

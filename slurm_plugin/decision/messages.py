@@ -105,12 +105,10 @@ def limit_reached(
         last = f"nimo: {ended.often} of the last {ended.of} runs of this job"
     if ended.state == JobState.TIMEOUT:
         limit_s = max(case.request.asked_limit_s or inf, 60.0 * (given.time_limit or 0))
+        if limit_s > ended.limit:
+            return ""
         next_s = beyond_reached(ended, limit_s, often=often)
-        longer = (
-            ""
-            if limit_s > ended.limit
-            else _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
-        )
+        longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
         return longer and f"{last} reached their time limit of {duration(ended.limit)}; {longer}"
     memory = memory_bytes(case.job, case.partition)
     if memory is None or memory > ended.limit:

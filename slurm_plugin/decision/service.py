@@ -14,6 +14,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision import tickets
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
@@ -31,14 +32,6 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import SoftPlans
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import MISSED, Action, Decision, decide, opened_by_runs, remedies
-from slurm_plugin.decision.tickets import (
-    PreparedDecision,
-    Publish,
-    TicketCache,
-    completed,
-    given_of,
-    without_texts,
-)
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
@@ -72,7 +65,7 @@ class DecisionService:
         *,
         new_id: Callable[[], str],
         later: Later | None = None,
-        publish: Publish = lambda _key, _decision: None,
+        publish: tickets.Publish = lambda _key, _decision: None,
         cpu_clock: Callable[[], float] = lambda: 0.0,
         most_s: float = SUBMISSION_S,
     ) -> None:
@@ -82,7 +75,7 @@ class DecisionService:
         self.bookings = Bookings()
         self._contexts = ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
-        self._tickets = TicketCache(publish)
+        self._tickets = tickets.TicketCache(publish)
         self._tries, self._recent = PendingTries(), RecentCounts()
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
@@ -178,7 +171,7 @@ class DecisionService:
         ticket: of a command that does not wait for the answer and submits the job as it is.
         comes: whether the job will be there afterwards; not so with ``--test-only``.
         """
-        full = completed(job, self._config, self._cluster) if self._cluster else None
+        full = tickets.completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
             return Answer()
         try:
@@ -189,14 +182,14 @@ class DecisionService:
                 if case.unready:
                     self._contexts.count(full, lambda: None)
                     return Answer()
-                if (waiting := without_texts(case)) is None:
+                if (waiting := tickets.without_texts(case)) is None:
                     return Answer()
                 decided, answer, decision_id = self._judge(case)
         except BudgetSpent:
             return Answer()
-        given = None if ticket else given_of(answer, full.hook)
+        given = None if ticket else tickets.given_of(answer, full.hook)
         announced, ticket = bool(ticket), ticket or decision_id
-        made = PreparedDecision(
+        made = tickets.PreparedDecision(
             decision_id, waiting, decided, answer, given, announced, comes=comes
         )
         self._tickets.issue(made, ticket)

@@ -238,6 +238,7 @@ _OPTIONS = {
     "CPUs/Task": "--cpus-per-task",
     "TimeLimit": "--time",
 }
+_UNSET = (None, "(null)", "N/A", "")
 _log = logging.getLogger(__name__)
 
 
@@ -339,7 +340,11 @@ def _again(job: dict[str, str], uid: int | None, asked_mib: int, cpus: int) -> s
     by_cpu = "MinMemoryCPU" in job
     memory = f"MinMemoryCPU={asked_mib // cpus}" if by_cpu else f"MinMemoryNode={asked_mib}"
     as_user = partial(commands.run, timeout_s=_TIMEOUT_S, uid=uid)
-    words = [f"{option}={job[field]}" for field, option in _OPTIONS.items() if _given(job, field)]
+    words = [
+        f"{option}={job[field]}"
+        for field, option in _OPTIONS.items()
+        if job.get(field) not in _UNSET
+    ]
     words.append(f"--mem-per-cpu={asked_mib // cpus}M" if by_cpu else f"--mem={asked_mib}M")
     as_is = "has ended for lack of memory"
     try:
@@ -351,7 +356,3 @@ def _again(job: dict[str, str], uid: int | None, asked_mib: int, cpus: int) -> s
         return f"job {name}: {as_is}, Slurm does not give its user {asked_mib}M now: {error}"
     as_user(["scontrol", "release", name])
     return f"job {name}: runs again with --mem={asked_mib}M, which it asked for"
-
-
-def _given(job: dict[str, str], field: str) -> bool:
-    return job.get(field, "(null)") not in ("(null)", "N/A", "")

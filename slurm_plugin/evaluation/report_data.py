@@ -55,16 +55,9 @@ def selection_of(
     asked: Selection, *, only_user: str | None, only_accounts: tuple[str, ...] = ()
 ) -> DecisionSelection:
     """Decisions that somebody asks for, among those that he may see; see `DecisionSelection`."""
-    return DecisionSelection(
-        since_s=asked.since_s,
-        until_s=asked.until_s,
-        cluster=asked.cluster,
-        partition=asked.partition,
-        account=asked.account,
-        user=asked.user,
-        only_user=only_user,
-        only_accounts=only_accounts,
-    )
+    names = ("since_s", "until_s", "cluster", "partition", "account", "user")
+    chosen = {name: getattr(asked, name) for name in names}
+    return DecisionSelection(**chosen, only_user=only_user, only_accounts=only_accounts)
 
 
 def collect(
@@ -101,6 +94,8 @@ def collect(
         for row in store.fits.find(keys[start : start + _BATCH]):
             tables[row.level.value, row.key] = decode(row.payload)
     diagnoses = problems(tables.values(), tally.asked)
+    # An array says nothing of decisions.
+    of_decisions = chosen.mode or chosen.reason or chosen.decision_id or chosen.key
     return tally.report(
         store.standings.all(),
         problems=diagnoses,
@@ -110,7 +105,7 @@ def collect(
         queue_waits=() if application else queue_estimates(store, chosen),
         unused=tally.unused.result(least_cpu_hours=least_node_hours),
         arrays=()
-        if application or _of_decisions(chosen)
+        if application or of_decisions
         else tuple(store.runs.newest_arrays(chosen, _ARRAYS)),
     )
 
@@ -186,11 +181,6 @@ class _Sums(pickle.Unpickler):
             if isinstance(found, type) and found.__module__ == module:
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} is no part of sums")
-
-
-def _of_decisions(chosen: DecisionSelection) -> bool:
-    """Whether a selection is about decisions, of which an array says nothing."""
-    return bool(chosen.mode or chosen.reason or chosen.decision_id or chosen.key)
 
 
 def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstimates, ...]:

@@ -10,21 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from slurm_plugin.protocol.status_messages import PartitionWait
-from slurm_plugin.reports.picture import (
-    ASKED,
-    BAND,
-    CHANGE,
-    KNEE,
-    NEXT_RUN,
-    PREDICTED,
-    RECOMMENDED,
-    RUN,
-    SIGNS,
-    Picture,
-    node_ticks,
-    tick_text,
-    time_ticks,
-)
+from slurm_plugin.reports import picture as pictures
 from slurm_plugin.text.formatting import count, duration, percent, printable
 
 _WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
@@ -35,12 +21,12 @@ _LONGEST = 48  #: letters of a label
 
 
 #: Look in the style sheet.
-_LOOKS = {NEXT_RUN: "third", ASKED: "change", RECOMMENDED: "second"}
+_LOOKS = {pictures.NEXT_RUN: "third", pictures.ASKED: "change", pictures.RECOMMENDED: "second"}
 #: The signs of other drawings.
 _FORMS = {
-    ASKED: "M{} {}m-5 -5h10v10h-10Z",
-    RECOMMENDED: "M{} {}m0 -7l7 7l-7 7l-7 -7Z",
-    NEXT_RUN: "M{} {}m0 -7l7 12h-14Z",
+    pictures.ASKED: "M{} {}m-5 -5h10v10h-10Z",
+    pictures.RECOMMENDED: "M{} {}m0 -7l7 7l-7 7l-7 -7Z",
+    pictures.NEXT_RUN: "M{} {}m0 -7l7 12h-14Z",
 }
 _BINS = 24  #: of a histogram
 
@@ -203,7 +189,7 @@ def against_nominal(
     return Chart(title, said, marks, len(pairs) * 44 + 8, legend)
 
 
-def curve(picture: Picture) -> Chart:
+def curve(picture: pictures.Picture) -> Chart:
     """Draw run time over node counts, level and change apart.
 
     That is the interval with its edges, the last runs, the median of jobs as they were asked for,
@@ -278,12 +264,12 @@ def histogram(
         at = _short(left + place * step + 1)
         marks.append(Box("first", at, _short(base - tall), _short(step - 2), tall))
     marks += [
-        ChartLabel("faint middle", x(tick), base + 18, tick_text(tick))
-        for tick in time_ticks(first, last, 4)
+        ChartLabel("faint middle", x(tick), base + 18, pictures.tick_text(tick))
+        for tick in pictures.time_ticks(first, last, 4)
     ]
     if limit_s:
         marks.append(ChartPath("second", f"M{x(limit_s)} 24V{base}"))
-    limit = f"; orange line: time limit, {tick_text(limit_s)}" if limit_s else ""
+    limit = f"; orange line: time limit, {pictures.tick_text(limit_s)}" if limit_s else ""
     interval = f"{duration(low_s)} to {duration(high_s)}"
     said = (
         f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
@@ -354,14 +340,18 @@ def scatter(
     for share in (0.0, most_x):
         label = ChartLabel("faint middle", place(share, low)[0], base + 18, percent(share, 1))
         marks.append(label)
-    forms = {"change": _FORMS[ASKED], "second": _FORMS[RECOMMENDED]}
+    forms = {"change": _FORMS[pictures.ASKED], "second": _FORMS[pictures.RECOMMENDED]}
     for x, y, look in points:
         at = place(x, y)
         if look in forms:
             marks.append(ChartPath(f"mark {look}", forms[look].format(*at)))
         else:
             marks.append(Dot("run", *at, 4))
-    signs = {"run": SIGNS[RUN], "change": SIGNS[ASKED], "second": SIGNS[RECOMMENDED]}
+    signs = {
+        "run": pictures.SIGNS[pictures.RUN],
+        "change": pictures.SIGNS[pictures.ASKED],
+        "second": pictures.SIGNS[pictures.RECOMMENDED],
+    }
     drawn = [look for look in names if any(look == one for _, _, one in points)]
     said = "; ".join(
         f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
@@ -426,9 +416,9 @@ class _Frame:
 
     def axes(self, name: str) -> list[Mark]:
         marks: list[Mark] = [ChartLabel("faint", 0, 12, name)]
-        for time_s in time_ticks(self.low_s, self.high_s):
-            marks += _level(self.y(time_s), self.LEFT, self.RIGHT, tick_text(time_s))
-        for nodes in node_ticks(self.few, self.many):
+        for time_s in pictures.time_ticks(self.low_s, self.high_s):
+            marks += _level(self.y(time_s), self.LEFT, self.RIGHT, pictures.tick_text(time_s))
+        for nodes in pictures.node_ticks(self.few, self.many):
             x = self.x(nodes)
             marks += [
                 ChartPath("grid", f"M{x} {self.BASE}v5"),
@@ -453,16 +443,21 @@ class _Frame:
 
 
 #: What stands before a name where there is no sign.
-_LINES = {PREDICTED: "blue line:", BAND: "band:", CHANGE: "purple line:", KNEE: "dashed line:"}
+_LINES = {
+    pictures.PREDICTED: "blue line:",
+    pictures.BAND: "band:",
+    pictures.CHANGE: "purple line:",
+    pictures.KNEE: "dashed line:",
+}
 
 
-def _legend(picture: Picture) -> str:
-    signs = SIGNS | _LINES
+def _legend(picture: pictures.Picture) -> str:
+    signs = pictures.SIGNS | _LINES
     named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
     return ". ".join(filter(None, (named, picture.caption)))
 
 
-def _in_words(picture: Picture) -> str:
+def _in_words(picture: pictures.Picture) -> str:
     unit = picture.unit.plural
     points = ", ".join(f"{p.nodes} {unit} {duration(p.time_s)}" for p in picture.observed)
     text = f"Observed run times: {points}."

@@ -21,7 +21,7 @@ from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.text import table_columns
-from slurm_plugin.text.formatting import clock, factor, hours, limit_text, percent, plain
+from slurm_plugin.text.formatting import clock, hours, limit_text, percent, plain
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
 
 _WIDEST = 8  #: columns of a table on a page
@@ -154,13 +154,13 @@ _WRITERS: Final[Mapping[str, Callable[[Any], str] | None]] = {
     "clock": clock,
     "day": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d"),
     "duration": time_span,
-    "factor": factor,
+    "factor": "{:.2f}".format,
     "gib": lambda value: f"{value / 2**30:.1f}",
     "hours": hours,
     "percent": percent,
     "share": lambda value: percent(value, 1),
     "span": lambda value: time_span(3600 * value),
-    "times": lambda value: f"{factor(value)} x",
+    "times": "{:.2f} x".format,
     "yes": lambda value: "yes" if value else "no",
 }
 #: Of the fields on accuracy those that a page has no room for.

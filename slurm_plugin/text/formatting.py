@@ -52,11 +52,6 @@ def span(seconds: float | None) -> str:
     return "-" if seconds is None else time_span(seconds)
 
 
-def factor(value: float) -> str:
-    """Format a ratio: two decimals."""
-    return f"{value:.2f}"
-
-
 def clock(epoch_s: float | None) -> str:
     """Write a moment in local time as Slurm does, ``2026-11-21T16:30:00``; ``-`` for ``None``."""
     if epoch_s is None:
