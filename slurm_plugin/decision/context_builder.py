@@ -24,6 +24,7 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.settings import Config, JobSettings
+from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import (
@@ -35,17 +36,6 @@ from slurm_plugin.decision.context import (
 )
 from slurm_plugin.decision.eligibility import Asked, names_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.sizes import (
-    in_unit,
-    layouts_of,
-    multiple_of,
-    nodes_for,
-    nodes_of,
-    resized,
-    size_layouts_of,
-    size_option_of,
-    sizes_of,
-)
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
@@ -228,7 +218,7 @@ class ContextBuilder:
             job, identity, site, request, table, partition, now_s, unready=bool(wait)
         )
         if request.unit is not Unit.NODES and partition and cluster and table:
-            own = sizes_of(made.job, made.partition)[table.unit]
+            own = sizes.sizes_of(made.job, made.partition)[table.unit]
             view = in_sizes(
                 made.job,
                 table,
@@ -276,7 +266,7 @@ class ContextBuilder:
         shared = shared_by(tags, identity, self._sharing_account(job))
         table = self._tables.find(
             identity,
-            (*layouts_of(job, partition), *size_layouts_of(job, partition)),
+            (*sizes.layouts_of(job, partition), *sizes.size_layouts_of(job, partition)),
             shared=tuple(shared),
             attributes=partial(
                 attributes_of, job, partition, identity.script, self.account_of(job)
@@ -284,7 +274,7 @@ class ContextBuilder:
             acting=acting,
         )
         self._budget.check()
-        table = table and in_unit(table, job, partition)
+        table = table and sizes.in_unit(table, job, partition)
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
@@ -343,22 +333,22 @@ See = Callable[[Job], Partition | None]
 
 
 def in_sizes(
-    job: Job, table: PredictionTable, sizes: Iterable[int], see: See, *, own: int, margin: float
+    job: Job, table: PredictionTable, choices: Iterable[int], see: See, *, own: int, margin: float
 ) -> Partition | None:
     """Partition of a job, counted in the unit of its table; None: it is unknown.
 
-    sizes: that come into question.
+    choices: sizes that come into question.
     own: what the job asks for.
     margin: of memory: the least share more than runs needed.
     """
-    step, base = multiple_of(job, size_option_of(job, table)), see(job)
+    step, base = sizes.multiple_of(job, sizes.size_option_of(job, table)), see(job)
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []
     outlooks: list[tuple[PartitionOutlook, int]] = []
-    for size in sorted({*(one for one in sizes if one % step == 0), own}):
-        other = job if size == own else resized(job, table, size)
-        nodes = nodes_for(other, table, size, base)
+    for size in sorted({*(one for one in choices if one % step == 0), own}):
+        other = job if size == own else sizes.resized(job, table, size)
+        nodes = sizes.nodes_for(other, table, size, base)
         if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
             other = replace(other, tres_per_node=f"gres/gpu:{-(-size // nodes)}")
         other = replace(other, min_nodes=nodes, max_nodes=nodes)
@@ -406,14 +396,14 @@ def has_memory(
     if near[-1].mem_bytes >= UNBOUNDED:
         return False
     need = max(one.mem_bytes for one in near if one.mem_bytes < UNBOUNDED)
-    return need * max(size / near[-1].nodes, 1.0) * margin <= given * (nodes_of(job) or 1)
+    return need * max(size / near[-1].nodes, 1.0) * margin <= given * (sizes.nodes_of(job) or 1)
 
 
-def _outlook(sizes: list[int], parts: list[tuple[PartitionOutlook, int]]) -> SizedOutlook | None:
+def _outlook(counts: list[int], parts: list[tuple[PartitionOutlook, int]]) -> SizedOutlook | None:
     """Give the waits by size; None where the queue was not run forward."""
-    if not sizes or len(parts) < len(sizes):
+    if not counts or len(parts) < len(counts):
         return None
-    return SizedOutlook(sizes=tuple(sizes), parts=tuple(parts))
+    return SizedOutlook(sizes=tuple(counts), parts=tuple(parts))
 
 
 def _times(free: NodeAvailability, nodes: int, size: int) -> NodeAvailability:

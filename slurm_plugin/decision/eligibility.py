@@ -12,18 +12,8 @@ from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
+from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
-from slurm_plugin.decision.sizes import (
-    SizeOption,
-    fixed_by_script,
-    fixed_layout,
-    multiple_of,
-    offered_sizes,
-    ranks_of_gpus,
-    segment_of,
-    size_option_of,
-    sizes_of,
-)
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -62,7 +52,7 @@ def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountR
     """
     span = _asked(job, tag, opt_in, names)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
-    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
+    fixed = opted_out or _placed(job) or span.fixed or sizes.fixed_layout(job)
     # On other counts than its script names, torchrun's processes would wait for ever.
     if fixed is None and "torchrun" in job.script and "nodes" in fixed_sizes(job.script):
         fixed = Reason.FIXED_BY_SCRIPT
@@ -76,16 +66,16 @@ def size_span_of(
 
     0: only its own.
     """
-    ends = _ends(tag, opt_in, names, size_option_of(job, table).value)
-    offered = offered_sizes(ends, job, table)
+    ends = _ends(tag, opt_in, names, sizes.size_option_of(job, table).value)
+    offered = sizes.offered_sizes(ends, job, table)
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
         fixed = Reason.INTERACTIVE
     if fixed is None and offered and job.hook < HookLevel.SIZES:
         fixed = Reason.OLD_HOOK
-    if fixed is None and offered and ranks_of_gpus(job, table):
+    if fixed is None and offered and sizes.ranks_of_gpus(job, table):
         fixed = Reason.FIXED_TASKS
-    if fixed is None and offered and fixed_by_script(job, table):
+    if fixed is None and offered and sizes.fixed_by_script(job, table):
         fixed = Reason.FIXED_BY_SCRIPT
     low, high = offered or (0, 0)
     return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
@@ -96,7 +86,7 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRa
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
         if offered is None:
-            return CountRange(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
+            return CountRange(1, 1, sizes.fixed_layout(job) or Reason.NOT_OPTED_IN)
         return offered
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
@@ -137,15 +127,15 @@ def _lists_sizes(job: Job) -> bool:
         return job.node_sizes
     # What the command line says goes before the script.
     listed = _LISTED.search(job.script)
-    sizes = script_options(job.script).get("nodes") if listed else None
-    return sizes is not None and _fewest(sizes) == job.min_nodes
+    counts = script_options(job.script).get("nodes") if listed else None
+    return counts is not None and _fewest(counts) == job.min_nodes
 
 
-def _fewest(sizes: str) -> int | None:
+def _fewest(listed: str) -> int | None:
     """Smallest count of ``2,4,8`` or ``2-8:2`` (Slurm 23.02 and later); None for other texts."""
-    if "," not in sizes and ":" not in sizes:
+    if "," not in listed and ":" not in listed:
         return None
-    counts = [part.partition(":")[0] for part in sizes.replace("-", ",").split(",")]
+    counts = [part.partition(":")[0] for part in listed.replace("-", ",").split(",")]
     if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
         return None
     return min(map(int, counts))
@@ -216,13 +206,13 @@ class Asked:
             fixed = fixed or Reason.DEADLINE_UNREADABLE
         limit_s = limit_of(job, self.partition)
         least_s = 60.0 * job.time_min if job.time_min else None
-        low, high, step, nearest = span.low, span.high, segment_of(job), None
+        low, high, step, nearest = span.low, span.high, sizes.segment_of(job), None
         given = job.min_nodes or 0, job.max_nodes or 0
         if table is not None and sized:
-            own = sizes_of(job, self.partition)[table.unit]
+            own = sizes.sizes_of(job, self.partition)[table.unit]
             given = own, own
             low, high = (low, high) if high else (own, own)
-            step = multiple_of(job, size_option_of(job, table))
+            step = sizes.multiple_of(job, sizes.size_option_of(job, table))
             nearest = min(max(own, low), high)
             nearest = nearest if nearest == own else max(nearest - nearest % step, low)
         soft = plans_softly and self.settings.soft is types.SoftUse.ON and _plans(job, tag)
@@ -268,14 +258,16 @@ class Asked:
         ):
             return ()
         counts = proven_counts(table, job.min_nodes)
-        tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
+        tied = (
+            not counts or sizes.fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
+        )
         return () if tied else counts
 
     def learns(self) -> bool:
         """Whether the job may run on a count that was not tried: it has a range of counts."""
         span = span_of(self.job, self.tag, self.opt_in, self.names)
-        sizes = (_ends(self.tag, self.opt_in, self.names, one.value) for one in SizeOption)
-        spans = (span, *(CountRange(*ends) for ends in sizes if ends))
+        offered = (_ends(self.tag, self.opt_in, self.names, one.value) for one in sizes.SizeOption)
+        spans = (span, *(CountRange(*ends) for ends in offered if ends))
         return any(_explores(one, self.tag, self.settings) for one in spans)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil, comb, exp, log
 from statistics import median
@@ -145,16 +145,12 @@ def _judged(
         level=level,
         key=key,
         label=pairs[0][0].label,
-        off=off,
-        ratio=judgement.ratio,
-        runs=judgement.runs,
-        low=judgement.low,
-        high=judgement.high,
+        **asdict(judgement) | {"off": off},
         since_s=now_s if before is None or turned else before.since_s,
         judged_s=now_s,
     )
-    shown = ("off", "ratio", "runs", "low", "high")
-    same = before and all(getattr(row, name) == getattr(before, name) for name in shown)
+    names = Standing.__slots__
+    same = before and all(getattr(row, name) == getattr(before, name) for name in names)
     return None if same else row
 
 

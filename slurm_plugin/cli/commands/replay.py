@@ -156,7 +156,8 @@ def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
         shares = map(percent, (one.twice_slower, one.twice_faster, one.extended))
         users = f"{one.users_worse} of {count(one.users, 'user')}"
         print(_ROW.format(name, f"{one.wait:.2f}", f"{one.slowdown:.2f}", *shares, users))
-    chosen = next((f for f in made.figures if f.quantile == _quantile(made)), None)
+    quantile = None if made.outlasted_share is None else round(1 - made.outlasted_share, 3)
+    chosen = next((f for f in made.figures if f.quantile == quantile), None)
     if chosen is None:
         print("Leave it: no quantile makes waits shorter by 3 %, and in neither half longer.")
         return
@@ -164,10 +165,6 @@ def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
     if chosen.worst_user:
         who = printable(chosen.worst_user)
         print(f"It costs {who} most: {duration(chosen.worst_s)} more of a mean wait.")
-
-
-def _quantile(made: "LimitReplay") -> float | None:
-    return None if made.outlasted_share is None else round(1 - made.outlasted_share, 3)
 
 
 def _replay(
