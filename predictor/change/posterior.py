@@ -160,7 +160,9 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
     knots = np.array(sorted({*np.arange(-OCTAVES, OCTAVES + 1.0).tolist(), *seen}))
     weights = np.concatenate([one.log_weights for one in made])
     weights = np.exp(np.round(weights - weights.max(), 6))
-    chosen = _systematic(weights / weights.sum())
+    # Places in proportion to weights, at equal steps (Kitagawa 1996).
+    shares, steps = np.cumsum(weights / weights.sum()), (np.arange(PATHS) + 0.5) / PATHS
+    chosen = np.minimum(np.searchsorted(shares, steps), len(weights) - 1)
     # Normal numbers, spread evenly: Richtmyer's lattice (Monte Carlo 1951).
     alpha = np.sqrt(
         [_PRIMES[i % len(_PRIMES)] + 83.0 * (i // len(_PRIMES)) for i in range(len(knots))]
@@ -284,9 +286,3 @@ def _brownian(one: Floats, other: Floats) -> Floats:
 def _root(cov: Floats) -> Floats:
     values, vectors = np.linalg.eigh(cov)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-def _systematic(weights: Floats) -> npt.NDArray[np.intp]:
-    """Choose `PATHS` places in proportion to weights, at equal steps (Kitagawa 1996)."""
-    steps = (np.arange(PATHS) + 0.5) / PATHS
-    return np.minimum(np.searchsorted(np.cumsum(weights), steps), len(weights) - 1)
