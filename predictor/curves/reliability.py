@@ -90,13 +90,12 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
     )
 
 
-def deviations(curve: Curve, prior: Prior | None = None) -> Floats:
+def deviations(curve: Curve) -> Floats:
     """Measure each point: standard deviation of its log time, by its repeats and the clock.
 
     That of a median of many runs is that of their mean times √(π/2).
     """
-    believed = prior or Prior()
-    noise, clock_s = _noise(curve.points, believed), _clock(curve)
+    noise, clock_s = _noise(curve.points, Prior()), _clock(curve)
     rows = [
         math.hypot(
             noise * (math.sqrt(math.pi / 2) if point.repeats > 2 else 1.0), clock_s / point.time_s
@@ -167,22 +166,14 @@ def _noise(points: Sequence[Point], prior: Prior) -> float:
     return math.sqrt((prior.weight * prior.noise**2 + total) / freedom)
 
 
-def _power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0
-
-
-def _square(n: int) -> bool:
-    return isqrt(n) ** 2 == n
-
-
 def _multiple(of: int) -> Callable[[int], bool]:
     return lambda n: n % of == 0
 
 
 #: The rarest first, so that powers of two are not called even numbers.
 FAMILIES: dict[str, Callable[[int], bool]] = {
-    "powers of two": _power_of_two,
-    "squares": _square,
+    "powers of two": lambda n: n & (n - 1) == 0,
+    "squares": lambda n: isqrt(n) ** 2 == n,
     **{f"multiples of {m}": _multiple(m) for m in (16, 12, 10, 8, 6, 5, 4, 3)},
     "even numbers": _multiple(2),
 }
@@ -256,8 +247,10 @@ def verdicts(
 
     def doubted(p: Prediction) -> bool:
         # A run that was still going by then has hung, or the prediction is wrong.
-        contradicted = survived.get(p.nodes, 0.0) > p.high_s
-        return contradicted or bool(named & _doubts(curve.points, p.nodes))
+        if survived.get(p.nodes, 0.0) > p.high_s:
+            return True
+        inside = curve.points[0].nodes <= p.nodes <= curve.points[-1].nodes
+        return bool(named & (EVERYWHERE if inside else EVERYWHERE | BEYOND))
 
     return tuple(
         verdict_on(p, settings, doubted=doubted(p))
@@ -304,12 +297,6 @@ def wide_interval(
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
     off = 100 * settings.reliable_factor - 100
     return problem("wide_interval", observe, where=" and ".join(where + beyond), off=off)
-
-
-def _doubts(points: Sequence[Point], nodes: int) -> frozenset[str]:
-    """Names of the problems that make a prediction doubtful."""
-    inside = points[0].nodes <= nodes <= points[-1].nodes
-    return EVERYWHERE if inside else EVERYWHERE | BEYOND
 
 
 def _off(prediction: Prediction) -> float:
