@@ -49,11 +49,6 @@ class Unit(StrEnum):
         """Several of them, for people."""
         return f"{self.word}s"
 
-    @property
-    def heading(self) -> str:
-        """Several of them, as the title of a column."""
-        return self.plural[0].upper() + self.plural[1:]
-
     def size_of(self, run: Sized) -> int:
         """Size of a run; 0 where it is unknown, or where it has none."""
         return getattr(run, self.value) or 0

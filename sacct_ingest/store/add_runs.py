@@ -119,7 +119,10 @@ def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
             if positions:
                 ids = [stored[some.keys[at]][0] for at in positions]
                 _change(connection, _unpacked(some.body).only(positions), ids)
-        _mark(connection, [key for some in given for key in compress(some.keys, some.resized)])
+        resized = [key for some in given for key in compress(some.keys, some.resized)]
+        if resized:
+            connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
+            mark_runs(connection, [run_id for run_id, _ in _existing(connection, resized).values()])
     inserted, updated = (sum(map(len, positions)) for positions in (new, changed))
     return Stored(inserted, updated, len(latest) - inserted - updated)
 
@@ -205,12 +208,6 @@ def _change(connection: sa.Connection, changed: RunColumns, ids: Sequence[int]) 
     mark_runs(connection, ids)
     connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
     _insert_columns(connection, steps, step_columns)
-
-
-def _mark(connection: sa.Connection, resized: Sequence[Key]) -> None:
-    if resized:
-        connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
-        mark_runs(connection, [run_id for run_id, _ in _existing(connection, resized).values()])
 
 
 def _update() -> Any:

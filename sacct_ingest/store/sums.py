@@ -117,7 +117,6 @@ class NodeSums(StoreTable):
 
 
 _RunKey = tuple[str, int, int]
-_SumsKey = tuple[str, str, str, str]
 
 
 def _key(one: Contribution) -> _RunKey:

@@ -66,12 +66,8 @@ class RunWriter:
             return
         if not self._begun:
             self._begun, self._process = True, _forked(self._engine)
-        if (
-            self._process is None
-            or not self._asked
-            or count >= MOST_WAITING
-            or self._process.idle()
-        ):
+        waits = self._asked and self._process is not None and not self._process.idle()
+        if count >= MOST_WAITING or not waits:
             self._write()
 
     def wait(self) -> None:

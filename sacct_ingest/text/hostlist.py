@@ -12,9 +12,8 @@ from typing import Final
 #: Names in one list: as many as a range may have in Slurm (``MAX_RANGE`` in ``hostlist.c``).
 MOST_NAMES: Final = 65_536
 _MOST_DIGITS: Final = 18  #: of a number, which then has 63 bits at most
-_MOST_PIECES: Final = (
-    32  #: of one name; Slurm's have five brackets at most (``HIGHEST_DIMENSIONS``)
-)
+#: Of one name; Slurm's have five brackets at most (``HIGHEST_DIMENSIONS``).
+_MOST_PIECES: Final = 32
 _LOOKED_UP: Final = 4_096  #: names in a list of a user, besides twice as many as there are nodes
 _REMEMBERED: Final = 16  #: lists
 _ONE_BRACKET: Final = 3  #: pieces of such a name

@@ -149,13 +149,11 @@ def _read_in_turn(
             try:
                 done = _read(store, config)
                 # With PrivateData it hides the jobs of a user without an association.
-                if not store.runs.count():
-                    left = _from_queue(store, config)
-                    _say(program, f"sacct shows no job of yours; {left}")
+                lacks = "" if store.runs.count() else "sacct shows no job of yours"
             except SacctError as error:
-                left = _from_queue(store, config)
-                _say(program, f"{error}; {left}")
-                done = None
+                done, lacks = None, str(error)
+            if lacks:
+                _say(program, f"{lacks}; {_from_queue(store, config)}")
             store.watermarks.set(ASKED, int(time.time()))
             return done
     except OSError as error:

@@ -71,9 +71,9 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
         now_s=now_s,
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
-    job["inputs_changed_s"] = _changed_s(command, job["work_dir"])
-    # Lines of input files in the job's folder that say how many tasks it runs with.
     work_dir = job["work_dir"]
+    job["inputs_changed_s"] = _changed_s(command, work_dir)
+    # Lines of input files in the job's folder that say how many tasks it runs with.
     found: list[str] = []
     for name, pattern in _INPUTS.items():
         with suppress(OSError, ValueError):

@@ -90,10 +90,6 @@ def place(folder: Path, hook: str) -> Path:
     Under another name where the site has one of its own, which then calls it.
     """
     path = folder / hook
-    if (
-        hook in ENTRIES
-        and path.exists()
-        and not _LOADS_NIMO.search(path.read_text(errors="replace"))
-    ):
-        return folder / f"nimo_{hook}"
-    return path
+    shared = hook in ENTRIES and path.exists()
+    foreign = shared and not _LOADS_NIMO.search(path.read_text(errors="replace"))
+    return folder / f"nimo_{hook}" if foreign else path

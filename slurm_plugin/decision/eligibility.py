@@ -66,8 +66,9 @@ def size_span_of(
 
     0: only its own.
     """
-    ends = _ends(tag, opt_in, names, sizes.size_option_of(job, table).value)
-    offered = sizes.offered_sizes(ends, job, table)
+    option = sizes.size_option_of(job, table)
+    ends, step = _ends(tag, opt_in, names, option.value), sizes.step_of(job, option)
+    offered = ends and (ends[0] * step, ends[1] * step)
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
         fixed = Reason.INTERACTIVE
@@ -85,9 +86,7 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRa
     ends = _ends(tag, opt_in, names, "nodes")
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
-        if offered is None:
-            return CountRange(1, 1, sizes.fixed_layout(job) or Reason.NOT_OPTED_IN)
-        return offered
+        return offered or CountRange(1, 1, sizes.fixed_layout(job) or Reason.NOT_OPTED_IN)
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
         return CountRange(1, 1, Reason.FIXED_COUNT)

@@ -84,10 +84,9 @@ def decide(
     now_s: time of the decision, seconds since the epoch.
     """
     asked = as_scheduled(request, partition, now_s=now_s)
-    if asked is None:
-        return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
-    if not covers(table, asked):
-        return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
+    if asked is None or not covers(table, asked):
+        beyond = Reason.BEYOND_LIMITS if asked is None else Reason.OUTSIDE_CURVE
+        return Decision(action=Action.KEEP, reason=request.fixed or beyond)
     table = for_request(table, asked, request.given)
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:

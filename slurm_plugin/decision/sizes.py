@@ -257,17 +257,6 @@ def ranks_of_gpus(job: Job, table: PredictionTable) -> int:
     return 0 if tasks < 2 or not gpus or tasks % gpus else tasks // gpus
 
 
-def offered_sizes(
-    ends: tuple[int, int] | None, job: Job, table: PredictionTable
-) -> tuple[int, int] | None:
-    """Fewest and most of the table's unit that are offered; None: nothing.
-
-    ends: of the CPUs of each task, the tasks or the GPUs, whatever of them sets the job's size.
-    """
-    step = step_of(job, size_option_of(job, table))
-    return ends and (ends[0] * step, ends[1] * step)
-
-
 _TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
 
 

@@ -84,12 +84,8 @@ def _curve(axes: Axes, picture: marks.Picture) -> None:
     first, last = picture.observed_range
     axes.axvspan(first, last, color=marks.COLOURS["range"], zorder=0, label="observed range")
     names = picture.names
-    band: dict[str, Any] = {
-        "color": marks.COLOURS["band"],
-        "linewidth": 0,
-        "label": names.get(marks.BAND),
-    }
-    axes.fill_between(nodes, picture.low_s, picture.high_s, **band)
+    band: dict[str, Any] = {"color": marks.COLOURS["band"], "label": names.get(marks.BAND)}
+    axes.fill_between(nodes, picture.low_s, picture.high_s, linewidth=0, **band)
     axes.plot(nodes, picture.median_s, "--", color=color, linewidth=1.2)
     axes.plot(*picture.between(), color=color, linewidth=1.8, label=names.get(marks.PREDICTED))
     if marks.CHANGE in names:
