@@ -23,15 +23,7 @@ from predictor.change.request import DRAWS, levels, ratios
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
-from slurm_plugin.decision.allowed_counts import (
-    Candidate,
-    CountQuestion,
-    PartitionBounds,
-    PolicySettings,
-    Request,
-    shortens,
-    trusted,
-)
+from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.memory_and_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 
@@ -109,19 +101,19 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyContext:
     """All that the counts of one decision have in common."""
 
-    request: Request
+    request: counting.Request
     table: PredictionTable
     partition: Partition
-    rules: PolicySettings
+    rules: counting.PolicySettings
     now_s: float
     asked: int
 
     @property
-    def question(self) -> CountQuestion:
+    def question(self) -> counting.CountQuestion:
         """What of it depends neither on the queue nor on the free nodes."""
         part = self.partition
-        bounds = PartitionBounds(part.min_nodes, part.largest, part.node_mem_bytes)
-        return CountQuestion(self.request, self.table, bounds, self.rules, self.asked)
+        bounds = counting.PartitionBounds(part.min_nodes, part.largest, part.node_mem_bytes)
+        return counting.CountQuestion(self.request, self.table, bounds, self.rules, self.asked)
 
     @property
     def price(self) -> float:
@@ -135,7 +127,7 @@ class PolicyContext:
         """Whether turnaround is what a count is to be the best for."""
         return self.request.objective is Objective.TURNAROUND
 
-    def options(self, candidates: Sequence[Candidate]) -> list[Option]:
+    def options(self, candidates: Sequence[counting.Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
         better = [self._fitting(one) for one in candidates]
         candidates = [
@@ -181,7 +173,7 @@ class PolicyContext:
 
     def _guarded(
         self,
-        one: Candidate,
+        one: counting.Candidate,
         wait: WaitEstimate,
         asked_s: Sequence[tuple[float, float]],
         share: float,
@@ -200,7 +192,7 @@ class PolicyContext:
         ]
         return sum(kept) / len(kept)
 
-    def _fitting(self, one: Candidate) -> float | None:
+    def _fitting(self, one: counting.Candidate) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
         deadline_s, high_s = self.request.deadline_s, one.prediction.high_s
         if deadline_s is None:
@@ -224,22 +216,22 @@ class PolicyContext:
                 best_s, best, lost = fits_s, chance, False
         return best_s
 
-    def _with_limit(self, one: Candidate, limit_s: float | None) -> Candidate:
+    def _with_limit(self, one: counting.Candidate, limit_s: float | None) -> counting.Candidate:
         """Give a count the limit that is better, where that may be set."""
         own_s = self.request.asked_limit_s or self.request.limit_s or inf
         advised = self.request.advised and not self.request.distrusted
         opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
-        may_set = opted_in and trusted(self.table, one.prediction.nodes)
+        may_set = opted_in and counting.trusted(self.table, one.prediction.nodes)
         if limit_s is not None and (advised or (limit_s <= own_s and may_set)):
             return replace(one, limit_s=limit_s, limits=TimeLimits(limit_s))
-        if advised and self.request.deadline_s and not shortens(one.limits, self.request):
+        if advised and self.request.deadline_s and not counting.shortens(one.limits, self.request):
             return replace(one, limit_s=self.request.limit_s)
         return one
 
-    def _limits(self, one: Candidate | Option) -> tuple[float, float]:
+    def _limits(self, one: counting.Candidate | Option) -> tuple[float, float]:
         """Shortest limit that the job may start with, and the one that ends it."""
         limits = one.limits
-        if shortens(limits, self.request) or (limits and limits.limit_s == one.limit_s):
+        if counting.shortens(limits, self.request) or (limits and limits.limit_s == one.limit_s):
             return limits.least_s or one.limit_s or 0.0, limits.limit_s
         own_s = self.request.limit_s if self.request.advised else one.limit_s
         return own_s or 0.0, max(own_s or 0.0, self.request.asked_limit_s or 0.0) or inf
@@ -290,7 +282,7 @@ class PolicyContext:
         left_s = self.request.deadline_s - self.now_s
         return wait.chance(run, left_s, limit_s=least_s, most_s=most_s)
 
-    def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
+    def _waits(self, candidates: Sequence[counting.Candidate]) -> list[WaitEstimate]:
         """Estimate the waits; more nodes for at least as long never start earlier."""
         waits: list[WaitEstimate] = []
         before = inf
@@ -304,7 +296,7 @@ class PolicyContext:
             before = duration
         return waits
 
-    def _leaves_room(self, one: Candidate, wait_s: float) -> bool:
+    def _leaves_room(self, one: counting.Candidate, wait_s: float) -> bool:
         """Whether others find enough beside a count: those here, and those likely to come.
 
         Jobs that arrive while a grown job runs find only what it left.
@@ -321,13 +313,13 @@ class PolicyContext:
         arriving = outlook.arriving(ends_s, _LEVEL) if outlook else inf
         return nodes + arriving * self.partition.nodes <= least
 
-    def _allows(self, one: Candidate, wait_s: float) -> bool:
+    def _allows(self, one: counting.Candidate, wait_s: float) -> bool:
         limit_s = one.limit_s
         if wait_s == inf:
             return False
         if limit_s is None or one.prediction.nodes >= self.asked:
             return True
-        if not (self.request.limit_raisable or shortens(one.limits, self.request)):
+        if not (self.request.limit_raisable or counting.shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
         return limit_s <= (self.partition.max_time_s or inf)
 
@@ -353,6 +345,6 @@ def waits_of(estimate: WaitEstimate | None) -> Iterator[float]:
     return (waits_s[(i * _STEP) % len(waits_s)] for i in range(DRAWS))
 
 
-def _planned_s(one: Candidate) -> float:
+def _planned_s(one: counting.Candidate) -> float:
     """Time for which a scheduler plans with a count."""
     return one.limit_s or one.prediction.high_s

@@ -17,18 +17,8 @@ from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
+from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision import memory_and_limits as needs
-from slurm_plugin.decision.allowed_counts import (
-    PolicySettings,
-    Request,
-    choices,
-    is_otherwise,
-    is_serial,
-    scales,
-    standing,
-    trusted,
-    why_alone,
-)
 from slurm_plugin.decision.explore import count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.protocol.reasons import Reason
@@ -68,10 +58,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    request: Request,
+    request: counting.Request,
     table: PredictionTable,
     partition: Partition,
-    rules: PolicySettings,
+    rules: counting.PolicySettings,
     *,
     now_s: float,
 ) -> Decision:
@@ -91,15 +81,15 @@ def decide(
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
-    if not scales(table, asked):
+    if not counting.scales(table, asked):
         return _checked(scene, _why_distrusted(table))
-    candidates = choices(scene.question)
+    candidates = counting.choices(scene.question)
     if len(candidates) == 1:
-        return _checked(scene, why_alone(scene.question))
+        return _checked(scene, counting.why_alone(scene.question))
     return _choose(scene, scene.options(candidates))
 
 
-def opened_by_runs(request: Request) -> Request:
+def opened_by_runs(request: counting.Request) -> counting.Request:
     """Give a request of one count as one for the counts that its runs proved."""
     own, counts = request.low, request.proven
     return replace(request, low=counts[0], high=counts[-1], counts=counts, asked=own, fixed=None)
@@ -107,18 +97,18 @@ def opened_by_runs(request: Request) -> Request:
 
 def _why_distrusted(table: PredictionTable) -> Reason:
     names = {problem.name for problem in table.problems}
-    if is_otherwise(table):
+    if counting.is_otherwise(table):
         return Reason.OTHER_LAYOUT
     if table.is_curve:
         return Reason.UNRELIABLE_CURVE
-    if is_serial(table):
+    if counting.is_serial(table):
         return Reason.SERIAL
     if "no_curve" in names:
         return Reason.NO_CURVE
     return Reason.NAME_ONLY if table.is_guess else Reason.MIXED_RUNS
 
 
-def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int | None:
+def as_scheduled(request: counting.Request, partition: Partition, *, now_s: float) -> int | None:
     """Node count that Slurm itself would give; None where the partition does not have that many.
 
     Slurm starts a job once its fewest nodes are free, and gives it all that are free then.
@@ -248,13 +238,13 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
-    (only,) = options = scene.options([standing(scene.question)])
+    (only,) = options = scene.options([counting.standing(scene.question)])
     decision = Decision(
         action=Action.KEEP, reason=reason, chosen=only, request=only, options=options
     )
     if only.deadline is None or scene.request.distrusted:
         return decision
-    sure = trusted(scene.table, scene.asked)
+    sure = counting.trusted(scene.table, scene.asked)
     return replace(
         decision,
         action=Action.REFUSE if sure and _refused(scene, options) else Action.KEEP,
@@ -264,10 +254,10 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
 
 
 def every_option(
-    request: Request,
+    request: counting.Request,
     table: PredictionTable,
     partition: Partition,
-    rules: PolicySettings,
+    rules: counting.PolicySettings,
     decision: Decision,
     *,
     now_s: float,
@@ -292,7 +282,7 @@ def every_option(
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 
 
-def limits_to_ask(option: Option, request: Request) -> needs.TimeLimits | None:
+def limits_to_ask(option: Option, request: counting.Request) -> needs.TimeLimits | None:
     """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
     if option.fitting_limit_s:
         return needs.TimeLimits(option.fitting_limit_s)
@@ -310,11 +300,11 @@ _SUREST = 0.99  #: highest chance that is said
 
 
 def remedies(
-    request: Request,
+    request: counting.Request,
     table: PredictionTable,
     partition: Partition,
     others: Iterable[Partition],
-    rules: PolicySettings,
+    rules: counting.PolicySettings,
     decided: Decision,
     *,
     now_s: float,
@@ -351,7 +341,7 @@ def remedies(
     )
 
 
-def advised(request: Request) -> Request:
+def advised(request: counting.Request) -> counting.Request:
     """Give a request with a deadline the time limits that its advice names."""
     if request.deadline_s is None:
         return request
@@ -367,7 +357,7 @@ def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
         and part.min_nodes <= option.nodes <= part.largest
-        and scales(scene.table, option.nodes)
+        and counting.scales(scene.table, option.nodes)
         and _makes_it(option, scene.rules)
     ]
     fewer = [option for option in reversed(useful) if option.nodes < scene.asked]
@@ -385,11 +375,11 @@ def _count_and_time(option: Option, scene: PolicyContext) -> Iterator[str]:
         yield _with_chance(" ".join(filter(None, words)), option.chance or 0.0)
 
 
-def _makes_it(option: Option, rules: PolicySettings) -> bool:
+def _makes_it(option: Option, rules: counting.PolicySettings) -> bool:
     return option.chance is not None and option.chance >= rules.deadline.confidence
 
 
-def _time(option: Option, request: Request) -> str:
+def _time(option: Option, request: counting.Request) -> str:
     limits = limits_to_ask(option, request)
     return f"--time={duration(limits.limit_s)}" if limits else ""
 
@@ -418,7 +408,7 @@ def _partitions(
         yield _with_chance(f"--partition={best[0]}", best[1])
 
 
-def _deadline(asked: Option, rules: PolicySettings, now_s: float) -> Iterator[str]:
+def _deadline(asked: Option, rules: counting.PolicySettings, now_s: float) -> Iterator[str]:
     """Yield the deadline that the job as it is would make."""
     if asked.wait is None:
         return
