@@ -18,10 +18,10 @@ from msgspec import structs
 from predictor.curves.from_runs import build
 from predictor.level import record as records
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
+from predictor.level.distribution import WINDOW
 from predictor.level.experts import (
     AROUND,
     MIXED,
-    WINDOW,
     Around,
     CurveAt,
     Experts,

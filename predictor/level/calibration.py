@@ -20,7 +20,8 @@ from predictor.checks import need_finite, need_positive, need_share
 from predictor.curves.from_runs import CurveSettings
 from predictor.level import experts
 from predictor.level import record as records
-from predictor.level.experts import Around, Floats, Guesses, Mixture, believed, calibrated, mixture
+from predictor.level.distribution import Floats, Mixture, believed, calibrated, mixture
+from predictor.level.experts import Around, Guesses
 
 #: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0

@@ -1,4 +1,4 @@
-"""Run time of the next run, by several simple rules and the curve, and as a distribution.
+"""Run time of the next run, by several simple rules and the curve.
 
 Which of them is believed is decided by what became of their predictions
 (:mod:`predictor.level.record`). All times here are logs of seconds.
@@ -10,22 +10,13 @@ a power law.  So nothing has to be decided between "same nodes and limit" and "a
 matches in everything outweighs many that do not, and where there is none the others speak, the
 nearest most.
 
-As a distribution it is a mixture of what runs and records say.  A component is a weighted sample of
-log run times.  Samples of runs take those that asked alike first, then those on the same count,
-then all, in some components the user's other runs, too: each kind has n / (n + half) of the weight
-that the more specific ones left.  How fast runs fade, and what the errors of the record weigh
-beside them, differs from component to component; the last one is the record's errors alone.  What
-each component lost so far (quantile scores, which add up to the CRPS; Gneiting and Raftery, JASA
-102, 2007) decides how much it is believed.  Last, quantiles move to where the runs fell so far: the
-probability integral transform of the record calibrates them (Dawid, JRSS A 147, 1984; conformal
-predictive distributions, Vovk et al., *Machine Learning* 108, 2019).  Adaptive conformal inference
-(Gibbs and Candès, NeurIPS 34, 2021) widens them after misses, as errors come in bursts.
+As a distribution: :mod:`predictor.level.distribution`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
@@ -37,173 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import need_nodes, need_positive
-
-Floats = NDArray[np.float64]
-
-#: Of each component made of runs: size of a kind of which half is believed, how runs fade, how many
-#: runs the record's errors count for, and whether the user's other runs count.
-_RUNS = np.array(
-    [
-        (3.0, 0.97, 1.0, 0),
-        (12.0, 0.995, 1.0, 0),
-        (12.0, 0.995, 4.0, 0),
-        (40.0, 1.0, 8.0, 0),
-        (3.0, 0.97, 1.0, 1),
-        (12.0, 0.995, 1.0, 1),
-    ]
-)
-_HALF, _FADE, _PRIOR, _BROAD = _RUNS.T[:, :, None]
-#: Components: those made of runs, and the record's errors alone.
-COMPONENTS = len(_RUNS) + 1
-#: Runs that are looked at, and their weights: the newest last.
-WINDOW = 128
-_FADED = _FADE ** np.arange(WINDOW - 1, -1, -1)
-#: Shares whose quantiles are scored, and what each weighs: the tails are what is promised.
-_SHARES = np.array([0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975])
-_WEIGHED = np.array([4, 4, 1, 1, 1, 4, 4]) / len(_SHARES)
-#: How fast components lose weight with what they lost, and predictions whose mean score a site
-#: or, before it has any, nobody adds.
-_RATE, _SITE_SCORES = 0.5, 20.0
-#: Predictions that the site's distribution counts for, and one that is calibrated already.
-_SITE, _CALIBRATED = 30.0, 10.0
-_EVEN = (np.arange(20) + 0.5) / 20
-#: Aimed at beyond each end, of the share that shall be: runs submitted together share their luck,
-#: so that a record has less news than entries.  A quantile moves no further than the second.
-_AIM, _FARTHEST_SHARE = 0.8, 0.2
-#: Last predictions whose misses widen intervals, how many kept ones they are added to, fewest.
-_LATELY, _KEPT, _FEWEST = 20, 5, 5
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Samples:
-    """Log run times of earlier runs, and their weights in each component, shape ``(V, N)``."""
-
-    logs: Floats
-    weights: Floats
-    runs: int  #: how many there are of the whole identity
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixture:
-    """Rising log run times, and their weights in each component, shape ``(COMPONENTS, N)``."""
-
-    logs: Floats
-    weights: Floats
-
-    def scores(self, log_s: float) -> list[float]:
-        """Give what each component lost by a run of ``log_s``."""
-        off = log_s - np.array([_quantiles(self.logs, one, _SHARES) for one in self.weights])
-        losses: Floats = np.maximum(_SHARES * off, (_SHARES - 1) * off) @ _WEIGHED
-        return [round(one, 4) for one in losses.tolist()]
-
-    def share_below(self, log_s: float, believed: Floats) -> float:
-        """Probability integral transform: share of the weight below; half of what equals it."""
-        weights = believed @ self.weights
-        below, up_to = np.searchsorted(self.logs, (log_s - 1e-9, log_s + 1e-9))
-        sums = weights[:below].sum() + 0.5 * weights[below:up_to].sum()
-        return round(float(sums / weights.sum()), 4)
-
-    def quantiles(self, shares: Sequence[float], believed: Floats) -> tuple[float, ...]:
-        """Log run times that such shares of the runs do not exceed."""
-        return tuple(_quantiles(self.logs, believed @ self.weights, shares).tolist())
-
-
-def samples(
-    logs: Floats,
-    kinds: Sequence[NDArray[np.bool_]],
-    runs: int,
-    others: tuple[Floats, Sequence[NDArray[np.bool_]]] | None = None,
-) -> Samples:
-    """Weigh runs by how specific a kind they are of.
-
-    logs: of the last `WINDOW` runs at most, the newest last.
-    kinds: which of these are of each kind, the most specific kind first.
-    others: the same of the user's other runs.
-    """
-    every, first = [(kind, 0, 1.0) for kind in kinds], len(logs)
-    if others is not None:
-        logs = np.append(logs, others[0])
-        every += [(kind, first, _BROAD) for kind in others[1]]
-    weights, left = np.zeros((len(_RUNS), len(logs))), np.ones_like(_HALF)
-    for kind, offset, counts in every:
-        places = np.flatnonzero(kind) + offset
-        if places.size:
-            faded = _FADED[:, -places.size :]
-            total = faded.sum(axis=1, keepdims=True)
-            share = counts * left * total / (total + _HALF)
-            left = left - share
-            weights[:, places] += faded * (share / total)
-    return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs)
-
-
-def mixture(
-    given: Samples | None, expected: Floats, weighed: Floats, between: tuple[float, float]
-) -> Mixture:
-    """Put samples and what the errors of the record let expect together.
-
-    expected, weighed: log run times, and their weights; shape ``(N,)``.
-    between: least and most that log run times may be.
-    """
-    logs, weights = expected, np.tile(weighed / weighed.sum(), (COMPONENTS, 1))
-    if given is not None:
-        share = np.append(_PRIOR / (_PRIOR + given.runs), 1.0)[:, None]
-        own = np.vstack([given.weights, np.zeros(len(given.logs))]) * (1 - share)
-        logs, weights = np.append(given.logs, logs), np.hstack([own, weights * share])
-    order = np.argsort(logs, kind="stable")
-    return Mixture(np.clip(logs[order], *between), weights[:, order])
-
-
-def believed(own: Iterable[tuple[Sequence[float], float]], site: Sequence[float]) -> Floats:
-    """Weights of the components by what they lost (exponentially weighted, Vovk 1990).
-
-    own: scores of the identity's predictions with weights; site: mean scores of its class, or none.
-    """
-    lost = np.zeros(COMPONENTS)
-    for scores, weight in own:
-        if scores:
-            lost += weight * np.array(scores)
-    if site:
-        lost += _SITE_SCORES * np.array(site)
-    weights: Floats = np.exp(-_RATE * (lost - lost.min()))
-    weights /= weights.sum()
-    return weights
-
-
-def calibrated(
-    outside: float, own: Sequence[tuple[float, float]], site: Sequence[float]
-) -> tuple[float, float]:
-    """Shares of a mixture whose quantiles leave ``outside`` of the runs beyond each end.
-
-    own: probability integral transforms of the identity's predictions with weights, the newest
-        first; site: those of its class.
-    """
-    if not own and not site:
-        return outside, 1 - outside
-    places = np.concatenate([[pit for pit, _ in own], site, _EVEN])
-    weights = np.concatenate(
-        [
-            [weight for _, weight in own],
-            np.full(len(site), _SITE / max(len(site), 1)),
-            np.full(len(_EVEN), _CALIBRATED / len(_EVEN)),
-        ]
-    )
-    aim, lately = _AIM * outside, [pit for pit, _ in own[:_LATELY]]
-    if len(lately) >= _FEWEST:
-        inside = sum(outside < pit < 1 - outside for pit in lately)
-        held = (inside + (1 - 2 * outside) * _KEPT) / (len(lately) + _KEPT)
-        aim = max(aim - max(1 - 2 * outside - held, 0.0) / 2, aim / 9)
-    order = np.argsort(places, kind="stable")
-    low, high = _quantiles(places[order], weights[order], (aim, 1 - aim)).tolist()
-    farthest = max(_FARTHEST_SHARE, outside)
-    return min(low, farthest), max(high, 1 - farthest)
-
-
-def _quantiles(values: Floats, weights: Floats, shares: Sequence[float] | Floats) -> Floats:
-    """Quantiles of rising values, by interpolation between the middles of their weights."""
-    sums = np.cumsum(weights)
-    result: Floats = np.interp(shares, (sums - 0.5 * weights) / sums[-1], values)
-    return result
-
+from predictor.level.distribution import WINDOW, Samples, samples
 
 #: Doublings between a limit and none, and the most that count between two limits.
 _FARTHEST = 9.0

@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
-from sacct_ingest.sources.json_records import (
+from sacct_ingest.sources.json_values import (
     SPECIAL,
     ColumnAt,
     cpu_microseconds,

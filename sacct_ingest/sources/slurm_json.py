@@ -19,7 +19,8 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, RowPlan
-from sacct_ingest.sources.json_records import DbJob, LiveJob, decode_like, job_of, well_formed
+from sacct_ingest.sources.json_records import DbJob, LiveJob, decode_like, job_of
+from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 

@@ -331,7 +331,7 @@ def remedies(
     options = every_option(requested, table, partition, rules, alone, now_s=now_s)
     scene = PolicyContext(requested, table, partition, rules, now_s, asked.nodes)
     if told.chosen and told.reason not in MISSED and _makes_it(told.chosen, rules):
-        own = _count_and_time(told.chosen, scene)  # what advice says
+        own = tuple(_count_and_time(told.chosen, scene))  # what advice says
     else:
         own = (*_counts(scene, options), *_limit(scene, options))
     return (

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
-from predictor.level.experts import MIXED, CurveAt, Guesses, calibrated
+from predictor.level.distribution import calibrated
+from predictor.level.experts import MIXED, CurveAt, Guesses
 from predictor.level.record import (
     POOLED,
     PooledErrors,

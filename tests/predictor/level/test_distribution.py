@@ -9,7 +9,7 @@ import pytest
 
 from predictor.level.backtest import NextRun, replay, settings_around
 from predictor.level.calibration import BacktestSettings
-from predictor.level.experts import COMPONENTS, believed, calibrated, mixture, samples
+from predictor.level.distribution import COMPONENTS, believed, calibrated, mixture, samples
 from predictor.level.record import PooledErrors, Record
 from predictor.types import Run
 
