@@ -67,8 +67,9 @@ lint: $(VENV)/.lint types ## ruff, import contracts, types
 UNTYPED := arg-type assignment list-item misc no-any-return no-untyped-call operator unused-ignore \
 	var-annotated
 types: $(VENV)/.lint ## mypy, strict
-	$(BIN)/mypy
-	$(BIN)/mypy --ignore-missing-imports --implicit-reexport $(UNTYPED:%=--disable-error-code=%) benchmarks
+	$(BIN)/mypy & packages=$$!; \
+	$(BIN)/mypy --cache-dir .mypy_cache/benchmarks --ignore-missing-imports --implicit-reexport \
+	  $(UNTYPED:%=--disable-error-code=%) benchmarks; calls=$$?; wait $$packages && exit $$calls
 
 quick: $(VENV)/.developer ## the tests that most changes need, without servers: a minute on two cores
 	$(BIN)/pytest -q -m 'not ($(REAL))' $(EACH_CORE) $(QUICK)

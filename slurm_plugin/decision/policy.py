@@ -325,7 +325,9 @@ def remedies(
     if asked is None or request.deadline_s is None or partition.outlook is None:
         return ()
     requested = advised(request)
-    told = decide(requested, table, partition, rules, now_s=now_s)
+    told = decided
+    if not request.advised:
+        told = decide(requested, table, partition, rules, now_s=now_s)
     table = for_request(table, asked.nodes, request.given)
     alone = replace(decided, options=())  # those have the limit that the job asks for
     options = every_option(requested, table, partition, rules, alone, now_s=now_s)
