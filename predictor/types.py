@@ -461,6 +461,7 @@ WORDS: Final = {
     "word for each input, separates them",
     "several_problems": "several problems: run times differ by {names} (runs with {listed})",
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
+    "not_run": "no job asked for {where}: predicted from those on {near}",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",
     "new_work_dir": "no earlier run of this command was in this directory: its input may be "
     "different",

@@ -11,14 +11,26 @@ from math import ceil, exp, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean
 
 from predictor.checks import need_nodes
-from predictor.table import at, covers, longest, quantile, round_time, verdict_at
-from predictor.types import AskedRange, Change, Longest, Memory, MemoryNeed, PredictionTable, Tail
+from predictor.table import at, covers, doubtful, longest, quantile, round_time, verdict_at
+from predictor.types import (
+    AskedRange,
+    Change,
+    Longest,
+    Memory,
+    MemoryNeed,
+    PredictionTable,
+    Tail,
+    problem,
+)
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.
 REACH = 6
 #: Steps of half a doubling above the count asked for, to which a table of runs on it alone reaches.
 _STEPS_UP = 4
+#: Share of what a change to a count that no job asked for saves that a larger problem takes again:
+#: users ask for more nodes for larger ones, so it is between none and all of it.
+_LARGER = 0.5
 #: Equally likely values of a distribution.
 DRAWS = 40
 NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
@@ -56,7 +68,7 @@ def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
 def ratios(table: PredictionTable, nodes: int) -> tuple[float, ...]:
     """T(nodes)/T(asked) of the job that a table is for, as equally likely values.
 
-    A table that says nothing of a change is taken at its word, as sure as it is.
+    A table that says nothing of a change is larger at its word, as sure as it is.
 
     Raises LookupError: the table does not cover the count, or is for no one job;
         ValueError: the count is no whole number of 1 or more.
@@ -88,21 +100,28 @@ def for_request(
 ) -> PredictionTable:
     """Table of one job on each count; the same one where that is done, or nothing is known of it.
 
+    A count that no job asked for has its level from the nearest one, and is doubtful at best.
+
     asked: count that it would have without NIMO.
     given: fewest and most nodes that its user asked for; 0: not said.
     """
     change = table.change
-    if table.asked or not covers(table, asked):
+    if table.asked or not table.nodes or (change is None and not covers(table, asked)):
         return table
     if change is None:
         return replace(table, asked=asked)
     own = range_of(change, given)
-    level = own.level if own and covers(table, own.level) else asked
+    near = min(max(asked, table.nodes[0]), table.nodes[-1])
+    level = own.level if own and covers(table, own.level) else near
+    never = near != asked and level == near
+    if abs(log2(asked / level)) > REACH:
+        return table
     one = at(table, level)
+    larger = -_LARGER * fmean(log_ratios(change, near, asked)) if never else 0.0
     around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
     nodes = sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
     tail = round((1 - one.level) / 2 * DRAWS)
-    down, up = log(one.time_s / one.low_s), log(one.high_s / one.time_s)
+    down, up = (hypot(log(end / one.time_s), larger) for end in (one.low_s, one.high_s))
     middle, lows, highs, spreads = [], [], [], []
     shares = [
         (tail_.share, quantile(table, level, tail_.share) or one.high_s) for tail_ in table.tails
@@ -111,16 +130,16 @@ def for_request(
     for n in nodes:
         logs = sorted(log_ratios(change, level, n))
         mean = fmean(logs)
-        middle.append(one.time_s * exp(mean))
+        middle.append(one.time_s * exp(mean + larger))
         lows.append(middle[-1] * exp(-hypot(down, mean - logs[tail])))
         highs.append(middle[-1] * exp(hypot(up, logs[-1 - tail] - mean)))
         spreads.append(_spread(logs if level == asked else log_ratios(change, asked, n)))
         for column, (share, time_s) in zip(tails, shares, strict=True):
             worst = logs[min(ceil(share * DRAWS), DRAWS) - 1] - mean
-            column.append(middle[-1] * exp(hypot(log(time_s / one.time_s), worst)))
+            column.append(middle[-1] * exp(hypot(log(time_s / one.time_s), worst, larger)))
     rows = list(zip(nodes, middle, strict=True))
     seen_s = longest(table, level)
-    return replace(
+    made = replace(
         table,
         asked=asked,
         nodes=tuple(nodes),
@@ -141,6 +160,13 @@ def for_request(
         knee=_best(nodes, [n * t * t for n, t in rows]),
         max_useful=_best(nodes, [max(t, min(middle) * 1.01) for t in middle]),
     )
+    if not never:
+        return made
+    seen = min(
+        (one.nodes for one in table.observed), key=lambda n: abs(log(n / asked)), default=near
+    )
+    where = f"{asked} {table.unit.plural}"
+    return doubtful(made, [problem("not_run", asked, where=where, near=seen)])
 
 
 def _spread(logs: Sequence[float]) -> float:

@@ -101,8 +101,7 @@ def advice_of(
     decided = choosing.decide(considered, table, part, rules, now_s=case.now_s)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
-        advice.knee = table.knee
-        advice.problems = [*advice.problems, *_other_problems(table)]
+        _describe_own(advice, table)
     options = choosing.every_option(considered, table, part, rules, decided, now_s=case.now_s)
     best = best_of(decided, options, considered, rules.policy, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
@@ -277,21 +276,30 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
         advice.problems.append("Its first runs tell more; 'nimo scale' tries several counts.")
 
 
-def _other_problems(table: PredictionTable) -> list[str]:
-    """Say so where jobs asked for on other counts took other times than this job would there."""
+def _describe_own(advice: Advice, table: PredictionTable) -> None:
+    """Say what the job's own table adds.
+
+    That no job asked for its count, or that those asked for on others took other times than it
+    would there.
+    """
+    advice.knee = table.knee
+    if table.problems and table.problems[0].name == "not_run":
+        advice.verdict = table.verdict.value
+        advice.verdict_text = messages.verdict_text(table)
+        advice.problems = messages.problem_texts(table)
     seen = [one for one in table.observed if covers(table, one.nodes)]
     at_each = [(one, at(table, one.nodes)) for one in seen]
     others = [
         one for one, own in at_each if not own.low_s / _APART <= one.time_s <= own.high_s * _APART
     ]
     if not others or table.change is None:
-        return []
+        return
     counts = " and ".join(str(one.nodes) for one in others[:3]) + (" …" if others[3:] else "")
     first = others[0]
-    return [
+    advice.problems.append(
         f"Runs asked for on {counts} {table.unit.plural} had other problems "
         f"({duration(first.time_s)} on {first.nodes}): the rows are this job."
-    ]
+    )
 
 
 def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -> None:
@@ -309,7 +317,8 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
 def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
     known = case.place.largest if case.place else table.in_cluster
-    nodes = min(table.nodes[-1], known or table.nodes[-1])
+    nodes = max(table.nodes[-1], case.request.asked or case.request.low)
+    nodes = min(nodes, known or nodes)
     return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
 
 
@@ -320,9 +329,11 @@ def _considered(case: DecisionContext, part: Partition) -> Request:
     fixed = None if request.fixed in open_ else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
-    whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
-    counts = [n for n in whole if scales(table, n)]
-    asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
+    asked = request.low
+    if table.change is None:  # which says nothing of counts that it does not cover
+        counts = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
+        sure = [n for n in counts if scales(table, n)]
+        asked = min(sure, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
 
@@ -335,15 +346,15 @@ def best_of(
 ) -> Option | None:
     """Find the count to recommend: that of the decision, or the best one, however sure it is.
 
-    None for a guess about a job that asks for one count; of runs on one CPU nothing says that more
-    nodes help.
+    A job of one count keeps it where there is but a guess; of runs on one CPU nothing says that
+    more nodes help.
     """
     if decided.action is not choosing.Action.KEEP:
         return decided.chosen
     if is_serial(table):
         return next((one for one in options if one.nodes == 1), None)
     if table.is_guess and request.asked is not None:
-        return None
+        return decided.request
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
     asked, counts = decided.request, range(request.low, request.high + 1)

@@ -74,10 +74,11 @@ def decide(
     now_s: time of the decision, seconds since the epoch.
     """
     asked = as_scheduled(request, partition, now_s=now_s)
-    if asked is None or not covers(table, asked):
-        beyond = Reason.BEYOND_LIMITS if asked is None else Reason.OUTSIDE_CURVE
-        return Decision(action=Action.KEEP, reason=request.fixed or beyond)
+    if asked is None:
+        return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
     table = for_request(table, asked, request.given)
+    if not covers(table, asked):
+        return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)

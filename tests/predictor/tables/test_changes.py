@@ -10,7 +10,7 @@ from predictor.table import at, for_type
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.settings import TableSettings
-from predictor.types import Memory, PredictionTable
+from predictor.types import Memory, PredictionTable, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
@@ -133,3 +133,19 @@ def test_tries_on_whole_nodes_have_the_layout_of_what_was_asked_for() -> None:
     assert not made(rows).parts
     unknown = replace(row(8, 600.0), cpus=32, req_cpus=2, submit_line="sbatch -N 1-8 a.sh")
     assert with_asked_cpus(unknown).req_cpus == 16
+
+
+@pytest.mark.parametrize("elapsed_s", [950.0, 600.0])
+def test_a_count_that_no_job_asked_for_holds_the_same_problem_and_a_smaller_one(elapsed_s):
+    table = replace(made(weak((4, 8))), nodes=(4, 8), median_s=(600.0, 600.0), low_s=(560.0,) * 2,
+                    high_s=(640.0,) * 2, curve_sd=(0.1, 0.1), verdicts=(Verdict.RELIABLE,) * 2,
+                    tails=())  # fmt: skip
+    job = for_request(table, 2)
+    assert job.verdict is Verdict.DOUBTFUL
+    assert "no job asked for 2 nodes: predicted from those on 4" in job.problems[0].text
+    assert at(job, 2).low_s < elapsed_s < at(job, 2).high_s
+
+
+def test_a_count_far_from_all_that_were_asked_for_has_no_prediction():
+    table = made(weak((1,)))
+    assert for_request(table, 1000) is table
