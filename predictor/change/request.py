@@ -3,7 +3,7 @@
 Loaded on the submission path, so nothing but the standard library and msgspec.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,6 +18,7 @@ from predictor.types import (
     Longest,
     Memory,
     MemoryNeed,
+    Point,
     PredictionTable,
     Tail,
     problem,
@@ -167,6 +168,33 @@ def for_request(
     )
     where = f"{asked} {table.unit.plural}"
     return doubtful(made, [problem("not_run", asked, where=where, near=seen)])
+
+
+def usual(table: PredictionTable) -> Point | None:
+    """Find the count of most runs, the largest of these; None: there is no finished run."""
+    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
+
+
+def of_usual_job(table: PredictionTable) -> PredictionTable:
+    """Table of one job that asks for the count of most runs, on the counts of the table.
+
+    The same one where there is no run, or nothing is known of a change.
+    """
+    own = usual(table)
+    if own is None or table.change is None or table.asked:
+        return table
+    job = for_request(replace(table, acting={}), own.nodes)
+    low, high = table.nodes[0], table.nodes[-1]
+    rows = slice(bisect_left(job.nodes, low), bisect_right(job.nodes, high))
+    knee, end = (n if n and n <= high else None for n in (job.knee, job.max_useful))
+    return replace(
+        job,
+        **{name: getattr(job, name)[rows] for name in ("nodes", "median_s", "low_s", "high_s")},
+        curve_sd=job.curve_sd[rows],
+        tails=tuple(replace(one, time_s=one.time_s[rows]) for one in job.tails),
+        knee=knee,
+        max_useful=end,
+    )
 
 
 def _spread(logs: Sequence[float]) -> float:

@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp
-from statistics import fmean
 from typing import Any, Self
 
-from predictor.change.request import log_ratios
+from predictor.change.request import of_usual_job
 from predictor.table import for_type, whole_key
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
@@ -54,6 +52,7 @@ def render(
         *([f"command: {fmt.printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
         *_sizes(prediction, verbose=verbose),
+        *_asked(prediction),
         *(_template_lines(prediction) if verbose else ()),
     ]
     lines = [
@@ -61,13 +60,12 @@ def render(
         *(f"  {record_line(one, prediction.unit)}" for one in prediction.record),
         *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
     ]
-    if prediction.knee is not None:
-        lines.append(
-            f"knee (most speedup for its cost, max S²/n): {fmt.count(prediction.knee, word)}"
-        )
-    if prediction.max_useful is not None:
-        lines.append(f"run time stops falling at {fmt.count(prediction.max_useful, word)}")
-    lines += [*change_lines(prediction), *memory_lines(prediction), *map(use_text, prediction.uses)]
+    job = of_usual_job(prediction)
+    if job.knee is not None:
+        lines.append(f"knee (most speedup for its cost, max S²/n): {fmt.count(job.knee, word)}")
+    if job.max_useful is not None:
+        lines.append(f"run time stops falling at {fmt.count(job.max_useful, word)}")
+    lines += [*memory_lines(prediction), *map(use_text, prediction.uses)]
     lines += filter(None, [source_text(energy, prediction)])
     if prediction.node_type:
         head.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
@@ -82,6 +80,13 @@ def render(
         lines = [f"verdict: {_READ[own.verdict]}", *problems]
         parts += [_wrapped(head, width), table, _wrapped(lines, width)]
     return "\n\n".join(parts)
+
+
+def _asked(prediction: PredictionTable) -> list[str]:
+    """Say which job the rows are; nothing where they are jobs as they were asked for."""
+    asked = of_usual_job(prediction).asked
+    where = fmt.count(asked, prediction.unit.word)
+    return [f"each row: what a job that asks for {where} takes on so many"] if asked else []
 
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
@@ -121,23 +126,6 @@ def next_run(observe: int | None, unit: Unit) -> str:
     '; a run on 16 nodes would help most'
     """
     return f"; a run on {fmt.count(observe, unit.word)} would help most" if observe else ""
-
-
-def change_lines(prediction: PredictionTable) -> list[str]:
-    """Say what twice and half of the count do to one problem, however long jobs on them took."""
-    if prediction.change is None or not prediction.observed:
-        return []
-    own = max(prediction.observed, key=lambda one: (one.repeats, one.nodes)).nodes
-    texts = []
-    for other in (own // 2, 2 * own):
-        if not 1 <= other <= prediction.nodes[-1]:
-            continue
-        logs = sorted(log_ratios(prediction.change, own, other))
-        out = len(logs) // 20  # of forty paths two on each side
-        middle, low, high = (exp(one) for one in (fmean(logs), logs[out], logs[-1 - out]))
-        texts.append(f"{middle:.2f} times as long on {other} ({low:.2f} to {high:.2f})")
-    where = fmt.count(own, prediction.unit.word)
-    return [f"a job that asks for {where} takes {', '.join(texts)}"] if texts else []
 
 
 def memory_lines(prediction: PredictionTable) -> list[str]:
@@ -272,9 +260,10 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
 def curve_table(
     prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
 ) -> cols.OutputTable:
-    """One application's table; its rows are the indices of its node counts."""
+    """One application's table; its rows are the indices of the node counts of its usual job."""
+    prediction = of_usual_job(prediction)
     taken = table_amounts(energy, prediction, now_s)
-    repeats = {point.nodes: point.repeats for point in prediction.observed}
+    seen = {point.nodes: point for point in prediction.observed}
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
     nodes = prediction.nodes
 
@@ -307,18 +296,29 @@ def curve_table(
             derived=True,
         ),
         cols.OutputColumn(
-            "verdict", "verdict", lambda i: verdict_at_entry(prediction, i), left=True, worth=5
+            "verdict",
+            "verdict",
+            lambda i: verdict_at_entry(prediction, i),
+            left=True,
+            worth=cols.ON_REQUEST if prediction.asked else 5,
         ),
         amount("kwh", "kWh", 0),
         amount("cost", fmt.printable(energy.currency) or "cost", 1),
         amount("co2_g", "g CO2e", 2),
         cols.OutputColumn(
-            "observed", "observed", lambda i: nodes[i] in repeats, worth=cols.ON_REQUEST
+            "observed", "observed", lambda i: nodes[i] in seen, worth=cols.ON_REQUEST
+        ),
+        cols.OutputColumn(
+            "as_asked_s",
+            "as asked for",
+            lambda i: round(seen[nodes[i]].time_s, 1) if nodes[i] in seen else None,
+            fmt.duration,
+            worth=4 if prediction.asked else cols.ON_REQUEST,
         ),
         cols.OutputColumn(
             "runs",
             "runs used",
-            lambda i: repeats.get(nodes[i], 0),
+            lambda i: seen[nodes[i]].repeats if nodes[i] in seen else 0,
             lambda runs: str(runs or ""),
             worth=3,
             derived=True,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from predictor.change.request import for_request
+from predictor.change.request import for_request, of_usual_job
 from predictor.table import covers
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
@@ -163,10 +163,8 @@ def of_table(
         for one in runs
         if one.state is JobState.COMPLETED and one.elapsed_s > 0
     ]
-    own = usual(table)
-    job = job_table(table, own.nodes) if own and table.change and not table.asked else None
-    # The line is for counts that are shown anyway.
-    inside = [i for i, n in enumerate(job.nodes) if n in table.nodes] if job else []
+    job = of_usual_job(table)
+    apart = job is not table  # jobs as they were asked for, and one of them on other counts
     verdict = f"{table.verdict.value}, fitted {clock(table.fitted_s)[:10]}"
     return _checked(
         Picture(
@@ -178,20 +176,15 @@ def of_table(
             high_s=tuple(table.high_s[i] for i in shown),
             confidence=table.confidence,
             observed=table.observed,
-            knee=table.knee,
+            knee=job.knee,
             observe=next((p.observe for p in table.problems if p.observe), None),
             unit=table.unit,
             runs=tuple(dots) if table.unit is Unit.NODES else (),
-            asked=own.nodes if own and inside else None,
-            asked_nodes=tuple(job.nodes[i] for i in inside) if job else (),
-            asked_s=tuple(job.median_s[i] for i in inside) if job else (),
+            asked=job.asked if apart else None,
+            asked_nodes=job.nodes if apart else (),
+            asked_s=job.median_s if apart else (),
         )
     )
-
-
-def usual(table: PredictionTable) -> Point | None:
-    """Find the count of most runs, the largest of these; None: there is no finished run."""
-    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
 
 
 def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:

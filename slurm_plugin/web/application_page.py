@@ -9,6 +9,7 @@ from math import expm1, inf
 from statistics import median
 from typing import NamedTuple
 
+from predictor.change.request import of_usual_job, usual
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
 from predictor.table import at, covers, decode, for_type, level_quantile
@@ -27,7 +28,7 @@ from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table, TableColumn
-from slurm_plugin.reports.picture import of_table, usual
+from slurm_plugin.reports.picture import of_table
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table, within
@@ -174,7 +175,8 @@ def facts(
     """List the facts of an application besides its curve; those that are empty do not apply."""
     unit, memory = prediction.unit, prediction.mem_node_bytes
     whole = "on a node" if unit is Unit.NODES else "of a job"
-    knee, end = (count(n, unit.word) if n else "" for n in (prediction.knee, prediction.max_useful))
+    job = of_usual_job(prediction)
+    knee, end = (count(n, unit.word) if n else "" for n in (job.knee, job.max_useful))
     return [
         ("Verdict", _READ[prediction.verdict]),
         ("Recognised by", RECOGNISED[prediction.level]),
@@ -192,7 +194,6 @@ def facts(
         ),
         ("Energy", source_text(energy, prediction)),
         ("Memory", "; ".join(curve_text.memory_lines(prediction))),
-        ("Change of count", "; ".join(curve_text.change_lines(prediction))),
         ("Record", "; ".join(curve_text.record_line(one, unit) for one in prediction.record)),
         ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", curve_text.standing_line(standing) if standing else ""),
@@ -302,7 +303,7 @@ def _curves(
         yield {
             "node_type": node_type,
             "chart": _drawing(shown, on, drawn, config.cluster),
-            "table": _table(shown, on, drawn, config, every=every),
+            "table": _table(of_usual_job(shown), on, drawn, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
         }
@@ -343,7 +344,14 @@ def _table(
     known = [j for j in range(3) if any(one[j] is not None for one in taken)]
     amounts = (titles[j] for j in known)
     first = prediction.nodes[0] * prediction.median_s[0] if prediction.nodes else 0.0
-    word = prediction.unit.word
+    word, asked = prediction.unit.word, prediction.asked
+    job = f" of a job that asks for {count(asked, word)}" if asked else ""
+
+    def said(i: int) -> str:
+        as_asked = (
+            time_span(p.time_s) for p in prediction.observed if p.nodes == prediction.nodes[i]
+        )
+        return next(as_asked, "-") if asked else curve_text.verdict_at_entry(prediction, i)
 
     def row(i: int) -> tuple[str, ...]:
         nodes, time_s = prediction.nodes[i], prediction.median_s[i]
@@ -357,15 +365,22 @@ def _table(
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
             time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
-            f"{curve_text.verdict_at_entry(prediction, i)}, {count(repeats[nodes], 'run')}",
+            f"{said(i)}, {count(repeats[nodes], 'run')}",
         )
 
     return Table(
         name="counts",
-        caption=f"Run time by {word} count{on}",
+        caption=f"Run time{job} by {word} count{on}",
         columns=columns(
             *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(f"{word}-hours", *amounts, "efficiency", "limit", "memory", "verdict:"),
+            *(
+                f"{word}-hours",
+                *amounts,
+                "efficiency",
+                "limit",
+                "memory",
+                "as asked for:" if asked else "verdict:",
+            ),
         ),
         rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],
         empty="nothing is predicted",

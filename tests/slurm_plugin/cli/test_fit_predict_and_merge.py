@@ -83,7 +83,7 @@ def test_one_application_as_text_and_parsable(use, capsys):
     assert "verdict: reliable" in capsys.readouterr().out
     assert main(["predict", "wrf-d02", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header == "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed"
+    assert header == "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed|AsAskedS"
     assert len(rows) > 16
 
 
