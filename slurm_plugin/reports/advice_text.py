@@ -12,7 +12,6 @@ from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRo
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 
-_MARK = "=>"
 _DIRECTIVE = "#SBATCH "
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
@@ -187,7 +186,7 @@ def _if(word: str, other: str = "") -> Callable[[bool], str]:
     return lambda value: word if value else other
 
 
-_MARKED: Final = cols.OutputColumn("recommended", "", as_text=_if(_MARK), left=True)
+_MARKED: Final = cols.OutputColumn("recommended", "", as_text=_if(cols.MARK), left=True)
 
 
 def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
@@ -273,7 +272,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
-        seconds("limit_s", "limit", if_any(3, there=any(row.limit_s for row in advice.rows))),
+        seconds("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
         seconds("time_min_s", "time-min"),
         cols.OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
         cols.OutputColumn(

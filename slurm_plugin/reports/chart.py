@@ -267,6 +267,7 @@ def histogram(
         ChartLabel("faint middle", x(tick), base + 18, pictures.tick_text(tick))
         for tick in pictures.time_ticks(first, last, 4)
     ]
+    marks.append(ChartLabel("faint middle", (left + right) / 2, base + 36, "run time"))
     if limit_s:
         marks.append(ChartPath("second", f"M{x(limit_s)} 24V{base}"))
     limit = f"; orange line: time limit, {pictures.tick_text(limit_s)}" if limit_s else ""
@@ -279,18 +280,21 @@ def histogram(
         f"columns: the last {count(len(times), 'run')}; band: {interval}, the interval of a new "
         f"run{limit}; the axis is logarithmic. {caption}"
     )
-    return Chart(title, said, marks, int(base) + 26, legend.strip())
+    return Chart(title, said, marks, int(base) + 44, legend.strip())
 
 
 def ratios(title: str, data: Sequence[float]) -> Chart:
     """Draw actual over predicted run time, run after run, above and below 1."""
     reach = max(2.0, *data, *(1 / one for one in data)) * 1.05
-    left, right, top, base = 40.0, _WIDTH - 10.0, 10.0, 170.0
+    left, right, top, base = 40.0, _WIDTH - 10.0, 28.0, 188.0
 
     def y(ratio: float) -> float:
         return _short(top + (base - top) * (0.5 - math.log(ratio) / math.log(reach) / 2))
 
-    marks: list[Mark] = []
+    marks: list[Mark] = [
+        ChartLabel("faint", 0, 12, "actual / predicted"),
+        ChartLabel("faint middle", (left + right) / 2, base + 18, "runs, the newest on the right"),
+    ]
     for tick in (0.5, 1.0, 2.0):
         look = "guide" if tick == 1 else "grid"
         marks += _level(y(tick), left, right, f"{tick:g}", look)
@@ -303,9 +307,9 @@ def ratios(title: str, data: Sequence[float]) -> Chart:
         f"{longer} of {len(data)} runs took longer than predicted; the last one {data[-1]:.2f} "
         "times as long.",
         marks,
-        int(base) + 6,
-        f"{count(len(data), 'completed run')}, the newest on the right; above the dashed line they "
-        "took longer than predicted.",
+        int(base) + 26,
+        f"{count(len(data), 'completed run')}; above the dashed line they took longer than "
+        "predicted.",
     )
 
 
@@ -356,7 +360,7 @@ def scatter(
     said = "; ".join(
         f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
     )
-    legend = "; ".join(f"{signs[look]} {names[look]}" for look in drawn)
+    legend = "; ".join(f"{signs[look]}\xa0{names[look]}" for look in drawn)
     return Chart(title, said, marks, int(base) + 44, legend)
 
 
@@ -453,7 +457,7 @@ _LINES = {
 
 def _legend(picture: pictures.Picture) -> str:
     signs = pictures.SIGNS | _LINES
-    named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
+    named = "; ".join(f"{signs[what]}\xa0{words}" for what, words in picture.names.items())
     return ". ".join(filter(None, (named, picture.caption)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from predictor.change.request import for_request, of_usual_job
+from predictor.change.request import for_request, of_usual_job, usual
 from predictor.table import covers
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
@@ -20,6 +20,7 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import clock, count, percent, printable
+from slurm_plugin.text.table_columns import MARK
 
 if TYPE_CHECKING:  # the database is heavy
     from sacct_ingest.store import RunRow
@@ -29,7 +30,7 @@ KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "as
 #: What else there is in a drawing; `Picture.names` has the words of legends.
 OBSERVED, PREDICTED, BAND, CHANGE, RUN, TRY = "observed", "curve", "band", "change", "run", "try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
-SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: "◆", OBSERVED: "●", RUN: "○", TRY: "×"}
+SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: MARK, OBSERVED: "●", RUN: "○", TRY: "×"}
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
 #: lightness in grey print.
 COLOURS = {
@@ -108,7 +109,7 @@ class Picture:
         named = {
             KNEE: self.knee,
             NEXT_RUN: self.observe,
-            ASKED: self.asked,
+            ASKED: self.asked if self.asked != self.recommended else None,
             RECOMMENDED: self.recommended,
         }
         return {name: nodes for name, nodes in named.items() if nodes}
@@ -159,11 +160,13 @@ def of_table(
     shown = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.REFUSED]
     tried = Reason.LEARNING.value
     dots = [
-        (one.nodes, one.elapsed_s, one.try_of == tried)
+        (size, one.elapsed_s, one.try_of == tried)
         for one in runs
-        if one.state is JobState.COMPLETED and one.elapsed_s > 0
+        if one.state is JobState.COMPLETED
+        and one.elapsed_s > 0
+        and (size := table.unit.size_of(one))
     ]
-    job = of_usual_job(table)
+    own, job = usual(table), of_usual_job(table)
     apart = job is not table  # jobs as they were asked for, and one of them on other counts
     verdict = f"{table.verdict.value}, fitted {clock(table.fitted_s)[:10]}"
     return _checked(
@@ -179,7 +182,8 @@ def of_table(
             knee=job.knee,
             observe=next((p.observe for p in table.problems if p.observe), None),
             unit=table.unit,
-            runs=tuple(dots) if table.unit is Unit.NODES else (),
+            runs=tuple(dots),
+            recommended=own.nodes if own and covers(table, own.nodes) else None,
             asked=job.asked if apart else None,
             asked_nodes=job.nodes if apart else (),
             asked_s=job.median_s if apart else (),

@@ -247,7 +247,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
         cols.OutputColumn(
             "suggested",
             "",
-            lambda r: "=>" if r is suggested else "",
+            lambda r: cols.MARK if r is suggested else "",
             left=True,
             worth=arrow,
             derived=True,

@@ -20,6 +20,7 @@ from slurm_plugin.text import formatting
 
 WIDTH = 80  #: of output that goes to no terminal
 ALWAYS = 9  #: worth of a column that is never left out
+MARK = "◆"  #: of the recommended row, as in pictures
 ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
 _SHORTEST = 8  #: texts are not cut to fewer characters
 _READABLE = 32  #: longer texts are cut to this before a column is left out

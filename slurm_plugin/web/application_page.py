@@ -28,7 +28,7 @@ from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table, TableColumn
-from slurm_plugin.reports.picture import of_table
+from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table, within
@@ -205,12 +205,14 @@ def _next_steps(prediction: PredictionTable, config: Config, largest: int | None
     lines = []
     if (made := suggestion(prediction, config)) is not None:
         cost = hours(made.nodes * made.time_s / 3600)
+        options = " ".join(made.options) or "what you asked for before"
         lines.append(
-            f"Ask for: {' '.join(made.options) or 'what you asked for before'} (about "
-            f"{time_span(made.time_s)}, {cost} {prediction.unit.word}-hours)"
+            f"{SIGNS[RECOMMENDED]} Ask for: {options} (about {time_span(made.time_s)}, {cost} "
+            f"{prediction.unit.word}-hours)"
         )
     if (best := next_run(prediction, largest or inf)) is not None:
-        lines.append(f"A run on {count(best, prediction.unit.word)} would help most")
+        size = count(best, prediction.unit.word)
+        lines.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
     return lines
 
 
@@ -316,7 +318,7 @@ def _drawing(
     """Draw the curve; of runs on one count how often they took how long."""
     own = usual(prediction)
     times = [one.elapsed_s for one in runs if one.elapsed_s > 0]
-    tried = {one.nodes for one in runs} if prediction.unit is Unit.NODES else ()
+    tried = {prediction.unit.size_of(one) for one in runs} - {0}
     one_count = len(prediction.observed) == 1 and len(tried) < 2
     if own and one_count and times and own.nodes in prediction.nodes:
         i = prediction.nodes.index(own.nodes)
@@ -338,7 +340,7 @@ def _table(
     prediction: PredictionTable, on: str, runs: Sequence[RunRow], config: Config, *, every: bool
 ) -> Table:
     repeats = Counter({point.nodes: point.repeats for point in prediction.observed})
-    repeats |= Counter(one.nodes for one in runs)  # tries count on what was asked for
+    repeats |= Counter(map(prediction.unit.size_of, runs))  # tries count on what was asked for
     energy, taken = config.energy, table_amounts(config.energy, prediction, time.time())
     titles = ("kWh", energy.currency or "cost", "g CO2e")
     known = [j for j in range(3) if any(one[j] is not None for one in taken)]

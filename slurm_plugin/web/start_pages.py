@@ -147,8 +147,10 @@ def _status(view: View) -> dict[str, Any]:
     looked_s, checks = view.site.checks()
     states = {one.state for one in checks}
     state = next((one for one in _STATES if one in states), "skipped")
-    told = [_mode(view.site.config), *(one.message for one in checks if one.state == "ok")]
-    told += [f"looked at {time_span(max(time.time() - looked_s, 0.0))} ago"] * bool(checks)
+    age = f"{time_span(max(time.time() - looked_s, 0.0))} ago"
+    fine = [one.message for one in checks if one.state == "ok"]
+    told = [one.replace(" answers", f" answered {age}") for one in (_mode(view.site.config), *fine)]
+    told += [f"looked at {age}"] * (bool(checks) and told[1:] == fine)
     bad = [one for one in checks if one.state != "ok"]
     return {"state": state, "word": _STATES[state], "told": told, "bad": bad, "icons": _ICONS}
 

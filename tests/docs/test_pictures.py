@@ -1,7 +1,7 @@
 """The pictures of the pages in the documentation: of the pages that there are, in both themes.
 
 They are made of ``nimo demo`` by ``pytest tests/docs/test_pictures.py --record``, and are old
-where a page has other headings than when they were made.
+where a page of the same data shows other words, marks or looks than when they were made.
 """
 
 import json
@@ -9,54 +9,115 @@ import re
 import subprocess
 import time
 from contextlib import redirect_stdout
+from hashlib import blake2b
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from predictor.refit import row_of
+from predictor.types import Problem
 from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store.fits import OUTLOOK
+from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, FindingState
-from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.data import Service
+from slurm_plugin.web.view import style
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.reports.rows import decision
 from tests.slurm_plugin.web import conftest as site
 from tests.slurm_plugin.web.test_browser import CHROMIUM, with_style
 
 ask, config, filled, store_path = site.ask, site.config, site.filled, site.store_path
+saved_replay = site.saved_replay
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 NAMES = ["overview", "mine", "application", "decisions", "decision", "queue", "report", "replay"]
-#: Pages of the test site with the same templates.
-ADDRESSES = (
-    *("/", "/mine", "/application?level=line&key=a1", "/decisions", f"/decision?id={'a' * 12}"),
-    *("/queue", "/report", "/replay"),
-)
 WIDTH, HEIGHT, COLOURS = 1100, 1150, 128
 
 
-def outline(text: str) -> list[str]:
-    """Headings, without what is the data's."""
-    return re.findall(r"<h2[^>]*>([^<]+)</h2>", text)
-
-
-def test_the_pictures_show_the_pages_of_today(ask, request, tmp_path, monkeypatch):
+def test_the_pictures_show_the_pages_of_today(
+    ask, store_path, saved_replay, request, tmp_path, monkeypatch
+):
     monkeypatch.delenv("NIMO_CONFIG", raising=False)
-    today = {
-        name: outline(ask(address).text) for name, address in zip(NAMES, ADDRESSES, strict=True)
-    }
+    key = _fill(store_path)
+    application = f"/application?level=line&key={key}"
+    today = _pages(
+        ask, application, "d" * 12, Config(store=f"sqlite:///{store_path}"), saved_replay
+    )
     if request.config.getoption("--record"):
         _record(ask, tmp_path)
-        (FOLDER / "outlines.json").write_text(json.dumps(today, indent=1) + "\n")
-    stored = json.loads((FOLDER / "outlines.json").read_text())
-    assert today == stored, "pytest tests/docs/test_pictures.py --record makes the pictures anew"
     shown = (FOLDER.parent / "web.md").read_text()
+    made = {}
     for name in NAMES:
+        # Numbers are the data's and the clock's.
+        seen = blake2b(style() + re.sub(r"\d[\d.:T-]*", "0", today[name]).encode(), digest_size=8)
         for theme in ("light", "dark"):
             picture = (FOLDER / f"{name}-{theme}.png").read_bytes()
+            seen.update(picture)
             assert int.from_bytes(picture[16:20]) == WIDTH
             assert len(picture) < 80_000
             assert f"pictures/{name}-{theme}.png" in shown
+        made[name] = seen.hexdigest()
+    if request.config.getoption("--record"):
+        (FOLDER / "pages.json").write_text(json.dumps(made, indent=1) + "\n")
+    stored = json.loads((FOLDER / "pages.json").read_text())
+    assert made == stored, "pytest tests/docs/test_pictures.py --record makes the pictures anew"
+
+
+def _fill(store_path: Path) -> str:
+    """Give the test site what pages draw: runs, a decision's outcome, waits."""
+    with Store.open(str(store_path)) as store:
+        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
+        sizes = (1, 2, 4, 8)
+        store.runs.add([run(job_id=n, name="sim", nodes=n, elapsed_s=4e3 / n) for n in sizes])
+        (key,) = {row.line for row in store.runs.newest(9)}
+        store.runs.add([run(job_id=900008, name="sim", submit_s=at_s, start_s=at_s, nodes=4)])
+        store.decisions.add([decision(decision_id="d" * 12, at_s=at_s, name="sim", key=key)])
+        store.decisions.join_outcomes()
+        problem = Problem("linear_section", "all runs lie in the linear part", 32)
+        made = table(level="line", key=key, label="ada/sim", runs=30, problems=(problem,))
+        store.fits.replace([row_of(made)])
+        waits = [
+            PartitionWait(
+                partition="p", nodes=n, limit_s=3600.0, wait_s=9.0 * n, low_s=0, high_s=1e3
+            )
+            for n in sizes
+        ]
+        payload = msgspec.json.encode(QueueOutlook(made_s=time.time(), partitions=waits)).decode()
+        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
+    return key
+
+
+def _pages(
+    ask: site.Ask, application: str, job: str, config: Config, replay: Path
+) -> dict[str, str]:
+    """Give each page as root sees it."""
+    addresses = (
+        *("/", "/mine", application, "/decisions", f"/decision?id={job}"),
+        *("/queue", "/report", "/replay"),
+    )
+    fine = ["nimod 0.2.0 answers", "nimod read the cluster's state 3 s ago"]
+    fine += ["accounting read 12 min ago", "fitted 41 min ago"]
+    now_s = time.time()
+    start = {"start_s": now_s + 4000, "low_s": now_s + 900, "high_s": now_s + 9000}
+    job = WaitRow(job_id=4301, user="root", name="wrf-d02", partition="batch", nodes=8, **start)
+    service = Service(
+        lambda: [Finding(state=FindingState.OK, message=text) for text in fine],
+        lambda _: Waits(made_s=now_s - 40, rows=[job]),
+    )
+    root = {"peer": site.Peer(uid=0), "user": "root", "replay": str(replay)}
+    given = root | {"visibility": PrivateDataRules(), "service": service}
+    chosen = replace(config, cluster="pine", mode=Mode.ENFORCE)
+    got = {name: ask(at, of=chosen, **given) for name, at in zip(NAMES, addresses, strict=True)}
+    assert {one.status_code for one in got.values()} == {200}
+    return {name: one.text for name, one in got.items()}
 
 
 def _record(ask: site.Ask, folder: Path) -> None:
@@ -73,26 +134,13 @@ def _shoot_all(ask: site.Ask, folder: Path) -> None:
     with Store.open(url) as store:
         pairs = store.decisions.newest(DecisionSelection(changed=True), most=50)
     one, _ = next(pair for pair in pairs if pair[0].requested_nodes == 2 and pair[1])
-    addresses = (
-        *("/", "/mine", f"/application?level={one.key_level}&key={one.key}", "/decisions"),
-        *(f"/decision?id={one.decision_id}", "/queue", "/report", "/replay"),
+    application = f"/application?level={one.key_level}&key={one.key}"
+    pages = _pages(
+        ask, application, one.decision_id, Config(store=url), folder / "demo/replay.json"
     )
-    fine = ["nimod read the cluster's state 3 s ago"]
-    fine += ["accounting read 12 min ago", "fitted 41 min ago"]
-    now_s = time.time()
-    start = {"start_s": now_s + 4000, "low_s": now_s + 900, "high_s": now_s + 9000}
-    job = WaitRow(job_id=4301, user="root", name="wrf-d02", partition="batch", nodes=8, **start)
-    service = Service(
-        lambda: [Finding(state=FindingState.OK, message=text) for text in fine],
-        lambda _: Waits(made_s=now_s - 40, rows=[job]),
-    )
-    chosen = Config(cluster="pine", store=url, mode=Mode.ENFORCE)
-    root = {"peer": site.Peer(uid=0), "user": "root", "replay": f"{folder}/demo/replay.json"}
-    for name, address in zip(NAMES, addresses, strict=True):
+    for name, text in pages.items():
         page = folder / f"{name}.html"
-        got = ask(address, **root, visibility=PrivateDataRules(), service=service, of=chosen)
-        assert got.status_code == 200
-        page.write_text(with_style(ask, got.text))
+        page.write_text(with_style(ask, text))
         for theme in ("light", "dark"):
             _shoot(page, FOLDER / f"{name}-{theme}.png", theme, folder)
 

@@ -36,7 +36,7 @@ def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> Non
     assert done.stderr == ""
     assert done.stdout.splitlines()[-2].startswith("#SBATCH --nodes=")
     assert done.stdout.splitlines()[-1].startswith("#SBATCH --time=")
-    assert done.stdout.count("=>") == 1
+    assert done.stdout.count("◆") == 1
     assert "wait" in done.stdout
 
 

@@ -175,6 +175,6 @@ def test_without_a_view_all_types_are_side_by_side():
     # Nobody knows which partition has such nodes: the line to paste does not say one.
     assert advice.directive.startswith("#SBATCH --nodes=")
     lines = advised(advice, now_s=NOW).splitlines()
-    assert next(line.split()[:2] for line in lines if "cedar" in line) == ["=>", "-"]
+    assert next(line.split()[:2] for line in lines if "cedar" in line) == ["◆", "-"]
     made.tables = stored(table())
     assert made.advise_at(job(), [], now_s=NOW).partitions == []

@@ -100,7 +100,7 @@ def test_what_the_tutorial_for_users_tells_works(shown, folder):
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )
     assert run.returncode == 0, run.stderr
-    assert "=>" in run.stdout
+    assert "◆" in run.stdout
     assert "<svg" in (folder.parent / "curve.svg").read_text()
 
 

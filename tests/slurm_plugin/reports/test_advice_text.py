@@ -63,6 +63,9 @@ def test_counts_that_wait_longer_than_a_larger_one_are_named():
 def test_the_limit_of_each_count_is_a_column_where_there_is_room():
     limited = advice(rows=[row(n, limit_s=3600.0 / n) for n in (1, 2)])
     assert " limit" in advised(limited, now_s=0, width=140).splitlines()[0]
+    waits = [row(n, wait_s=9.0, limit_s=3600.0 / n) for n in (1, 2)]
+    titles = advised(advice(rows=waits), now_s=0, width=80).splitlines()[0]
+    assert (" limit" in titles, "node-hours" in titles) == (True, False)
     assert "limit" not in advised(advice(), now_s=0, width=140).splitlines()[0]
 
 
@@ -72,7 +75,7 @@ def test_an_empty_selection_is_empty():
 
 def test_the_recommended_row_alone_is_marked():
     lines = body(advised(advice(), now_s=0))
-    assert [line[1] for line in lines if line[0] == "=>"] == ["6"]
+    assert [line[1] for line in lines if line[0] == "◆"] == ["6"]
 
 
 def test_every_shows_all_counts():

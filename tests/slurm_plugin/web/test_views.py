@@ -241,11 +241,15 @@ def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, 
 
 def test_an_application_counts_in_its_own_unit(ask, store_path):
     with Store.open(str(store_path)) as store:
-        of_cpus = table(level="line", key="c", label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
+        store.runs.add([run(job_id=i, nodes=1, cpus=n) for i, n in enumerate((4, 4, 8), 60)])
+        (key,) = {row.line for row in store.runs.newest(9)}
+        of_cpus = table(level="line", key=key, label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
         store.fits.replace([row_of(of_cpus)])
-    shown = Tags(ask(f"{APPLICATION}c").text).text
+    shown = Tags(ask(f"{APPLICATION}{key}").text).text
     for words in ("Run time over CPUs", "All CPU counts", "Largest memory observed of a job"):
         assert words in shown
+    assert re.search("○ the last 3 runs;.*◆ recommended: 16", shown)
+    assert "reliable, 2 runs" in shown
     assert "node counts" not in shown
     assert "Run time over nodes" not in shown
 
@@ -287,13 +291,13 @@ def test_the_overview_sums_up_what_is_visible(ask):
 
 
 def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
-    fine = Finding(state=FindingState.OK, message="nimod read the cluster's state 3 s ago")
+    fine = Finding(state=FindingState.OK, message="nimod 0.2.0 answers")
     old = Finding(state=FindingState.WARNING, message="fitted 9 days ago", fix="nimo <fit>")
     text = ask("/", service=Service(lambda: [fine, old])).text
     assert [text.count(f"<h2>Does it {one}?</h2>") for one in ("run", "help")] == [1, 1]
     assert '<a href="#status">Put right 1 thing under' in text
     shown = Tags(text).text
-    assert "! It runs, with a warning: observe · nimod read the cluster's state 3 s ago" in shown
+    assert "! It runs, with a warning: observe · nimod 0.2.0 answered 0 s ago" in shown
     assert "! warning: fitted 9 days ago nimo <fit>" in " ".join(shown.split())
 
 
