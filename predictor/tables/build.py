@@ -66,7 +66,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     record: what became of earlier predictions; None: it is made of ``rows``.
     others: runs of other second sizes; None: there are none.
     """
-    curve, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
+    curve, settings = settings.same(level), _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
     if curve and len(settings.node_types) > 1:
@@ -108,7 +108,7 @@ def record_of(
 
     Of several node types that of the one with most runs.
     """
-    same, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
+    same, settings = settings.same(level), _of_level(level, rows, settings)
     if same:
         rows = next(iter(split(rows, settings.node_types).values()))
     return backtest.replay(
@@ -211,7 +211,7 @@ def history_table(
 
     record: what became of earlier predictions.
     """
-    same = level in CURVE_LEVELS
+    same = settings.same(level)
     recent = backtest.in_order(runs)[-settings.recent :]
     now = backtest.NextRun(
         recent, record, settings.pooled, settings.backtest, same=same, level=settings.confidence

@@ -240,6 +240,7 @@ def _fitted(
 ) -> list[Fitted]:
     level, key, rows, now_s = runs.level, runs.key, runs.rows, runs.now_s
     unit, names, groups = runs.unit, runs.names, runs.groups
+    settings = replace(settings, sized=bool(runs.terms))
     noted = (*names, *(f"{_SIZED}{term.name}" for term in runs.terms))
 
     def fitted(

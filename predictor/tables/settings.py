@@ -8,6 +8,7 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.calibration import BacktestSettings
 from predictor.level.record import PooledErrors
 from predictor.node_types.recognition import NodeType
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class TableSettings:
     separate figures for the last ``limits`` time limits requested in them.  ``pooled``: errors of
         all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
     ``cluster_nodes`` bounds the runs that would help most; 0: unknown.  ``node_cpus``: see
-    `predictor.tables.resource_use`.
+    `predictor.tables.resource_use`.  ``sized``: of an identity whose run times numbers explain.
     """
 
     confidence: float = 0.9
@@ -37,3 +38,8 @@ class TableSettings:
     pooled: PooledErrors = field(default_factory=PooledErrors)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
     node_cpus: Mapping[str, int] = field(default_factory=dict)
+    sized: bool = False
+
+    def same(self, level: KeyLevel) -> bool:
+        """Whether runs are one application: so recognised, or explained by their numbers."""
+        return self.sized or level in CURVE_LEVELS

@@ -119,6 +119,20 @@ def test_a_job_with_a_new_number_gets_its_own_time():
     assert math.log(far[2] / far[0]) > 2 * math.log(near[2] / near[0])
 
 
+def test_numbers_and_node_counts_together_leave_the_interval_narrow():
+    rng, given = random.Random(2), []
+    for number in range(60):
+        nodes, steps = rng.choice((1, 2, 4, 8)), rng.choice(STEPS)
+        elapsed_s = (20 + 0.6 * steps * (0.1 + 0.9 / nodes)) * rng.lognormvariate(0, 0.02)
+        line = f"sbatch -N {nodes} md.sh --steps {steps}"
+        one = row(9000 * number, nodes, round(elapsed_s))
+        given.append(replace(one, submit_line=line, line=f"l{steps}"))
+    whole = fitted(given)[0].table
+    assert whole is not None
+    said = at(for_sizes(whole, {"--steps": 2500.0}), 8)
+    assert said.low_s < 340 < said.high_s < 1.3 * said.low_s
+
+
 @pytest.mark.parametrize("beside", ["export", "array", "tag"])
 def test_numbers_beside_the_command_are_sizes_too(beside: str) -> None:
     """All runs have one line; the numbers of an array's tasks together widen the interval."""
