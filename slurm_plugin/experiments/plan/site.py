@@ -382,7 +382,10 @@ def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflo
         if table is not None:
             owner = table.owner or owner
             label = table.key if table.level == KeyLevel.TAG else label
-        tasks[task.name] = structs.replace(task, application=label.removeprefix(f"{owner}/"))
+        label = label.removeprefix(f"{owner}/")
+        if label.count("/") > 1:  # a user, application and problem, of whom nothing is known
+            label = label.partition("/")[2]
+        tasks[task.name] = structs.replace(task, application=label)
     return replace(flow, tasks=tasks)
 
 

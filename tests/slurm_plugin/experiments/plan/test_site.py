@@ -376,6 +376,7 @@ def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says():
         ("melt", "tag", "{me}", "nimo:app=lammps,problem=melt"),
         ("anna/lammps/melt", "tag", "anna", "nimo:app=lammps,problem=melt"),
         ("{me}/melt", "line", "{me}", "nimo:app=melt"),
+        ("anna/lammps/melt", "", "anna", "nimo:app=lammps,problem=melt"),
     ],
 )
 def test_a_job_of_a_plan_has_the_tag_of_its_history(slurm, tmp_path, label, level, owner, tag):
@@ -386,10 +387,12 @@ def test_a_job_of_a_plan_has_the_tag_of_its_history(slurm, tmp_path, label, leve
     own = table(level=level, key=key, label=f"{owner}/lammps/melt" if level == "tag" else label,
                 owner=owner)  # fmt: skip
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
-        store.fits.replace([row_of(own)])
+        store.fits.replace([row_of(own)] if level else [])
     slurm.gives(*places(a="1234"))
     text = "storages: {s: {path: /s}}\nplaces: {a: {storage: s}}\n"
-    made = problem_of(flow(f"{text}tasks: {{x: {{command: x, application: {label}}}}}"), tmp_path)
+    known = "" if level else ", run_time: {1: 60}"
+    task = f"{{command: x, application: {label}{known}}}"
+    made = problem_of(flow(f"{text}tasks: {{x: {task}}}"), tmp_path)
     first = plans(made)[0]
     assert f"--comment={tag}" in jobs(made.workflow, first.schedule, rooms={})[0].options
 
