@@ -72,7 +72,7 @@ types: $(VENV)/.lint ## mypy, strict
 	  $(UNTYPED:%=--disable-error-code=%) benchmarks; calls=$$?; wait $$packages && exit $$calls
 
 quick: $(VENV)/.developer ## the tests that most changes need, without servers: a minute on two cores
-	$(BIN)/pytest -q -m 'not ($(REAL))' $(EACH_CORE) $(QUICK)
+	$(BIN)/pytest -q -m 'not ($(REAL) or slow)' $(EACH_CORE) $(QUICK)
 
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	$(MAKE) $(BIN)/python

@@ -199,6 +199,7 @@ def test_the_first_component_is_identified_by_the_command_line(tmp_path):
 VALUE = st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans(), st.none())
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(change=st.dictionaries(st.sampled_from(["min_nodes", "max_nodes", "time_limit"]), VALUE))
 def test_no_answer_leaves_the_users_range(both, change):

@@ -42,6 +42,7 @@ def noticed(runs: Sequence[Run]) -> bool:
     return follow(runs)[1] is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.03, 0.3])
 def test_the_rate_of_false_alarms_is_the_one_promised(noise, monkeypatch):
     # Any shift counts here, so that the test itself is judged; one history in a hundred may be
@@ -51,6 +52,7 @@ def test_the_rate_of_false_alarms_is_the_one_promised(noise, monkeypatch):
     assert sum(alarms) <= 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [6, 15, 100])
 def test_noise_alone_is_hardly_ever_called_drift(runs):
     assert sum(noticed(history(seed, runs, noise=0.15)) for seed in range(150)) <= 3
@@ -188,6 +190,7 @@ def test_seconds_or_hours_make_no_difference(seed, unit, factor):
         assert scaled.runs == result.runs
 
 
+@pytest.mark.slow
 @given(st.integers(0, 20), st.randoms(use_true_random=False))
 def test_the_order_in_which_runs_are_given_does_not_matter(seed, chance):
     runs = history(seed, 20, 8, factor=1.5)

@@ -110,12 +110,14 @@ def curve(runs: list[Run]) -> CurveAt | None:
     return backtest.curve_of(runs, COUNTS, SETTINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", GOOD)
 def test_a_good_application_is_reliable(times: Times) -> None:
     said = [next_of(times, seed, site()) for seed in SEEDS]
     assert sum(now.calibrator.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", BAD)
 @pytest.mark.parametrize("recorded", ["a site", "nothing"])
 def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
@@ -124,6 +126,7 @@ def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
         assert not now.calibrator.reliable(judged)
 
 
+@pytest.mark.slow
 def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
     held: dict[str, list[bool]] = {}
     for times in (*GOOD, *BAD):
@@ -136,6 +139,7 @@ def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
     assert min(shares.values()) >= 0.75, shares
 
 
+@pytest.mark.slow
 def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> None:
     """What the others did is known before an application has a record of its own."""
     entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
@@ -175,6 +179,7 @@ def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already() ->
     assert of([*before, late]).entries[-1].error == pytest.approx(math.log(4), abs=0.01)
 
 
+@pytest.mark.slow
 def test_who_has_the_better_record_is_believed() -> None:
     """Of two inputs in long turns the last run says most, though the curve is smooth."""
 
@@ -334,6 +339,7 @@ def test_two_kinds_of_runs_are_named_as_two(times: tuple[int, ...], *, two: bool
     assert found.text.startswith(words) is two
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [*GOOD, inputs, alternating])
 def test_several_inputs_under_one_name_are_not_one_problem(times: Times) -> None:
     problems = [bool(mixed(of(history(times, seed)), "solve")) for seed in SEEDS]

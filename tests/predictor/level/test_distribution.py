@@ -42,6 +42,7 @@ def score(low: float, high: float, actual: float) -> float:
     return high - low + 20 * (max(low - actual, 0) + max(actual - high, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("times", [half, three, steady])
 def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(

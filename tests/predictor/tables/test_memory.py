@@ -138,6 +138,7 @@ def application(seed, deviate, *, runs, stopped_above=math.inf):
         yield replace(one, tasks=nodes * tasks, mem_bytes=round(measured / tasks)), need
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deviate", "stopped_above", "least"),
     [

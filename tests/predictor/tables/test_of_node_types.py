@@ -77,6 +77,7 @@ def of(table: PredictionTable, kind: str) -> ByType:
 ALL = (1, 2, 4, 8, 16)
 
 
+@pytest.mark.slow
 def test_a_new_type_is_distinguished_from_the_others_and_relied_on(store):
     table = table_of(store, history(computing, {"amber": ALL, "birch": ALL, "cedar": ALL}))
     dale = for_type(table, "dale")
@@ -106,6 +107,7 @@ def test_an_application_that_waits_gains_little_from_a_fast_cpu(store):
     assert at(cedar, 4).time_s == pytest.approx(waiting(4, SPEED["cedar"]), rel=0.05)
 
 
+@pytest.mark.slow
 def test_few_runs_on_a_type_make_it_sure(store):
     counts = {"amber": ALL, "cedar": (4,)}
     table = table_of(store, history(computing, counts, used=0.9))
@@ -119,6 +121,7 @@ def test_few_runs_on_a_type_make_it_sure(store):
     assert near.curve_sd < far.curve_sd
 
 
+@pytest.mark.slow
 def test_a_type_that_scales_otherwise_gets_its_own_curve(store):
     def torn(nodes: int, speed: float) -> float:
         return 900 / nodes if speed == SPEED["amber"] else 300 / nodes**0.2 + 20 * nodes

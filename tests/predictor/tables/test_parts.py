@@ -147,6 +147,7 @@ def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed: int)
             assert sure[n][1] >= min(sure[m][1] for m in beside)
 
 
+@pytest.mark.slow
 def test_own_runs_make_surer() -> None:
     falls = []
     for seed in range(6):

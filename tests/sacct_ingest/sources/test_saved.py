@@ -67,6 +67,7 @@ def test_a_damaged_file(tmp_path, packed, data):
         read(path, cluster="c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FILES)
 def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path, form):
     """A line of 400 MB took 1.3 GB, and in a log of SWF it was a job."""

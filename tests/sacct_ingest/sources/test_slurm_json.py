@@ -246,6 +246,7 @@ def test_pieces_of_any_size_make_the_same(monkeypatch, chunk):
     assert read(document(old_job(1), new_job(2))) == [one(old_job(1)), one(new_job(2))]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file():
     class Endless(io.TextIOBase):
         """Many jobs, made when they are read."""

@@ -300,6 +300,7 @@ def rows_of(left_s, limit_s, nodes, where):
 
 
 # Of limits above 100 min a twentieth is more than the run needs, which holds the first advice up.
+@pytest.mark.slow
 @given(st.integers(600, 20_000), st.integers(5, 100), st.integers(1, 32), st.floats(0, 4_000))
 @example(1030, 120, 4, 0.0)
 @settings(max_examples=25)

@@ -370,6 +370,7 @@ requests = st.builds(
 scenes = st.tuples(requests, tables, st.builds(partition, profiles, max_nodes=st.integers(1, 32)))
 
 
+@pytest.mark.slow
 @given(st.lists(scenes, min_size=2, max_size=3), st.sampled_from([RULES, policy(confidence=0.6)]))
 def test_what_is_cached_of_one_job_is_not_taken_for_another(drawn, by):
     # All tables are of one application and fit, so that only what they hold tells them apart.

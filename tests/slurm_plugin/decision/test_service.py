@@ -329,6 +329,7 @@ def test_a_deadline_counts_from_each_submission_on():
     assert due[1] - due[0] == 10
 
 
+@pytest.mark.slow
 def test_requests_that_are_cached_take_little_memory():
     made = advisor()
     tracemalloc.start()
