@@ -31,7 +31,7 @@ _LENGTHS = {
 #: Fields of a selection that are columns and have to be equal.
 _FIELDS = (
     *("decision_id", "cluster", "partition", "account", "user"),
-    *("mode", "reason", "key_level", "key"),
+    *("mode", "reason", "key_level", "key", "label"),
 )
 _RUN_NAMES = [column.name for column in ROW_COLUMNS]
 #: A decision, and after it its run.

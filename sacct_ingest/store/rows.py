@@ -40,6 +40,7 @@ class DecisionSelection:
     decision_id: str = ""
     key_level: str = ""  #: of the identity that predicted
     key: str = ""
+    label: str = ""
     job_id: int = 0
     state: str = ""  #: of the job's run
     changed: bool | None = None  #: only jobs that NIMO changed, or did not

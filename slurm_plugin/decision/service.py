@@ -224,8 +224,11 @@ class DecisionService:
             self.bookings.add(case, decided if answer.action == "set" else None, decision_id)
         if case.request.proven and case.table:
             self._recent.add(case.table.key, case.request.low, case.now_s)
-        cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
+        cluster = self._cluster_name()
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
+
+    def _cluster_name(self) -> str:
+        return self._config.cluster or (self._cluster.name if self._cluster else "")
 
     def advise(
         self, job: Job, *, now_s: float, private: bool = False, confidence: float = 0.0
@@ -271,6 +274,7 @@ class DecisionService:
         rules = rules or self._rules
         others = partial(self._contexts.other_partitions, case)
         advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
+        advice.cluster = self._cluster_name()
         if case.table is not None and advice.rows:
             size = advice.nodes or case.request.asked or case.request.low
             tables = self._tables.laid_out_otherwise(case.table)

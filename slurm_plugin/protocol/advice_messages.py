@@ -108,6 +108,7 @@ class Advice:
 
     v: int = VERSION
     ok: bool = True
+    cluster: str = ""
     application: str = ""
     unit: Unit = Unit.NODES  #: what the rows' ``nodes`` and ``node_hours`` count
     key_level: str = ""

@@ -360,7 +360,7 @@ def scatter(
     said = "; ".join(
         f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
     )
-    legend = "; ".join(f"{signs[look]}\xa0{names[look]}" for look in drawn)
+    legend = "; ".join(f"{signs[look]} {names[look]}" for look in drawn)
     return Chart(title, said, marks, int(base) + 44, legend)
 
 
@@ -448,6 +448,7 @@ class _Frame:
 
 #: What stands before a name where there is no sign.
 _LINES = {
+    pictures.RANGE: "grey:",
     pictures.PREDICTED: "blue line:",
     pictures.BAND: "band:",
     pictures.CHANGE: "purple line:",
@@ -457,7 +458,7 @@ _LINES = {
 
 def _legend(picture: pictures.Picture) -> str:
     signs = pictures.SIGNS | _LINES
-    named = "; ".join(f"{signs[what]}\xa0{words}" for what, words in picture.names.items())
+    named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
     return ". ".join(filter(None, (named, picture.caption)))
 
 

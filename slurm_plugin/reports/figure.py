@@ -82,7 +82,9 @@ def draw(picture: marks.Picture) -> Figure:
 def _curve(axes: Axes, picture: marks.Picture) -> None:
     nodes, color = picture.nodes, marks.COLOURS["first"]
     first, last = picture.observed_range
-    axes.axvspan(first, last, color=marks.COLOURS["range"], zorder=0, label="observed range")
+    axes.axvspan(
+        first, last, color=marks.COLOURS["range"], zorder=0, label=picture.names[marks.RANGE]
+    )
     names = picture.names
     band: dict[str, Any] = {"color": marks.COLOURS["band"], "label": names.get(marks.BAND)}
     axes.fill_between(nodes, picture.low_s, picture.high_s, linewidth=0, **band)

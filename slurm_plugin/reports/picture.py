@@ -5,6 +5,7 @@ Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
 """
 
 import math
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,8 @@ if TYPE_CHECKING:  # the database is heavy
 #: What each drawing calls the counts that it marks.
 KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "asked"
 #: What else there is in a drawing; `Picture.names` has the words of legends.
-OBSERVED, PREDICTED, BAND, CHANGE, RUN, TRY = "observed", "curve", "band", "change", "run", "try"
+OBSERVED, RANGE, PREDICTED, BAND = "observed", "range", "curve", "band"
+CHANGE, RUN, TRY = "change", "run", "try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
 SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: MARK, OBSERVED: "●", RUN: "○", TRY: "×"}
 #: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
@@ -90,9 +92,9 @@ class Picture:
     @property
     def names(self) -> dict[str, str]:
         """Words for what is drawn, and for nothing else: all legends are made of these."""
-        made = {OBSERVED: "observed, with spread"}
+        made = {OBSERVED: "observed, with spread", RANGE: "observed range"}
         if self.nodes:
-            made[PREDICTED] = "predicted (dashed beyond the observations)"
+            made[PREDICTED] = "predicted (dashed beyond it)"
             made[BAND] = f"{percent(self.confidence)} of runs"
         if self.asked_nodes:
             made[CHANGE] = f"one job that asks for {self.asked}, on other counts"
@@ -197,14 +199,16 @@ def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
 
 
 def of_advice(advice: Advice) -> Picture:
-    """Picture of an advice.
+    """Picture of an advice of now.
 
     Raises PlotError: nothing was observed.
     """
     return _checked(
         Picture(
             title=printable(advice.application),
-            caption=_caption(advice.runs, advice.verdict, ""),
+            caption=_caption(
+                advice.runs, f"{advice.verdict}, {clock(time.time())[:10]}", advice.cluster
+            ),
             nodes=tuple(row.nodes for row in advice.rows),
             median_s=tuple(row.time_s for row in advice.rows),
             low_s=tuple(row.low_s for row in advice.rows),
@@ -214,6 +218,7 @@ def of_advice(advice: Advice) -> Picture:
             knee=advice.knee,
             observe=advice.observe,
             recommended=advice.nodes,
+            asked=advice.asked,
             unit=advice.unit,
         )
     )

@@ -15,7 +15,7 @@ from slurm_plugin.text.formatting import duration
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 #: Signs of what has none elsewhere.
-_LINES = {marks.BAND: "·", marks.CHANGE: "+", marks.PREDICTED: "⠒⠒"}
+_LINES = {marks.RANGE: "├┤", marks.BAND: "·", marks.CHANGE: "+", marks.PREDICTED: "⠒⠒"}
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 

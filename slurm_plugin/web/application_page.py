@@ -150,7 +150,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
                 view.site.catalogue().details(entry),
                 RECOGNISED[KeyLevel(entry.level)],
                 str(entry.runs),
-                f"{min(entry.nodes)} to {max(entry.nodes)} {entry.unit}" if entry.nodes else "-",
+                _observed(entry),
                 f"{entry.knee} {entry.unit}" if entry.knee else "-",
                 f"{entry.verdict}, switched off" if entry.off else entry.verdict,
                 entry.model,
@@ -159,6 +159,13 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
         ],
         empty="no application that these words and choices are about",
     )
+
+
+def _observed(entry: CatalogueEntry) -> str:
+    few, many = min(entry.nodes, default=0), max(entry.nodes, default=0)
+    if few < many:
+        return f"{few} to {many} {entry.unit}"
+    return count(many, entry.unit.removesuffix("s")) if many else "-"
 
 
 class Suggestion(NamedTuple):

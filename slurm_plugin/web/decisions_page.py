@@ -23,12 +23,12 @@ from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import job_table, of_table
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import clock, count, hours, limit_text, short_clock, span
+from slurm_plugin.text.formatting import count, hours, limit_text, short_clock, span
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
 _FILTERS = (
-    *("job", "state", "changed", "day", "user"),
+    *("job", "state", "changed", "day", "user", "label"),
     *("partition", "mode", "reason", "level", "key", "ratio"),
 )
 _SPAN_S = 90 * 86_400.0
@@ -50,9 +50,10 @@ def decisions(view: View) -> str:
         until_s=_day_end_s(filters["day"]),
         key_level=filters["level"],
         key=filters["key"],
+        label=filters["label"],
     )
     before, since_s = _before(view), None
-    slow = ("partition", "mode", "reason", "state", "changed", "ratio")
+    slow = ("partition", "mode", "reason", "state", "changed", "ratio", "label")
     # Where no index helps, a page searches a span.
     if not filters["job"] and (view.viewer.visibility.accounts or any(map(filters.get, slow))):
         since_s = (before[0] if before else selection.until_s or time.time()) - _SPAN_S
@@ -236,7 +237,7 @@ def _drawing(
     made = replace(
         of_table(shown, cluster=cluster),
         title="Such a job on other counts",
-        caption=f"Fitted {clock(table.fitted_s)[:10]}, cluster {cluster}",
+        caption=of_table(table, cluster=cluster).caption,
         knee=None,
         observe=None,
         asked=one.requested_nodes,

@@ -38,8 +38,9 @@ from tests.slurm_plugin.web.test_browser import CHROMIUM, with_style
 ask, config, filled, store_path = site.ask, site.config, site.filled, site.store_path
 saved_replay = site.saved_replay
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-NAMES = ["overview", "mine", "application", "decisions", "decision", "queue", "report", "replay"]
-WIDTH, HEIGHT, COLOURS = 1100, 1150, 128
+NAMES = ["overview", "mine", "applications", "application", "decisions"]
+NAMES += ["decision", "queue", "report", "replay"]
+WIDTH, HEIGHT, COLOURS = 1100, 1150, 256
 
 
 def test_the_pictures_show_the_pages_of_today(
@@ -100,8 +101,8 @@ def _pages(
 ) -> dict[str, str]:
     """Give each page as root sees it."""
     addresses = (
-        *("/", "/mine", application, "/decisions", f"/decision?id={job}"),
-        *("/queue", "/report", "/replay"),
+        *("/", "/mine", "/applications", application, "/decisions"),
+        *(f"/decision?id={job}", "/queue", "/report", "/replay"),
     )
     fine = ["nimod 0.2.0 answers", "nimod read the cluster's state 3 s ago"]
     fine += ["accounting read 12 min ago", "fitted 41 min ago"]

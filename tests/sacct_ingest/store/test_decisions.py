@@ -52,6 +52,7 @@ def test_decisions_are_given_in_order_and_since_a_time(store):
     [
         (DecisionSelection(user="ada"), "0"),
         (DecisionSelection(account="bio"), "1"),
+        (DecisionSelection(label="nothing"), ""),
         (DecisionSelection(partition="long", cluster="pine"), "12"),
         (DecisionSelection(cluster="elm"), ""),
         (DecisionSelection(until_s=SUBMIT_S + 2), "01"),

@@ -331,7 +331,9 @@ def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
     asked = {"changed=yes": "ab", "changed=no": "c", "state=COMPLETED": "a", "day=2001-01-01": ""}
     # Bars of the overview lead to the decisions behind them.
     bar = unescape(re.search(r'/decisions\?(ratio=[^"]+)', ask("/").text)[1])  # type: ignore[index]
-    for query, ids in (asked | {bar: "a", "ratio=7-9": "", "job=5": ""}).items():
+    for query, ids in (
+        asked | {bar: "a", "label=ada/wrf": "a", "ratio=7-9": "", "job=5": ""}
+    ).items():
         got = ask(f"/decisions?{query}").text
         assert set(re.findall(r"/decision\?id=(\w)", got)) == set(ids), query
     assert 'href="/decisions?user=ada"' in found
