@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from predictor.table import decode
+from predictor.table import decode, part_for, whole_key
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, StoreError
-from sacct_ingest.records import CURVE_LEVELS
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm import commands
@@ -20,7 +21,7 @@ from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
 
 if TYPE_CHECKING:
-    from sacct_ingest.store import Store
+    from sacct_ingest.store import RunRow, Store
 
 
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
@@ -47,6 +48,24 @@ def open_store(config: Config, *, create: bool = False) -> "Store":
 def load_tables(store: "Store") -> list[PredictionTable]:
     """Read all prediction tables of a store."""
     return [decode(row.payload) for row in store.fits.all()]
+
+
+def last_runs(store: "Store", table: PredictionTable, most: int = 30) -> "list[RunRow]":
+    """Read the newest runs of a table, the newest last; those of a part among its identity's."""
+    level, key = KeyLevel(table.level), whole_key(table.key)
+    if key == table.key:
+        return store.runs.of_key(level, key, most=most)
+    wholes = [decode(row.payload) for row in store.fits.find([(level, key)])]
+    rows = store.runs.of_key(level, key, most=10 * most) if wholes else []
+
+    def attributes(row: "RunRow") -> dict[str, str]:
+        from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
+
+        return attributes_of_run(row)
+
+    parts = (part_for(wholes[0], layouts_of_run(row), partial(attributes, row)) for row in rows)
+    own = [row for row, part in zip(rows, parts, strict=True) if part and part.key == table.key]
+    return own[-most:]
 
 
 def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[PredictionTable]:

@@ -29,6 +29,7 @@ from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
+from slurm_plugin.store_access import last_runs
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table, within
@@ -94,7 +95,7 @@ def one_application(view: View) -> str:
     pairs = view.site.decisions(view.viewer, same, most=_DOTS)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
     every = view.choice("counts", ("some", "all")) == "all"
-    runs = view.site.store.runs.of_key(level, entry.key, most=_DOTS)
+    runs = last_runs(view.site.store, prediction, _DOTS)
     largest = largest_cluster(view)
     config = view.site.config
     identity = {"level": entry.level, "key": entry.key}

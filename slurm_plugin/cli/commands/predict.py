@@ -34,7 +34,7 @@ from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports import curve_text
 from slurm_plugin.slurm.slurm_conf import is_own
-from slurm_plugin.store_access import load_tables, matching_tables, open_store
+from slurm_plugin.store_access import last_runs, load_tables, matching_tables, open_store
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
@@ -158,5 +158,5 @@ def _picture(table: PredictionTable, args: argparse.Namespace, config: Config) -
     with suppress(StoreError):  # nimod's tables are enough for a curve without single runs
         if args.store or args.local or is_meant(config) or may_read_store(config):
             with open_store(config) as store:
-                runs = store.runs.of_key(KeyLevel(table.level), table.key, most=30)
+                runs = last_runs(store, table)
     return of_table(table, runs, cluster=config.cluster)

@@ -12,8 +12,8 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.table import within_cluster
-from predictor.types import Memory, Problem, ResourceUse, Verdict
-from sacct_ingest.runs.layout import Unit
+from predictor.types import Memory, Part, Problem, ResourceUse, Verdict
+from sacct_ingest.runs.layout import Layout, Unit
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
@@ -244,7 +244,10 @@ def test_an_application_counts_in_its_own_unit(ask, store_path):
         store.runs.add([run(job_id=i, nodes=1, cpus=n) for i, n in enumerate((4, 4, 8), 60)])
         (key,) = {row.line for row in store.runs.newest(9)}
         of_cpus = table(level="line", key=key, label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
-        store.fits.replace([row_of(of_cpus)])
+        part = Part(f"{key}#part=1", Layout(cpus=4))
+        of_part = replace(of_cpus, key=part.key, unit=Unit.NODES)
+        store.fits.replace([row_of(replace(of_cpus, parts=(part,))), row_of(of_part)])
+    assert "the last 2 runs" in ask(f"{APPLICATION}{quote(part.key)}").text
     shown = Tags(ask(f"{APPLICATION}{key}").text).text
     for words in ("Run time over CPUs", "All CPU counts", "Largest memory observed of a job"):
         assert words in shown
