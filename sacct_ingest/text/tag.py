@@ -20,7 +20,17 @@ _STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
 _TEXTS = ("app", "problem", "time", "soft", "mem", "size", "objective")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
-_LENGTH = 200
+#: Values of each word; without one any.
+_VALUES: dict[str, str | None] = {
+    **dict.fromkeys(("app", "problem", "size", "study", "off", "on", "estimate")),
+    **dict.fromkeys(_RANGES, _NODES.pattern),
+    "time": "off|advise|set",
+    "soft": "off",
+    "mem": "auto|off",
+    "learn": "|on|off",
+    "objective": "turnaround|cost|energy",
+}
+_LENGTH, _SHOWN = 200, 60
 #: Characters of a tag; the rest of a longer one is not read.
 LONGEST = 1024
 
@@ -74,6 +84,28 @@ def parse_tag(comment: str) -> Tag | None:
     ranges: dict[str, Any] = {name: _range(values.get(name, "")) for name in _RANGES}
     learn = values.get("learn", "") or ("on" if "learn" in values else "")
     return Tag(off="off" in values, on="on" in values, learn=learn, **texts, **ranges)
+
+
+def tag_fault(comment: str) -> str:
+    """Say which word of a comment's tag is not read, and what would be; empty: all are.
+
+    >>> tag_fault("nimo:app=wrf,objective=nonsense")
+    'objective=nonsense in the comment is not read: objective may be turnaround or cost or energy'
+    >>> tag_fault("nimo:nodes=4"), tag_fault("nimo:on,mem=auto")
+    ('nodes=4 in the comment is not read: nodes may be a range such as 2-8', '')
+    """
+    tags = _TAG.findall(comment) if "nimo:" in comment else []
+    for part in filter(None, tags[-1][:LONGEST].split(",") if tags else ()):
+        name, _, value = part.partition("=")
+        allowed = _VALUES.get(name, "")
+        if allowed is None or (allowed and re.fullmatch(allowed, value)):
+            continue
+        words = (
+            "a range such as 2-8" if name in _RANGES else allowed.strip("|").replace("|", " or ")
+        )
+        why = f"{name} may be {words}" if allowed else "no such word"
+        return f"{part[:_SHOWN]} in the comment is not read: {why}"
+    return ""
 
 
 def without_tag(comment: str) -> str:

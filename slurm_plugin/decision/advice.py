@@ -13,6 +13,7 @@ from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.tag import tag_fault
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
@@ -40,7 +41,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, memory_bytes
-from slurm_plugin.text.formatting import clock, duration, percent, short_clock
+from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
 
 #: Runs from which on a limit is advised that no verdict stands behind.
 _FOR_LIMITS = 10
@@ -82,9 +83,13 @@ def advice_of(
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
     table, request = case.table, case.request
-    advice = Advice(deadline_s=request.deadline_s, verdict="unknown")
-    advice.largest = case.partition.largest if fresh and case.partition else None
-    advice.unit = request.unit
+    advice = Advice(
+        deadline_s=request.deadline_s,
+        verdict="unknown",
+        largest=case.partition.largest if fresh and case.partition else None,
+        unit=request.unit,
+        comment_text=printable(tag_fault(case.job.comment)),
+    )
     if table is None:
         advice.verdict_text = "NIMO has no finished run of this job yet."
         advice.problems = [

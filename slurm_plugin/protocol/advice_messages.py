@@ -135,6 +135,7 @@ class Advice:
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
     limit_text: str = ""  #: what ended the last runs too early, in plain words; empty: nothing
+    comment_text: str = ""  #: what its tag has that is not read, in plain words; empty: nothing
     energy_text: str = ""  #: what kWh rest on, in plain words; empty: unknown
     currency: str = ""
     begin_text: str = ""  #: when a run would emit less, in plain words; empty: no better time known

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sacct_ingest.text.admin_comment import Note, build, parse
 from sacct_ingest.text.hostlist import NodeNames, count_indexes, expand
-from sacct_ingest.text.tag import Tag, parse_tag
+from sacct_ingest.text.tag import Tag, parse_tag, tag_fault
+from slurm_plugin.config.setting_types import Objective, TimeUse
 from tests.steps import counting
 
 counts = st.integers(0, 10**9)
@@ -68,6 +69,16 @@ def test_a_damaged_note_is_none():
 )
 def test_tags(comment, tag):
     assert parse_tag(comment) == tag
+
+
+def test_words_of_a_tag_that_are_not_read():
+    assert not any(map(tag_fault, ("", "nimo:", "see the wiki", "nimo:learn,size=big nimo:off")))
+    for word, kind in (("time", TimeUse), ("objective", Objective)):
+        assert not any(tag_fault(f"nimo:{word}={one}") for one in kind)
+    for tag in ("time=long", "soft=no", "mem=16G", "learn=yes", "objective=", "cpus=4", "gpus=0-2"):
+        assert tag_fault(f"for the paper nimo:on,{tag} x").startswith(f"{tag} in the comment")
+    assert tag_fault("nimo:colour=red,app=wrf").endswith("no such word")
+    assert len(tag_fault(f"nimo:nodes={'9' * 1000}")) < 150
 
 
 def test_keys():

@@ -16,6 +16,7 @@ from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import judge
+from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -358,3 +359,13 @@ def test_the_tag_of_a_job_is_parsed_once():
     finally:
         sys.setprofile(None)
     assert parsed == [request.comment]
+
+
+def test_a_word_of_the_tag_that_is_not_read_is_told_at_submission_and_in_advice():
+    request = job(comment="nimo:on,objective=nonsense\x1b[2J")
+    fault = "objective=nonsense [2J in the comment is not read: objective may be turnaround"
+    assert f"nimo: {fault}" in submit(advisor(), request)[0].message
+    assert submit(advisor(mode=Mode.OBSERVE), request)[0].message == ""
+    advice = advisor().advise(request, now_s=NOW)
+    assert fault in advice.comment_text
+    assert fault in "".join(render(advice, now_s=NOW))
