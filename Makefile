@@ -94,7 +94,9 @@ test-releases: ## all tests with a cluster on every release of Slurm that there 
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  NIMO_PYSLURM=make NIMO_ENGINES=make $(PYTEST) -m cluster --slurm $$slurm $(EIGHT) || failed="$$failed $$slurm"; \
+	  $(AGAIN) --forget; \
+	  NIMO_PYSLURM=make NIMO_ENGINES=make $(PYTEST) -m cluster --slurm $$slurm $(EIGHT) && \
+	    $(AGAIN) --verdict || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root
