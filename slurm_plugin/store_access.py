@@ -55,16 +55,13 @@ def last_runs(store: "Store", table: PredictionTable, most: int = 30) -> "list[R
     level, key = KeyLevel(table.level), whole_key(table.key)
     if key == table.key:
         return store.runs.of_key(level, key, most=most)
-    wholes = [decode(row.payload) for row in store.fits.find([(level, key)])]
-    rows = store.runs.of_key(level, key, most=10 * most) if wholes else []
+    from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
 
-    def attributes(row: "RunRow") -> dict[str, str]:
-        from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
-
-        return attributes_of_run(row)
-
-    parts = (part_for(wholes[0], layouts_of_run(row), partial(attributes, row)) for row in rows)
-    own = [row for row, part in zip(rows, parts, strict=True) if part and part.key == table.key]
+    own = []
+    for whole in map(decode, (one.payload for one in store.fits.find([(level, key)]))):
+        for row in store.runs.of_key(level, key, most=10 * most):
+            part = part_for(whole, layouts_of_run(row), partial(attributes_of_run, row))
+            own += [row] if part and part.key == table.key else []
     return own[-most:]
 
 

@@ -344,23 +344,15 @@ def scatter(
     for share in (0.0, most_x):
         label = ChartLabel("faint middle", place(share, low)[0], base + 18, percent(share, 1))
         marks.append(label)
-    forms = {"change": _FORMS[pictures.ASKED], "second": _FORMS[pictures.RECOMMENDED]}
+    kinds = {"run": pictures.RUN, "change": pictures.ASKED, "second": pictures.RECOMMENDED}
     for x, y, look in points:
-        at = place(x, y)
-        if look in forms:
-            marks.append(ChartPath(f"mark {look}", forms[look].format(*at)))
-        else:
-            marks.append(Dot("run", *at, 4))
-    signs = {
-        "run": pictures.SIGNS[pictures.RUN],
-        "change": pictures.SIGNS[pictures.ASKED],
-        "second": pictures.SIGNS[pictures.RECOMMENDED],
-    }
+        at, form = place(x, y), _FORMS.get(kinds[look])
+        marks.append(ChartPath(f"mark {look}", form.format(*at)) if form else Dot("run", *at, 4))
     drawn = [look for look in names if any(look == one for _, _, one in points)]
     said = "; ".join(
         f"{names[look]}: {percent(y)} {up}, {percent(x, 1)} {across}" for x, y, look in points
     )
-    legend = "; ".join(f"{signs[look]} {names[look]}" for look in drawn)
+    legend = "; ".join(f"{pictures.SIGNS[kinds[look]]} {names[look]}" for look in drawn)
     return Chart(title, said, marks, int(base) + 44, legend)
 
 

@@ -27,10 +27,8 @@ from slurm_plugin.text.formatting import count, hours, limit_text, short_clock, 
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
-_FILTERS = (
-    *("job", "state", "changed", "day", "user", "label"),
-    *("partition", "mode", "reason", "level", "key", "ratio"),
-)
+_EQUAL = ("user", "label", "partition", "reason", "key")
+_FILTERS = (*_EQUAL, "job", "state", "changed", "day", "mode", "level", "ratio")
 _SPAN_S = 90 * 86_400.0
 
 
@@ -40,17 +38,13 @@ def decisions(view: View) -> str:
     modes, states = [mode.value for mode in Mode], [one.value for one in JobState]
     selection = DecisionSelection(
         job_id=view.number("job", 0),
-        user=filters["user"],
-        partition=filters["partition"],
         mode=view.choice("mode", modes),
-        reason=filters["reason"],
         state=view.choice("state", states),
         changed={"yes": True, "no": False}.get(view.choice("changed", ("yes", "no"))),
         ratio=_ratio(filters["ratio"]),
         until_s=_day_end_s(filters["day"]),
         key_level=filters["level"],
-        key=filters["key"],
-        label=filters["label"],
+        **{name: filters[name] for name in _EQUAL},  # type: ignore[arg-type]
     )
     before, since_s = _before(view), None
     slow = ("partition", "mode", "reason", "state", "changed", "ratio", "label")

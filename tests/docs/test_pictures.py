@@ -12,20 +12,17 @@ from contextlib import redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from predictor.refit import row_of
 from predictor.types import Problem
 from sacct_ingest.store import DecisionSelection, Store
-from sacct_ingest.store.fits import OUTLOOK
-from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, FindingState
-from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
+from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.data import Service
 from slurm_plugin.web.view import style
@@ -75,24 +72,17 @@ def test_the_pictures_show_the_pages_of_today(
 def _fill(store_path: Path) -> str:
     """Give the test site what pages draw: runs, a decision's outcome, waits."""
     with Store.open(str(store_path)) as store:
-        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
         sizes = (1, 2, 4, 8)
         store.runs.add([run(job_id=n, name="sim", nodes=n, elapsed_s=4e3 / n) for n in sizes])
         (key,) = {row.line for row in store.runs.newest(9)}
-        store.runs.add([run(job_id=900008, name="sim", submit_s=at_s, start_s=at_s, nodes=4)])
-        store.decisions.add([decision(decision_id="d" * 12, at_s=at_s, name="sim", key=key)])
-        store.decisions.join_outcomes()
+        store.decisions.add([decision(decision_id="d" * 12, at_s=time.time(), name="sim", key=key)])
         problem = Problem("linear_section", "all runs lie in the linear part", 32)
         made = table(level="line", key=key, label="ada/sim", runs=30, problems=(problem,))
         store.fits.replace([row_of(made)])
-        waits = [
-            PartitionWait(
-                partition="p", nodes=n, limit_s=3600.0, wait_s=9.0 * n, low_s=0, high_s=1e3
-            )
-            for n in sizes
-        ]
-        payload = msgspec.json.encode(QueueOutlook(made_s=time.time(), partitions=waits)).decode()
-        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
+    site.joined(store_path, name="sim")
+    wait = {"partition": "p", "limit_s": 3600.0, "low_s": 0.0, "high_s": 1e3}
+    rows = (PartitionWait(nodes=n, wait_s=9.0 * n, **wait) for n in sizes)
+    site.put_waits(store_path, *rows, made_s=time.time())
     return key
 
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
 from msgspec.structs import replace
@@ -17,13 +18,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from predictor.refit import row_of
 from predictor.types import ByType, PredictionTable, Problem, Verdict
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.store import Store
+from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store.fits import OUTLOOK
+from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config, Web
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.app import application
 from slurm_plugin.web.data import PageData, Service
 from slurm_plugin.web.viewer import Peer, Proxies
+from tests.sacct_ingest.records import run
 from tests.slurm_plugin.cli.test_replay_command import fill
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
@@ -101,6 +106,22 @@ def saved_replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store_path(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(filled, tmp_path))
+
+
+def joined(path: Path, **given: Any) -> None:
+    """Store a run of ada's newest decision."""
+    with Store.open(str(path)) as store:
+        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
+        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4, **given)])
+        store.decisions.join_outcomes()
+
+
+def put_waits(path: Path, *rows: PartitionWait, made_s: float = 1e9, **given: Any) -> None:
+    """Leave the waits that nimod expects, in its words."""
+    outlook = QueueOutlook(made_s=made_s, partitions=list(rows), **given)
+    with Store.open(str(path)) as store:
+        payload = msgspec.json.encode(outlook).decode()
+        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
 
 
 @pytest.fixture

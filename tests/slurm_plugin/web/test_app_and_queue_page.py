@@ -5,14 +5,11 @@ import time
 import msgspec
 import pytest
 
-from sacct_ingest.store import Store
-from sacct_ingest.store.fits import OUTLOOK
-from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.web.app import HEADERS
 from slurm_plugin.web.report_pages import outlooks
 from slurm_plugin.web.viewer import Peer
-from tests.slurm_plugin.web.conftest import own
+from tests.slurm_plugin.web.conftest import own, put_waits
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/applications?page=x", "/icon.svg"])
@@ -41,16 +38,9 @@ def test_head_is_get_without_the_page(ask):
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        ("localhost", 200),
-        ("LOCALHOST:8737", 200),
-        ("127.0.0.1:8737", 200),
-        ("[::1]:8737", 200),
-        ("nimo.example.org", 200),
-        ("evil.example", 421),
-        ("nimo.example.org.evil.example", 421),
-        ("localhost:8737:1", 421),
-        ("localhost@evil.example", 421),
-        ("", 421),
+        *((one, 200) for one in ("localhost", "LOCALHOST:8737", "127.0.0.1:8737", "[::1]:8737")),
+        *(("nimo.example.org", 200), ("evil.example", 421), ("nimo.example.org.evil.example", 421)),
+        *((one, 421) for one in ("localhost:8737:1", "localhost@evil.example", "")),
     ],
 )
 def test_only_the_names_of_the_site_are_answered(ask, host, status):
@@ -128,10 +118,7 @@ def test_partitions_where_nobody_waits_have_no_chart():
 def test_waits_never_pretend_to_be_of_now(ask, store_path):
     day = msgspec.structs.replace(wait("batch", 4, 900.0), limit_s=86_400.0)
     for made_s in (time.time() - 60, time.time() - 7200):
-        made = QueueOutlook(made_s=made_s, partitions=[wait("batch", 4, 100.0), day])
-        with Store.open(str(store_path)) as store:
-            row = RecordRow(level=OUTLOOK, key="pine", payload=msgspec.json.encode(made).decode())
-            store.records.put(row)
+        put_waits(store_path, wait("batch", 4, 100.0), day, made_s=made_s)
         text = ask("/queue").text
         assert ("not the queue" in text) == (made_s < time.time() - 300)
     assert "as of 2.0 h ago" in text
@@ -148,8 +135,7 @@ def test_a_young_record_says_that_intervals_are_wide():
 
 
 def test_who_may_not_see_others_jobs_is_not_told_how_many_wait(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload()))
+    put_waits(store_path, wait("batch", 1, 100.0))
     assert "7 jobs in the queue" in ask("/queue").text
     hidden = ask("/queue", "ada", own("ada")).text
     assert "Wait in batch" in hidden

@@ -3,30 +3,28 @@
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from urllib.parse import quote
 
-import msgspec
 import pytest
 
 from predictor.refit import row_of
 from predictor.table import within_cluster
 from predictor.types import Memory, Part, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Layout, Unit
-from sacct_ingest.store import DecisionSelection, Store
-from sacct_ingest.store.fits import OUTLOOK
-from sacct_ingest.store.rows import RecordRow
+from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
-from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
+from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_headline_and_html as html
-from tests.slurm_plugin.web.conftest import EVIL, own, tables
+from tests.slurm_plugin.web.conftest import EVIL, Ask, joined, own, put_waits, tables
 
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
@@ -132,18 +130,24 @@ def test_a_list_comes_a_page_at_a_time(ask, store_path):
     assert listed(ask("/applications?q=app11").text) == [f"u/app{i}" for i in range(110, 120)]
 
 
+DECISION = re.compile(r"/decision\?id=(\w+)")
+
+
+def followed(ask: Ask, address: str) -> Iterator[str]:
+    """Give a page of decisions and all older ones."""
+    while address:
+        yield (text := ask(address).text)
+        older = re.search(r'<a href="([^"]+)" rel="next">Older', text)
+        address = unescape(older[1]) if older else ""
+
+
 def test_decisions_come_a_page_at_a_time(ask, store_path):
     with Store.open(str(store_path)) as store:
         ((one, _), *_) = store.decisions.with_outcomes()
         store.decisions.add(
             [replace(one, decision_id=f"{i:012x}", at_s=1e9 + i // 2) for i in range(118)]
         )
-    observed, address = [], "/decisions"
-    while address:
-        text = ask(address).text
-        observed += re.findall(r"/decision\?id=(\w+)", text)
-        older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
-        address = older[0].replace("&amp;", "&") if older else ""
+    observed = [one for text in followed(ask, "/decisions") for one in DECISION.findall(text)]
     assert len(observed) == len(set(observed)) == 121
 
 
@@ -152,14 +156,9 @@ def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask, store_path):
         ((one, _), *_) = store.decisions.with_outcomes()
         old_s = one.at_s - 200 * 86_400
         store.decisions.add([replace(one, decision_id="d" * 12, at_s=old_s, partition="rare")])
-    observed, address, pages = [], "/decisions?partition=rare", 0
-    while address:
-        text = ask(address).text
-        assert "Decisions since" in text
-        observed += re.findall(r"/decision\?id=(\w+)", text)
-        older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
-        address, pages = older[0].replace("&amp;", "&") if older else "", pages + 1
-    assert (observed, pages) == (["d" * 12], 3)
+    pages = list(followed(ask, "/decisions?partition=rare"))
+    assert all("Decisions since" in text for text in pages)
+    assert [DECISION.findall(text) for text in pages] == [[], [], ["d" * 12]]
     assert "Decisions since" not in ask("/decisions?user=ada").text
 
 
@@ -176,10 +175,7 @@ def test_users_see_decisions_about_their_own_jobs(ask, user, accounts, ids):
 
 
 def test_a_decision_says_what_was_asked_chosen_and_what_happened(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
-        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4)])
-        store.decisions.join_outcomes()
+    joined(store_path)
     text = Tags(ask(f"/decision?id={'a' * 12}").text).text
     assert "Job 900008: 4 nodes instead of 2" in text
     assert "Job 900008 (ada/wrf) asked for 1 to 8 nodes" in text
@@ -225,12 +221,8 @@ def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, 
         (key,) = {row.line for row in store.runs.newest(9)}
         made = table(level="line", key=key, label="ada/big", runs=30, problems=(problem,))
         store.fits.replace([row_of(made)])
-        wait = {"limit_s": 3600.0, "wait_s": 0.0, "low_s": 0.0, "high_s": 0.0}
-        outlook = QueueOutlook(
-            made_s=1.0, partitions=[PartitionWait(partition="p", nodes=16, **wait)]
-        )
-        payload = msgspec.json.encode(outlook).decode()
-        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
+    wait = {"limit_s": 3600.0, "wait_s": 0.0, "low_s": 0.0, "high_s": 0.0}
+    put_waits(store_path, PartitionWait(partition="p", nodes=16, **wait))
     text = ask(f"{APPLICATION}{key}&counts=all").text
     assert "the last run" in text
     rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
@@ -323,10 +315,7 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
 
 
 def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
-        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4)])
-        store.decisions.join_outcomes()
+    joined(store_path)
     found = ask("/decisions?job=900008").text
     assert re.findall(r"/decision\?id=(\w)", found) == ["a"]
     assert ">900008<" in found
@@ -376,19 +365,13 @@ def test_a_query_that_makes_no_sense_names_the_fix(ask, address, reported):
     assert "<script" not in got.text
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "/nothing",
-        "/applications/",
-        "/application",
-        f"{APPLICATION}zz",
-        "/decision",
-        "/decision?id=0",
-    ],
-)
-def test_what_is_not_there_is_said_to_be_so(ask, address):
-    assert ask(address).status_code == 404
+def test_what_is_not_there_is_said_to_be_so_and_leads_on(ask):
+    for address in ("/nothing", "/applications/", "/application", f"{APPLICATION}zz", "/decision"):
+        got = ask(address)
+        tags = Tags(got.text)
+        assert (got.status_code, "job" in tags.all("input", "name")) == (404, True)
+        assert "/applications" in tags.all("a", "href")
+    assert ask("/decision?id=0").status_code == 404
 
 
 def test_a_store_that_cannot_be_read_is_reported_without_its_place(ask, store_path):
@@ -405,24 +388,18 @@ def test_a_saved_replay_is_shown_and_read_again_when_it_changes(ask, tmp_path, s
     saved.write_text('{"source": 3}')
     assert "not what 'nimo replay --json'" in Tags(ask("/replay", replay=str(saved)).text).text
     shutil.copy(saved_replay, saved)
-    text = Tags(ask("/replay", replay=str(saved)).text).text
+    page = ask("/replay", replay=str(saved)).text
+    assert page.index("Benefit against harm") < page.index("<details>")
+    assert page.index("<details>") < page.index("Results of each setting")
+    text = Tags(page).text
+    assert "the suggested one" in text or "the present one" in text
     assert re.search(r"\d+ jobs over \d+ days on \d+ nodes", text)
     assert "Switching NIMO on would" in text
     assert "moldable jobs" in text
 
 
-def test_a_replay_is_drawn_by_benefit_and_harm(ask, saved_replay):
-    text = ask("/replay", replay=str(saved_replay)).text
-    assert "Benefit against harm" in text
-    assert "the suggested one" in text or "the present one" in text
-    assert text.index("<details>") < text.index("Results of each setting")
-
-
 def test_a_report_has_narrow_tables_each_as_csv(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        at_s = int(store.decisions.newest(DecisionSelection(user="ada"), most=1)[0][0].at_s)
-        store.runs.add([run(job_id=900008, submit_s=at_s, start_s=at_s, nodes=4, elapsed_s=9.0)])
-        store.decisions.join_outcomes()
+    joined(store_path, elapsed_s=9.0)
     text = ask("/report?days=30").text
     heads = [block.count('scope="col"') for block in re.findall("<thead>.*?</thead>", text, re.S)]
     assert heads
@@ -438,13 +415,6 @@ def test_a_report_has_narrow_tables_each_as_csv(ask, store_path):
     assert "900008,ada/wrf,4" in got.text
     assert "900008" not in ask("/table.csv?name=jobs", "bob", own("bob")).text
     assert ask("/table.csv?name=none").status_code == 400
-
-
-def test_what_is_missing_leads_on(ask):
-    for address in ("/nothing", "/decision?id=0"):
-        tags = Tags(ask(address).text)
-        assert "job" in tags.all("input", "name")
-        assert "/applications" in tags.all("a", "href")
 
 
 def test_a_page_is_small(ask, store_path, saved_replay):
