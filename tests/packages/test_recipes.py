@@ -1,0 +1,107 @@
+"""Recipes of Spack and EasyBuild, and GitHub's workflows, are what the project says of itself."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from packages import stage
+from tests.packages.test_supply_chain import PROJECT
+
+(EASYCONFIG,) = (stage.PROJECT / "packages" / "easybuild").glob("*.eb")
+SPACK = stage.PROJECT / "packages" / "spack"
+WORKFLOWS = {one.stem: one for one in (stage.PROJECT / ".github" / "workflows").glob("*.yml")}
+NAME, VERSION = PROJECT["name"], PROJECT["version"]
+NEEDS = {one.name: one for one in map(Requirement, PROJECT["dependencies"])}
+#: What EasyBuild 5.4's bundles of 2025a hold.
+BUNDLES = {
+    "SciPy-bundle": {"numpy", "scipy"},
+    "Python-bundle-PyPI": {"jinja2", "rich", "threadpoolctl"},
+    "PyYAML": {"pyyaml"},
+}
+
+
+def least(requirement: Requirement) -> Version:
+    (only,) = requirement.specifier
+    assert only.operator == ">="
+    return Version(only.version)
+
+
+def test_easybuild_has_what_the_project_needs():
+    given = runpy.run_path(str(EASYCONFIG))
+    assert (given["name"], given["version"]) == (NAME, VERSION)
+    toolchain = "-".join(given["toolchain"][key] for key in ("name", "version"))
+    assert EASYCONFIG.name == f"{NAME}-{VERSION}-{toolchain}.eb"
+    versions = dict(given["dependencies"])
+    assert Version(versions["Python"]) in Requirement(f"x{PROJECT['requires-python']}").specifier
+    own = {name: version for name, version, *_ in given["exts_list"]}
+    assert all(Version(own[name]) in NEEDS[name].specifier for name in own.keys() & NEEDS)
+    bundled = set().union(*(BUNDLES[name] for name in versions.keys() & BUNDLES))
+    assert NEEDS.keys() <= own.keys() | bundled
+    assert not own.keys() & bundled
+    assert {f"bin/{name}" for name in PROJECT["scripts"]} == {*given["sanity_check_paths"]["files"]}
+
+
+def test_easybuild_s_own_parser_reads_it():
+    pytest.importorskip("easybuild.framework", reason="pip install .[sites]")
+    read = "from easybuild.framework.easyconfig.parser import EasyConfigParser as P"
+    show = "one = P(sys.argv[1]).get_config_dict(); print(one['name'], one['version'])"
+    line = [sys.executable, "-c", f"import sys; {read}; {show}", EASYCONFIG]
+    made = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert made.stdout.split() == [NAME, VERSION], made.stderr
+
+
+def test_spack_has_what_the_project_needs(monkeypatch):
+    """Spack is not on PyPI: its directives are stood in for."""
+    calls: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    language = ModuleType("spack.package")
+    for word in ("license", "version", "variant", "depends_on"):
+        setattr(language, word, lambda x, _w=word, **how: calls.setdefault(_w, []).append((x, how)))
+    base = ModuleType("spack_repo.builtin.build_systems.python")
+    base.PythonPackage = type("PythonPackage", (), {})
+    parents = ("spack", "spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems")
+    for module in (*map(ModuleType, parents), language, base):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert yaml.safe_load((SPACK / "repo.yaml").read_text())["repo"].keys() == {"namespace", "api"}
+    (recipe,) = (SPACK / "packages").glob("*/package.py")
+    words = f"py_{NAME}".split("-")
+    assert recipe.parent.name == "_".join(words)
+    assert "".join(map(str.title, "_".join(words).split("_"))) in runpy.run_path(str(recipe))
+    assert [one for one, _ in calls["license"] + calls["version"]] == [PROJECT["license"], VERSION]
+    wanted = {f"py-{one.name}": (least(one), None) for one in NEEDS.values()}
+    for extra, _ in calls["variant"]:
+        (needed,) = map(Requirement, PROJECT["optional-dependencies"][extra])
+        wanted[f"py-{needed.name}"] = least(needed), f"+{extra}"
+    wanted["python"] = Version(PROJECT["requires-python"].removeprefix(">=")), None
+    given = {}
+    for spec, how in calls["depends_on"]:
+        name, _, version = spec.partition("@")
+        if "run" in how["type"]:
+            given[name] = Version(version.removesuffix(":")), how.get("when")
+    assert given == wanted
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_s_steps_are_make_targets(name):
+    makefile = (stage.PROJECT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[1].split())
+    jobs = yaml.safe_load(WORKFLOWS[name].read_text())["jobs"]
+    for job in jobs.values():
+        assert jobs.keys() >= {*([job["needs"]] if "needs" in job else [])}
+        assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+        matrix = job.get("strategy", {}).get("matrix", {})
+        for step in job["steps"]:
+            if made := re.fullmatch(r"make (\S+|\$\{\{ matrix\.(\w+) \}\})", step.get("run", "")):
+                assert targets >= {*(matrix[made[2]] if made[2] else [made[1]])}
+    if program := shutil.which("actionlint"):
+        subprocess.run([program, WORKFLOWS[name]], check=True)
+    pythons = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if ":: 3." in one]
+    assert name != "checks" or jobs["checks"]["strategy"]["matrix"]["python"] == pythons
