@@ -356,16 +356,12 @@ def _table(
     first = prediction.nodes[0] * prediction.median_s[0] if prediction.nodes else 0.0
     word, asked = prediction.unit.word, prediction.asked
     job = f" of a job that asks for {count(asked, word)}" if asked else ""
-
-    def said(i: int) -> str:
-        as_asked = (
-            time_span(p.time_s) for p in prediction.observed if p.nodes == prediction.nodes[i]
-        )
-        return next(as_asked, "-") if asked else curve_text.verdict_at_entry(prediction, i)
+    as_asked = {point.nodes: time_span(point.time_s) for point in prediction.observed}
 
     def row(i: int) -> tuple[str, ...]:
         nodes, time_s = prediction.nodes[i], prediction.median_s[i]
         memory = memory_to_ask(prediction, nodes, margin=config.policy.memory_margin)
+        said = as_asked.get(nodes) if asked else curve_text.verdict_at_entry(prediction, i)
         return (
             str(nodes),
             time_span(time_s),
@@ -375,7 +371,7 @@ def _table(
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
             time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
             f"{memory / 1024:.1f} GiB" if memory else "-",
-            f"{said(i)}, {count(repeats[nodes], 'run')}",
+            ", ".join(filter(None, (said, count(repeats[nodes], "run")))),
         )
 
     return Table(
@@ -383,14 +379,8 @@ def _table(
         caption=f"Run time{job} by {word} count{on}",
         columns=columns(
             *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(
-                f"{word}-hours",
-                *amounts,
-                "efficiency",
-                "limit",
-                "memory",
-                "as asked for:" if asked else "verdict:",
-            ),
+            *(f"{word}-hours", *amounts, "efficiency", "limit", "memory"),
+            "as asked for:" if asked else "verdict:",
         ),
         rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],
         empty="nothing is predicted",
