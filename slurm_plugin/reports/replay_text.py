@@ -184,7 +184,7 @@ def _slower(results: Sequence[Result], *, several: bool) -> str:
     return (
         f"But rigid jobs would be slower{at_load}: their mean response would be "
         f"{worst.rigid.response_ratio:.2f} times its present value{at_worst}, their slowdown "
-        f"{after:.1f} instead of {before:.1f}."
+        f"{after:.2f} instead of {before:.2f}."
     )
 
 

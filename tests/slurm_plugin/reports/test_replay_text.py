@@ -45,7 +45,7 @@ def test_the_verdict_says_when_others_pay():
     assert slower.endswith(
         "But rigid jobs would be slower: their mean response would be 1.00 times its present "
         "value, "
-        "their slowdown 3.0 instead of 2.0."
+        "their slowdown 3.00 instead of 2.00."
     )
     later = said(replace(result, rigid=replace(calm, response_ratio=1.2)))
     assert "mean response would be 1.20 times its present value" in later
@@ -103,7 +103,7 @@ def test_all_loads_are_named_at_which_others_pay():
     ]
     text = said(*paying)
     assert "slower at load 0.70 and 0.90: their mean" in text
-    assert ", at 0.90, their slowdown 5.0 instead of 2.0." in text
+    assert ", at 0.90, their slowdown 5.00 instead of 2.00." in text
 
 
 def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too():
