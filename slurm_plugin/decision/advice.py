@@ -1,7 +1,7 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
-from math import inf, log
+from math import inf, isfinite, log
 from operator import le
 from typing import Any
 
@@ -28,7 +28,7 @@ from slurm_plugin.decision.allowed_counts import (
 )
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
-from slurm_plugin.decision.node_options import STARTING_S, Option, no_later
+from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
 from slurm_plugin.evaluation.costs import (
     check_series,
     grams_between,
@@ -58,6 +58,8 @@ _OPEN_SIZE = frozenset(
 
 #: Ratio beyond the interval from which on run times are those of another problem.
 _APART = 1.25
+#: Share of what may come within which a job's end lies as is said.
+_SURE = 0.95
 #: A job asks for too much memory where less than this share of it is needed.
 _ENOUGH = 0.8
 
@@ -451,6 +453,8 @@ def _row(
     best: int | None,
     waits: bool,
 ) -> Row:
+    later = end_differences(table, option, asked) if asked else []
+    at_most = later[int(_SURE * len(later)) - 1] if later else inf
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
@@ -466,7 +470,8 @@ def _row(
         wait_bound=waits and option.bound,
         observed=not table.is_guess and any(p.nodes == option.nodes for p in table.observed),
         recommended=option.nodes == best,
-        no_later=no_later(table, option, asked) if asked else None,
+        no_later=sum(one <= 0 for one in later) / len(later) if later else None,
+        later_s=at_most if isfinite(at_most) else None,
         **_outlook(option, one) if waits else {},
         limit_s=limits.limit_s if limits else None,
         time_min_s=limits.least_s if limits else None,

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from statistics import fmean
 
 import msgspec
 from msgspec.structs import replace
@@ -324,8 +323,11 @@ class PolicyContext:
         return limit_s <= (self.partition.max_time_s or inf)
 
 
-def no_later(table: PredictionTable, one: Option, asked: Option) -> float:
-    """Chance that a job ends no later on a count than on the one asked for."""
+def end_differences(table: PredictionTable, one: Option, asked: Option) -> list[float]:
+    """Give by how many seconds a job ends later on a count than on the one asked for.
+
+    They rise, and are equally likely.
+    """
     drawn = zip(
         levels(table),
         ratios(table, one.nodes),
@@ -333,8 +335,8 @@ def no_later(table: PredictionTable, one: Option, asked: Option) -> float:
         waits_of(asked.wait),
         strict=True,
     )
-    return fmean(
-        (wait_s + ratio * level_s) * _EXACT <= asked_s + level_s
+    return sorted(
+        (wait_s + ratio * level_s) * _EXACT - asked_s - level_s
         for level_s, ratio, wait_s, asked_s in drawn
     )
 

@@ -41,6 +41,7 @@ class Row:
     end_high_s: float | None = None
     chance: float | None = None  #: of making the deadline
     no_later: float | None = None  #: chance that it ends no later than what was asked for
+    later_s: float | None = None  #: seconds that it ends later than that at most, 95 % sure
     wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
     kwh: float | None = None  #: None: unknown
     kwh_low: float | None = None  #: None: by nameplate

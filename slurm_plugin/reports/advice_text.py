@@ -267,6 +267,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
         derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
         cols.OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
         cols.OutputColumn("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
+        seconds("later_s", "later by"),
         cols.OutputColumn(
             *("meets_deadline", "deadline"),
             as_text=_if("made", "missed"),
@@ -408,8 +409,9 @@ def _change(advice: Advice) -> str:
     later_s = row.time_s + (row.wait_s or 0.0) - asked.time_s - (asked.wait_s or 0.0)
     more = row.node_hours - asked.node_hours
     word = advice.unit.word
-    # Of what is expected to end later the chance says nothing that a reader could use.
-    sure = "" if later_s > 0 else f"; {chance_text(row.no_later)} sure that it ends no later"
+    sure = f"; {chance_text(row.no_later)} sure that it ends no later"
+    if later_s > 0:
+        sure = f"; 95 % sure that it is {fmt.duration(row.later_s or later_s)} at most"
     return (
         f"On {fmt.count(row.nodes, word)} it ends {fmt.duration(abs(later_s))} "
         f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {fmt.hours(abs(more))} "

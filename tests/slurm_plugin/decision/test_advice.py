@@ -188,6 +188,9 @@ def test_a_doubtful_curve_recommends_the_best_count_and_says_how_sure_that_is():
     (row,) = [one for one in reported.rows if one.recommended]
     assert reported.directive == f"#SBATCH --nodes={row.nodes}"
     assert (row.nodes < reported.asked, row.no_later) == (True, 0.0)
+    asked = next(one for one in reported.rows if one.nodes == reported.asked)
+    assert row.later_s >= row.time_s - asked.time_s > 0
+    assert asked.later_s <= 0
     assert "doubtful" in reported.verdict_text
     assert "Another model fits as well." in reported.problems
     assert len(reported.rows) == 16
