@@ -1,7 +1,6 @@
 """The two first pages: the site at a glance for admins, and a user's own start page."""
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
+from slurm_plugin.reports.sheets import find, sheets_of
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.formatting import count, printable, short_clock
 from slurm_plugin.web.application_page import suggestion
@@ -30,6 +30,7 @@ _STATES = {
     "ok": "It runs",
     "skipped": "Mode",
 }
+_DETAILS = ("switched_off", "records", "drift", "problems")
 _ICONS = {"ok": "✓", "warning": "!", "error": "✗", "skipped": "–"}
 
 
@@ -42,13 +43,8 @@ def _overview(view: View) -> str:
     """Show whether NIMO runs, whether it helps, how far to trust it, and what to do."""
     days = chosen_days(view)
     report = view.site.report(view.viewer, days)
-    tables = [
-        one
-        for heading, group in page.sections(report, WORDS)
-        if heading == "Applications"
-        for one in group
-        if one.name != "applications" and one.rows
-    ]
+    sheets = sheets_of(report, WORDS)
+    tables = [find(sheets, name).table(SOME) for name in _DETAILS]
     head = headline(report)
     status = _status(view)
     tasks = [_task(view, one) for one in head.tasks]
@@ -70,7 +66,7 @@ def _overview(view: View) -> str:
         by_verdict=_by_verdict(view),
         figures=page.figures(report),
         charts=list(page.charts(report, WORDS, partial(view.link, "/decisions"))),
-        tables=[linked(view, replace(one, rows=one.rows[:SOME])) for one in tables],
+        tables=[linked(view, one) for one in tables if one.rows],
     )
 
 
