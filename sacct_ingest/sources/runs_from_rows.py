@@ -351,7 +351,8 @@ def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> Non
     """Fill the fields that sacct prints for steps only."""
     tasks = columns.get("tasks") or repeat(None)
     memory = columns.get("mem_bytes") or repeat(None)
-    used = zip(*map(_used, owned, tasks, memory), strict=True)
+    nodes = columns.get("nodes") or repeat(1)
+    used = zip(*map(_used, owned, tasks, nodes, memory), strict=True)
     for field, values in zip(_USED_FIELDS, used, strict=True):
         columns[field] = values
     measured = columns.pop("_measured", ())
@@ -385,27 +386,31 @@ _USED_FIELDS = (
 
 
 def _used(
-    steps: tuple[StepRun, ...], tasks: int | None, memory: int | None
+    steps: tuple[StepRun, ...], tasks: int | None, nodes: int | None, memory: int | None
 ) -> tuple[float | None, ...]:
     """Sum up steps.
 
     Tasks are those of the largest step that is not the batch script; memory and the use of GPUs are
     the largest of any step; disk bytes are the sum (what srun relays of its tasks' output counts
-    there too).
+    there too).  The batch script is there beside the tasks on its node, each of which bears a part.
     """
     read = written = None
+    script = largest = 0
     for step in steps:
         if step.tasks is not None and step.step not in SERVANTS:
             tasks = max(tasks or 0, step.tasks)
-        if step.mem_bytes is not None:
-            memory = max(memory or 0, step.mem_bytes)
+        if step.mem_bytes is not None and step.step in SERVANTS:
+            script = max(script, step.mem_bytes)
+        elif step.mem_bytes is not None:
+            largest = max(largest, step.mem_bytes)
         if step.disk_read_bytes is not None:
             read = (read or 0) + step.disk_read_bytes
         if step.disk_write_bytes is not None:
             written = (written or 0) + step.disk_write_bytes
+    part = ceil(script / max(ceil((tasks or 0) / max(nodes or 0, 1)), 1)) if largest else script
     return (
         tasks,
-        memory,
+        max(memory or 0, largest + part) or memory,
         None if read is None else storable(read),
         None if written is None else storable(written),
         max((one.gpu_percent for one in steps if one.gpu_percent is not None), default=None),

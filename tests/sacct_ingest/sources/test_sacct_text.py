@@ -48,7 +48,7 @@ def test_a_job_takes_from_its_steps_what_it_lacks(real):
     job = real["45"]
     assert [step.step for step in job.steps] == ["batch", "0", "1"]
     assert (job.nodes, job.tasks, job.cpus) == (4, 4, 4)
-    assert job.mem_bytes == 11_075_584
+    assert job.mem_bytes == 12_816_384  # of a task, and of the batch script
     assert job.disk_read_bytes == 78_227 + 27_908
     assert job.cpu_s == pytest.approx(0.060)
     assert job.req_mem_bytes == 8000 * 2**20
