@@ -4,8 +4,9 @@ import csv
 import io
 import json
 import re
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import PurePosixPath as Path
 
@@ -15,6 +16,7 @@ from sacct_ingest.records import JobState
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import RunRow
+from slurm_plugin.slurm.cluster_state import RawState, lower_of
 from slurm_plugin.text.formatting import clock, count, duration
 
 #: Completed runs that a need rests on, at least.
@@ -45,12 +47,31 @@ class Need:
     predicted: int  #: completed runs whose need was predicted from earlier runs ...
     short: int  #: ... that took longer or more memory
     spared_s: float  #: what their time limits were longer
+    partition: str = ""  #: of the newest run
+    most_s: float | None = None  #: that a job may ask for there; None: unknown, or no limit
+    most_mem_bytes: int | None = None  #: on one node
+    most_cpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestedRun:
+    """A completed run, and what it would have been given by the runs before it."""
+
+    elapsed_s: float
+    need_bytes: int  #: 0: not measured
+    own_s: float  #: its time limit; 0: unknown
+    limit_s: float
+    mem_bytes: float  #: 0: unknown
+
+    def is_short(self, limit_s: float, mem_bytes: float) -> bool:
+        """Whether it takes longer than a limit, or more memory; 0: unknown memory."""
+        return self.elapsed_s > limit_s or 0 < mem_bytes < self.need_bytes
 
 
 def need_of(
     application: str, rows: Sequence[RunRow], *, quantile: float, margin: float
-) -> Need | None:
-    """Work out a need; None: there are fewer than `FEWEST` completed runs.
+) -> tuple[Need, list[BacktestedRun]] | None:
+    """Work out a need, and try it on the runs; None: fewer than `FEWEST` completed.
 
     rows: runs of one application, the newest last.
     quantile: share of completed runs that a need covers, before the margin.
@@ -59,16 +80,19 @@ def need_of(
     done = [row for row in rows if row.state is JobState.COMPLETED and row.nodes > 0]
     if len(done) < FEWEST:
         return None
-    times = [float(row.elapsed_s) for row in done]
-    needs = list(map(node_need, done))
-    short, spared_s = 0, 0.0
-    for place in range(FEWEST, len(done)):
-        limit_s = _covering(times[:place], quantile, margin)
-        memory = _covering([one for one in needs[:place] if one], quantile, margin)
-        short += times[place] > limit_s or 0 < memory < needs[place]
-        spared_s += max((done[place].limit_s or 0) - limit_s, 0.0)
-    measured = [float(one) for one in needs if one]
-    return Need(
+    times: list[float] = []
+    measured: list[float] = []
+    backtest = []
+    for place, row in enumerate(done):
+        mem_bytes = node_need(row)
+        if place >= FEWEST:
+            given = _covering(times, quantile, margin), _covering(measured, quantile, margin)
+            own_s = float(row.limit_s or 0)
+            backtest.append(BacktestedRun(row.elapsed_s, mem_bytes, own_s, *given))
+        insort(times, float(row.elapsed_s))
+        if mem_bytes:
+            insort(measured, float(mem_bytes))
+    need = Need(
         application=application,
         runs=len(done),
         low_s=_quantile(times, 0.05),
@@ -82,9 +106,31 @@ def need_of(
         tasks=_usual([row.tasks or 1 for row in done]),
         nodes=_usual([row.nodes for row in done]),
         last_s=float(done[-1].end_s or 0),
-        predicted=len(done) - FEWEST,
-        short=short,
-        spared_s=spared_s,
+        predicted=len(backtest),
+        short=sum(one.is_short(one.limit_s, one.mem_bytes) for one in backtest),
+        spared_s=sum(max(one.own_s - one.limit_s, 0.0) for one in backtest),
+        partition=done[-1].partition,
+    )
+    return need, backtest
+
+
+def bounded(need: Need, state: RawState) -> Need:
+    """Add what a job may ask for in the partition of the newest run, and ask for no more."""
+    part = next((one for one in state.partitions if one.name == need.partition), None)
+    nodes = [node for node in state.nodes if need.partition in node.partitions]
+    if part is None or not nodes:
+        return need
+    cpus, mem_mib = max(node.cpus for node in nodes), max(node.mem_mib for node in nodes)
+    # Slurm has 1 MiB where a site tells it nothing.
+    most_mib = lower_of(part.max_mem_node_mib, mem_mib if mem_mib > 1 else None)
+    most_mem = most_mib * _MIB if most_mib else None
+    return replace(
+        need,
+        time_s=lower_of(need.time_s, part.max_time_s) or need.time_s,
+        mem_bytes=need.mem_bytes and lower_of(need.mem_bytes, most_mem),
+        most_s=part.max_time_s,
+        most_mem_bytes=most_mem,
+        most_cpus=lower_of(part.max_cpus_node, cpus),
     )
 
 
@@ -93,12 +139,11 @@ def _usual(counts: Sequence[int]) -> int:
     return max(*counts[-FEWEST:], 1)
 
 
-def _covering(values: Sequence[float], quantile: float, margin: float) -> float:
-    return max(_quantile(values, quantile) * margin, *values) if values else 0.0
+def _covering(ordered: Sequence[float], quantile: float, margin: float) -> float:
+    return max(_quantile(ordered, quantile) * margin, ordered[-1]) if ordered else 0.0
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
+def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(max(ceil(share * len(ordered)) - 1, 0), len(ordered) - 1)]
 
 
@@ -124,34 +169,60 @@ def _workflow(row: RunRow) -> str:
     return job.workflow if job else ""
 
 
+def process_of(need: Need, engine: str) -> str:
+    """Name the process or rule of an engine; empty: it is none that a profile could name."""
+    name, _, process = need.application.partition("/")[2].partition(":")
+    return process if name == engine and _NAME.fullmatch(process) else ""
+
+
 def _lines(needs: Iterable[Need], engine: str) -> list[tuple[str, str, Need]]:
     """Give process, a comment and need of each application of an engine."""
-    chosen = []
-    for one in needs:
-        name, _, process = one.application.partition("/")[2].partition(":")
-        if name == engine and _NAME.fullmatch(process):
-            again = f"{one.short} of {count(one.predicted, 'run')} short, limits"
-            said = (
-                f"{count(one.runs, 'run')}, {duration(one.median_s)} ({duration(one.low_s)} to "
-                f"{duration(one.high_s)}), to {clock(one.last_s)[:10]}; backtest: {again} "
-                f"{duration(one.spared_s)} less"
-            )
-            chosen.append((process, said, one))
+    chosen = [(process, one) for one in needs if (process := process_of(one, engine))]
     if not chosen:
         raise NoHistory(f"no process of {engine} has enough runs; csv and json have all tags")
-    return chosen
+    return [
+        (
+            process,
+            f"{count(one.runs, 'run')}, {duration(one.median_s)} ({duration(one.low_s)} to "
+            f"{duration(one.high_s)}), to {clock(one.last_s)[:10]}; backtest: {one.short} of "
+            f"{count(one.predicted, 'run')} short, limits {duration(one.spared_s)} less",
+            one,
+        )
+        for process, one in chosen
+    ]
+
+
+#: Slurm's logs of the last attempts at a job of Snakemake, as an expression of its profile.
+_LOGS = (
+    "sorted(__import__('pathlib').Path('.snakemake/slurm_logs/rule_{}', '_'.join(wildcards)"
+    ".replace('/', '_')).glob('*.log'), key=shutil.os.path.getmtime)[::-1][:attempt - 1]"
+)
 
 
 def snakemake(needs: Iterable[Need]) -> str:
     """Make a profile with the resources of each rule; what may run out grows with attempts.
 
-    Both do: an expression of a profile has the number of the attempt, not what ended the last one.
+    An expression of a profile has the number of the attempt, not what ended the last ones: that
+    stands in Slurm's logs of the attempts, where Snakemake's executor keeps them.
     """
-    made = ["set-resources:"]
+    made = [
+        "# A further attempt gets more of what ran out by Slurm's log, of both where none says it.",
+        "set-resources:",
+    ]
+
+    def grows(name: str, unit: int, first: float, most: float | None, ended_other: str) -> str:
+        # Of Slurm's releases some write oom-kill, some oom_kill.
+        text = "log.read_text(errors='replace').replace('-', '_')"
+        others = f"sum('{ended_other}' in {text} for log in "
+        value = f"{ceil(first / unit)} * (attempt - {others}{_LOGS.format(rule)}))"
+        return f"    {name}: " + (f"min({most // unit:.0f}, {value})" if most else value)
+
     for rule, said, need in _lines(needs, "snakemake"):
-        made += [f"  # {said}", f"  {rule}:", f"    runtime: {ceil(need.time_s / 60)} * attempt"]
+        made += [f"  # {said}", f"  {rule}:"]
+        made.append(grows("runtime", 60, need.time_s, need.most_s, "oom_kill"))
         if need.mem_bytes is not None:
-            made.append(f"    mem_mb: {ceil(need.mem_bytes / _MIB)} * attempt")
+            most = need.most_mem_bytes
+            made.append(grows("mem_mb", _MIB, need.mem_bytes, most, "DUE TO TIME LIMIT"))
         made.append(f"    cpus_per_task: {need.cpus_per_task}")
         made += [f"    tasks: {need.tasks}"] if need.tasks > 1 else []
         made += [f"    nodes: {need.nodes}"] if need.nodes > 1 else []
@@ -166,7 +237,7 @@ def nextflow(needs: Iterable[Need]) -> str:
     their memory: the other one stays.
     """
     made = [
-        "// For Nextflow 24.10 and later; process.resourceLimits bounds what attempts grow to.",
+        "// For Nextflow 24.10 and later.  resourceLimits: what the partition of the runs allows.",
         "process {",
     ]
 
@@ -181,7 +252,15 @@ def nextflow(needs: Iterable[Need]) -> str:
         made.append(grows("time", f"{ceil(need.time_s / 60)}.min", 137))
         if need.mem_bytes is not None:
             made.append(grows("memory", f"{ceil(need.mem_bytes / _MIB)}.MB", 140))
-        made += [f"        cpus = {need.cpus_per_task * need.tasks}", "    }"]
+        made.append(f"        cpus = {need.cpus_per_task * need.tasks}")
+        most = {
+            "time": need.most_s and f"{need.most_s // 60:.0f}.min",
+            "memory": need.most_mem_bytes and f"{need.most_mem_bytes // _MIB}.MB",
+            "cpus": need.most_cpus,
+        }
+        bounds = ", ".join(f"{name}: {value}" for name, value in most.items() if value)
+        made += [f"        resourceLimits = [{bounds}]"] if bounds else []
+        made.append("    }")
     return "\n".join([*made, "}"]) + "\n"
 
 

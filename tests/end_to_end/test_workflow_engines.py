@@ -4,14 +4,17 @@ It takes minutes and an environment of its own: `make test-releases` makes it an
 """
 
 import os
+import re
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from predictor.tables.run_facts import attributes_of_run
 from sacct_ingest.records import JobState, KeyLevel
@@ -27,6 +30,7 @@ PACKAGES = (
     *("submitit==1.5.4", "dask-jobqueue==0.9.0"),
 )
 RULES, SAMPLES = ("align", "count", "plot"), "abcd"
+MORE, LONGER = "mt"  #: samples that need more memory and more time than any before
 #: The first attempt to count one of the samples has too little memory.
 SNAKEFILE = """\
 rule all:
@@ -34,7 +38,7 @@ rule all:
 rule align:
     output: "out/{s}.bam"
     resources: mem_mb=500, runtime=10
-    shell: "sleep 6; touch {output}"
+    shell: "sleep $(cat long.{wildcards.s} || echo 6); touch {output}"
 rule count:
     input: "out/{s}.bam"
     output: "out/{s}.tsv"
@@ -95,8 +99,9 @@ def site(slurm_cluster: ClusterFactory, engines: Path) -> Iterator[Site]:
     conf = ["SelectTypeParameters=CR_Core_Memory"]
     with site_on(slurm_cluster, nodes=4, conf=conf, memory_cgroups=not cgroups.lacking()) as made:
         need_in_jobs(made.cluster, engines)
-        for sample in f"{SAMPLES}e":
-            made.write_script(f"need.{sample}", "600" if sample == "c" else "1")
+        for sample in f"{SAMPLES}e{MORE}{LONGER}":
+            made.write_script(f"need.{sample}", {"c": "600", MORE: "900"}.get(sample, "1"))
+        made.write_script(f"long.{LONGER}", "100")
         made.write_script("Snakefile", SNAKEFILE)
         made.run_nimod("observe")
         yield made
@@ -118,12 +123,20 @@ def learnt(site: Site) -> dict[str, list[RunRow]]:
     return {key.partition("/")[2]: list(rows) for key, rows in by_key.items()}
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_two_runs_of_a_snakemake_workflow_are_three_applications(site: Site, engines: Path) -> None:
+@pytest.fixture(scope="module")
+def flow(site: Site, engines: Path) -> dict[str, list[RunRow]]:
+    """Run the workflow twice; give its runs."""
     for _ in range(2):
         run_engine(site, engines, *SNAKEMAKE, f"samples={SAMPLES}")
-    runs = learnt(site)
+    return learnt(site)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_two_runs_of_a_snakemake_workflow_are_three_applications(
+    site: Site, engines: Path, flow: dict[str, list[RunRow]]
+) -> None:
+    runs = flow
     completed = {
         name: sum(one.state is JobState.COMPLETED for one in rows) for name, rows in runs.items()
     }
@@ -146,6 +159,38 @@ def test_two_runs_of_a_snakemake_workflow_are_three_applications(site: Site, eng
         comment = f"--comment=rule_{rule}_wildcards_f"
         advice = site.advise("-J", str(uuid4()), comment, "-t10", "--mem=500", f"--wrap={command}")
         assert f"snakemake:{rule}, 8 runs" in advice.stdout, advice
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(
+    site: Site, engines: Path, flow: dict[str, list[RunRow]]
+) -> None:
+    user = flow["snakemake:align"][0].user
+    made = site.nimod.run("export", "snakemake", "-u", user).stdout
+    work = site.cluster.layout.work
+    (work / "profile").mkdir()
+    site.write_script("profile/config.yaml", made)
+    first = {
+        rule: tuple(int(re.findall(r"(\d+) \* ", one[name])[0]) for name in ("runtime", "mem_mb"))
+        for rule, one in yaml.safe_load(made)["set-resources"].items()
+    }
+    since_s = time.time()
+    chosen = f"samples={MORE}{LONGER}"
+    run_engine(site, engines, *SNAKEMAKE, chosen, "--profile", str(work / "profile"))
+    asked: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for rule in RULES:
+        for one in learnt(site)[f"snakemake:{rule}"]:
+            if one.submit_s >= since_s - 1:
+                got = (one.limit_s or 0) / 60, (one.req_mem_bytes or 0) / 2**20
+                asked.setdefault((rule, attributes_of_run(one)[SAMPLE]), []).append(got)
+    expected = {(rule, sample): [first[rule]] for rule in RULES for sample in MORE + LONGER}
+    minutes, memory = first["align"]
+    expected["align", LONGER] += [(2 * minutes, memory)]
+    if not cgroups.lacking():
+        minutes, memory = first["count"]
+        expected["count", MORE] += [(minutes, min(2 * memory, 2000))]  # all that a node has
+    assert asked == expected
 
 
 @pytest.mark.long

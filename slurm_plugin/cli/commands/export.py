@@ -1,8 +1,8 @@
 """Write what your applications need, by their record, as a profile for Snakemake or Nextflow.
 
-A need covers every completed run and a quantile of them with a margin.  A further attempt of
-Nextflow doubles what ran out, time or memory; Snakemake does not say which, so both grow.
-Applications with fewer than five completed runs are left out.
+A need covers every completed run and a quantile of them with a margin.  A further attempt gets
+more of what ran out, time or memory, up to what the partition allows.  Applications with fewer
+than five completed runs are left out.
 """
 
 import argparse
@@ -11,11 +11,12 @@ from difflib import unified_diff
 from functools import partial
 from pathlib import Path
 
-from sacct_ingest.errors import FormatError, NoHistory
+from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.through_nimod import may_read_store
+from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.text.formatting import count
 
@@ -24,13 +25,14 @@ EXAMPLE = """\
   nimo export snakemake --workflow rnaseq --diff profile/config.yaml
   nimo export nextflow --quantile 0.9 --margin 1.5 > nimo.config
   nimo export json | jq .applications[0].time_s"""
-_NAMES = ("snakemake", "nextflow", "csv", "json")
+_ENGINES = ("snakemake", "nextflow")
+_TIMEOUT_S = 15.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = partial(option, parser)
-    add("format", "what to write: %(choices)s", choices=_NAMES)
+    add("format", "what to write: %(choices)s", choices=(*_ENGINES, "csv", "json"))
     add(
         "--workflow NAME",
         "only runs with this file or folder in the path of their workflow or working directory",
@@ -49,49 +51,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_factor,
         default=1.2,
     )
-    add("--diff FILE", "show what would change in this file", type=Path)
+    add(
+        "--diff FILE",
+        "show what would change in this file, and how past runs would have fared with both",
+        type=Path,
+    )
     add_shared(parser, "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the profile, or how it differs from the present one."""
-    from slurm_plugin.reports import engine_profiles  # noqa: PLC0415 - the database is heavy
+    from slurm_plugin.reports import engine_profiles, present_profiles  # noqa: PLC0415 - heavy
+    from slurm_plugin.slurm import commands, sources  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
     config = load_config(args, for_user=True)
     if args.local or not (args.store or may_read_store(config)):
         config = own_history.refreshed(config)
     begin = f"{args.user or user_name()}/"
-    needs, few = [], 0
+    tried, few = [], 0
     with open_store(config) as store:
         for key, rows in store.runs.by_key(KeyLevel.TAG):
             if not key.startswith(begin):
                 continue
             chosen = engine_profiles.of_workflow(rows, args.workflow) if args.workflow else rows
-            need = engine_profiles.need_of(key, chosen, quantile=args.quantile, margin=args.margin)
-            needs += [need] if need else []
-            few += bool(chosen) and need is None
+            one = engine_profiles.need_of(key, chosen, quantile=args.quantile, margin=args.margin)
+            tried += [one] if one else []
+            few += bool(chosen) and one is None
     if few:
         left_out = f"{count(few, 'application')} with fewer than {engine_profiles.FEWEST}"
         print(f"nimo export: left out {left_out} completed runs", file=sys.stderr)
-    if not needs:
+    if not tried:
         raise NoHistory("no application of a workflow engine or with a tag has enough runs")
-    text = engine_profiles.FORMATS[args.format](needs)
-    sys.stdout.write(_diff(args.diff, text) if args.diff else text)
+    if args.format in _ENGINES:
+        ask = partial(commands.run, timeout_s=_TIMEOUT_S)
+        try:
+            state = sources.read_text("", ask(sources.SINFO), ask(sources.PARTITIONS))
+            tried = [(engine_profiles.bounded(need, state), runs) for need, runs in tried]
+        except SlurmError as error:
+            print(f"nimo export: no bounds of partitions are known: {error}", file=sys.stderr)
+    text = engine_profiles.FORMATS[args.format]([need for need, _ in tried])
+    if args.diff is None:
+        sys.stdout.write(text)
+        return 0
+    present = read_text(args.diff)
+    old, new = present.splitlines(keepends=True), text.splitlines(keepends=True)
+    sys.stdout.writelines(unified_diff(old, new, str(args.diff), "nimo export"))
+    if args.format in _ENGINES:
+        print(*present_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")
     return 0
-
-
-def _diff(present: Path, text: str) -> str:
-    """Show lines that go and come.
-
-    Raises FormatError: the file cannot be read.
-    """
-    try:
-        before = present.read_text()
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{present}: {error}") from error
-    old, new = before.splitlines(keepends=True), text.splitlines(keepends=True)
-    return "".join(unified_diff(old, new, str(present), "nimo export"))
 
 
 def _share(text: str) -> float:

@@ -1,6 +1,8 @@
 """What rules of a workflow need by their record, as their engine's profile."""
 
 import json
+import os
+import shutil
 import subprocess
 
 import pytest
@@ -11,12 +13,13 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from tests.engine_jobs import run_of, submissions
 from tests.sacct_ingest.records import SUBMIT_S, run
+from tests.slurm_plugin.slurm.slurm_text import PARTITIONS, SINFO
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, monkeypatch):
     """Eight runs of Snakemake's rule align, of 100 to 170 s and MiB, and two of Nextflow's."""
     url = tmp_path / "nimo.db"
     chosen = [one for one in submissions() if one["process"] == "align" and one["run"]]
@@ -27,22 +30,51 @@ def store(tmp_path):
         submit_s, elapsed_s = SUBMIT_S + 1000 * number, 100.0 + 10 * number
         times = {"submit_s": submit_s, "start_s": submit_s, "end_s": submit_s + int(elapsed_s)}
         shape = {"cpus": 2, "tasks": 1, "mem_bytes": (100 + 10 * number) * MIB}
+        shape["partition"] = "batch"
         runs.append(run_of(one, job_id=number, elapsed_s=elapsed_s, **shape, **times))
     failed = {"state": JobState.TIMEOUT, "elapsed_s": 9999.0, "job_id": 99, "submit_s": SUBMIT_S}
     with Store.open(f"sqlite:///{url}") as made:
         made.runs.add([*runs, run_of(flow[0], **failed)])
+    for name, text in (("sinfo", SINFO), ("scontrol", PARTITIONS)):
+        (tmp_path / f"{name}.txt").write_text(text)
+        (tmp_path / name).write_text("#!/bin/sh\nexec /bin/cat $0.txt\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return ["--store", str(url), "-u", "ada"]
 
 
-def test_a_profile_of_snakemake(store, capsys):
+#: What Slurm's logs of an attempt have, and what then grows: run time, memory.
+ENDS = {
+    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0.": (0, 1),
+    "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-10-01T08:00:00 DUE TO TIME LIMIT ***": (
+        1,
+        0,
+    ),
+    "it failed": (1, 1),
+}
+
+
+def test_a_profile_of_snakemake(store, capsys, tmp_path, monkeypatch):
     assert main(["export", "snakemake", *store]) == 0
     out, err = capsys.readouterr()
+    rule = yaml.safe_load(out)["set-resources"]["align"]
+    assert rule["cpus_per_task"] == 2
     # 95 % of them took 170 s and MiB or less: 1.2 times that is 204.
-    assert yaml.safe_load(out) == {
-        "set-resources": {
-            "align": {"runtime": "4 * attempt", "mem_mb": "204 * attempt", "cpus_per_task": 2}
-        }
-    }
+    grown = [4, 204]
+    monkeypatch.chdir(tmp_path)
+    logs = tmp_path / ".snakemake" / "slurm_logs" / "rule_align" / "a_b"
+    logs.mkdir(parents=True)
+    (logs / "5.log").write_text("".join(ENDS))  # of an earlier workflow
+    os.utime(logs / "5.log", (0, 0))
+    for attempt, (text, more) in enumerate([("", (0, 0)), *ENDS.items()], start=1):
+        if attempt > 1:
+            (logs / f"{attempt}.log").write_text(text)
+        grown = [one + first * n for one, first, n in zip(grown, (4, 204), more, strict=True)]
+        names = {"attempt": attempt, "wildcards": ["a", "b"], "shutil": shutil}
+        assert [eval(rule[name], dict(names)) for name in ("runtime", "mem_mb")] == grown
+    # More than the partition has is not asked for.
+    names = {"attempt": 500, "wildcards": ["other"], "shutil": shutil}
+    assert [eval(rule[name], dict(names)) for name in ("runtime", "mem_mb")] == [1440, 2000]
     assert "# 8 runs, 00:02:10 (00:01:40 to 00:02:50), to 20" in out
     assert "backtest: 0 of 3 runs short" in out
     assert err == "nimo export: left out 1 application with fewer than 5 completed runs\n"
@@ -57,6 +89,7 @@ def test_a_configuration_of_nextflow(store, capsys):
     assert f"time = {{ {first}.time * ({then} 137 ? 1 : 2) : 4.min }}\n" in out
     assert f"memory = {{ {first}.memory * ({then} 140 ? 1 : 2) : 230.MB }}\n" in out
     assert out.count("{") == out.count("}")
+    assert "resourceLimits = [time: 1440.min, memory: 2000.MB, cpus: 8]" in out
 
 
 #: Evaluates a configuration as Nextflow does, whose language it is, and asks it for two attempts.
@@ -101,17 +134,79 @@ def test_tables_and_what_would_change(store, capsys, tmp_path):
     capsys.readouterr()
     assert main(["export", "csv", *store, "--workflow", "flow"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
-    present = tmp_path / "config.yaml"
-    present.write_text("set-resources:\n  align:\n    runtime: 600\n")
-    assert main(["export", "snakemake", *store, "--diff", str(present)]) == 0
+
+
+NOTHING = "nothing in the file that can be read"
+#: What stands in a present profile for the rule or process, and what is said of it.
+PRESENT = [
+    (
+        "snakemake",
+        "align: {runtime: 600, mem_mb: 1000}",
+        "of 3 runs 0 would fail instead of 0; limits 00:03:00 instead of 10:00:00, in all "
+        "1-05:51:00 less; memory 180M instead of 1000M",
+    ),
+    (
+        "snakemake",
+        "align: {runtime: 2m * attempt, mem: 1.5GiB}",
+        "of 3 runs 0 would fail instead of 3; limits 00:03:00 instead of 00:02:00, in all "
+        "00:03:00 more; memory 180M instead of 1536M",
+    ),
+    (
+        "snakemake",
+        "[other:runtime=600, align:mem_mb=attempt * 165]",
+        "of 3 runs 0 would fail instead of 1; memory 180M instead of 165M",
+    ),
+    ("snakemake", "align: {runtime: 'max(input.size_mb, 7)'}", NOTHING),
+    ("snakemake", "other: {runtime: 5}", NOTHING),
+    (
+        "nextflow",
+        "withName: ALIGN { time = 3.h\nmemory = '1 GB' }",
+        "of 1 run 0 would fail instead of 0; limits 00:04:24 instead of 03:00:00, in all "
+        "02:55:36 less; memory 264M instead of 1024M",
+    ),
+    (
+        "nextflow",
+        "withName: 'NFCORE_RNASEQ:ALIGN|X' { memory = { 180.MB * task.attempt }; cpus = 4 }",
+        "of 1 run 0 would fail instead of 1; memory 264M instead of 180M",
+    ),
+    (
+        "nextflow",
+        "time = '1d 2h' // memory = 1.MB\nwithLabel: big { time = 1.s }",
+        "of 1 run 0 would fail instead of 0; limits 00:04:24 instead of 1-02:00:00, in all "
+        "1-01:55:36 less",
+    ),
+    (
+        "nextflow",
+        "withName: '.*:ALIGN' { time = { check_max( 2.min * task.attempt, 'time' ) } }",
+        "of 1 run 0 would fail instead of 1; limits 00:04:24 instead of 00:02:00, in all "
+        "00:02:24 more",
+    ),
+    ("nextflow", "withName: 'STAR|*' { time = 1.h }", NOTHING),
+]
+AROUND = {"snakemake": "set-resources:\n  {}\n", "nextflow": "process {{ {} }}\n"}
+
+
+@pytest.mark.parametrize(("engine", "text", "said"), PRESENT)
+def test_runs_are_tried_on_a_present_profile(store, capsys, tmp_path, engine, text, said):
+    present = tmp_path / "present"
+    present.write_text(AROUND[engine].format(text))
+    assert main(["export", engine, *store, "--diff", str(present)]) == 0
     out = capsys.readouterr().out
-    assert "-    runtime: 600\n" in out
-    assert "+    runtime: 4 * attempt\n" in out
+    assert f"--- {present}\n+++ nimo export\n" in out
+    assert out.splitlines()[-1].partition(": ")[2] == said
+
+
+def test_an_export_is_its_own_present_profile(store, capsys, tmp_path):
+    for engine, values in (("snakemake", "00:04:00"), ("nextflow", "00:05:00")):
+        assert main(["export", engine, *store]) == 0
+        (tmp_path / "present").write_text(capsys.readouterr().out)
+        assert main(["export", engine, *store, "--diff", str(tmp_path / "present")]) == 0
+        assert f"instead of {values}" in capsys.readouterr().out
 
 
 def test_what_cannot_be_exported(store, capsys):
     assert main(["export", "snakemake", *store[:2], "-u", "bob"]) == 3
-    assert main(["export", "snakemake", *store, "--diff", "/none"]) == 65
+    assert main(["export", "snakemake", *store, "--diff", "/none"]) == 78
     assert "has enough runs" in capsys.readouterr().err
 
 
