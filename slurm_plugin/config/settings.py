@@ -313,6 +313,7 @@ class Config(types.Section, frozen=True, kw_only=True):
     cluster: str = ""  #: name in the accounting; empty: ask ``scontrol``
     store: str = ""  #: SQLAlchemy URL; empty: an SQLite file of the user's own
     socket: str = SOCKET
+    kill_switch: str = "/etc/nimo/off"
     mode: types.Mode = types.Mode.OBSERVE
     tell_changes: bool = True  #: one line to the user whose job is changed
     rules: tuple[ModeRule, ...] = ()

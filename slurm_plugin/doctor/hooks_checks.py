@@ -144,7 +144,11 @@ def hook_settings(installation: Installation) -> Iterator[Finding]:
             f"did you mean {near[0]!r}?" if near else f"remove it; there are: {', '.join(defaults)}"
         )
         yield warning(f"{path}: the hooks have no setting {name!r} and ignore it", fix)
-    switch = Path(said.get("kill_switch", "/etc/nimo/off"))
+    switch, own = Path(said.get("kill_switch", "/etc/nimo/off")), installation.settings.kill_switch
+    if switch != Path(own):
+        yield wrong(
+            f"{switch} switches the hooks off, and {own} nimod", f"kill_switch = {own} in {path}"
+        )
     if switch.exists():
         yield warning(f"{switch} exists: all jobs pass without NIMO", f"rm {switch}")
     if switch.parent.exists() and (switch.parent.stat().st_mode & 0o1002) == 0o002:

@@ -83,7 +83,9 @@ class Daemon:
             publish=self._ready.publish,
             cpu_clock=time.thread_time,
         )
-        self._poller = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
+        self._poller = ClusterPoller(
+            time.time, cluster=config.cluster, how=config.snapshot, kill_switch=config.kill_switch
+        )
         self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
         self._link = StoreLink(

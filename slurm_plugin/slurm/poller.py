@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import SlurmError
@@ -38,6 +39,7 @@ class ClusterPoller:
     #: the site's settings.  Where looks take more than their share of the time, pauses grow, and
     #: text takes the place of JSON
     how: config.Snapshot = _DEFAULT
+    kill_switch: str = ""  #: file that switches NIMO off
     run: InitVar[Runner] = commands.run  #: runs a command
     stopwatch: Callable[[], float] = time.monotonic  #: seconds from any moment on
     #: changes what was seen before a view is made of it
@@ -88,7 +90,8 @@ class ClusterPoller:
         settings = self._ask_settings()
         taken_s = self.clock()
         self.raw = raw = self.adapt(self._ask(settings))
-        self._guard.look(self._run, raw.jobs, safe=settings.plans_softly)
+        off = bool(self.kill_switch) and Path(self.kill_switch).exists()
+        self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
         limits = self._limits.look(self.cluster, settings.enforced)
         self._latest = build(
             raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest

@@ -130,7 +130,7 @@ class LimitGuard:
         A running job may have been cut while nobody looked: it gets its user's limit back.  Where
         it has less again the user wants it so, who may shorten a running job.
 
-        safe: whether Slurm plans with such limits.
+        safe: whether Slurm plans with such limits, and NIMO is not switched off.
         """
         soft = {job.job_id: _is_cut(job) for job in jobs if ",sl=" in job.admin_comment}
         tries = {job: self._tries.get(job, 0) for job in soft}
@@ -146,7 +146,7 @@ class LimitGuard:
         except SlurmError as error:
             lines = [str(error)]
         for line in lines:
-            _log.warning("time_min_as_soft_limit is gone, or was: %s", line)
+            _log.warning("a limit to plan with is taken back: %s", line)
 
 
 def _is_cut(job: RawJob) -> bool:

@@ -8,6 +8,7 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note
 from sacct_ingest.text.admin_comment import build as note_text
 from slurm_plugin.slurm.cluster_state import RawJob, RawState
+from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.slurm_conf import may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import LimitGuard, QueueHeads, take_back
@@ -28,6 +29,10 @@ _NOTE = Note(
 )
 NOTE = note_text(_NOTE)
 SOFT = "SLURM_VERSION = 26.05.5\nSchedulerParameters = time_min_as_soft_limit\n"
+
+
+def no_slurm(argv, *, timeout_s):
+    raise SlurmError(f"{argv[0]}: not here")
 
 
 def row(job, state, least, limit, note=NOTE):
@@ -90,6 +95,18 @@ def test_a_job_that_was_cut_while_nobody_looked_gets_its_users_limit_back():
     for job in (cut, whole, cut, cut):  # it has it, and then its user makes it shorter
         guard.look(slurm, [job], safe=True)
     assert len(slurm.updates) == 2
+
+
+def test_the_kill_switch_takes_them_back_from_jobs_that_wait(tmp_path, monkeypatch):
+    asked, poller = [], ClusterPoller(lambda: 1e9, kill_switch=f"{tmp_path}/off", run=no_slurm)
+    settings = replace(read_settings(SOFT), may_update=True)
+    monkeypatch.setattr(poller, "_ask_settings", lambda: settings)
+    monkeypatch.setattr(poller, "_ask", lambda _: RawState())
+    monkeypatch.setattr(LimitGuard, "look", lambda *_, safe: asked.append(safe))
+    poller.look()
+    (tmp_path / "off").touch()
+    poller.look()
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(
