@@ -15,6 +15,7 @@ from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.common_options import positive, share
 from slurm_plugin.cli.through_nimod import may_read_store
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.slurm.job_request import user_name
@@ -42,15 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--quantile QUANTILE",
         "share of the completed runs that a need covers (default: %(default)s)",
-        type=_share,
+        type=share,
         default=0.95,
     )
-    add(
-        "--margin MARGIN",
-        "factor on this quantile (default: %(default)s)",
-        type=_factor,
-        default=1.2,
-    )
+    add("--margin FACTOR", "on this quantile (default: %(default)s)", type=positive, default=1.2)
     add(
         "--diff FILE",
         "show what would change in this file, and how past runs would have fared with both",
@@ -100,17 +96,3 @@ def run(args: argparse.Namespace) -> int:
     if args.format in _ENGINES:
         print(*present_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")
     return 0
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: a share above 0 and up to 1, such as 0.95")
-    return share
-
-
-def _factor(text: str) -> float:
-    factor = float(text)
-    if not 1 <= factor <= 100:
-        raise argparse.ArgumentTypeError(f"{text}: a factor from 1 to 100, such as 1.2")
-    return factor

@@ -109,6 +109,7 @@ for (exit in [137, 140]) {
         println "${exit} ${attempt} ${asked[0]} ${asked[1] / 2**20}"
     }
 }
+println read.resourceLimits
 """
 
 
@@ -119,6 +120,7 @@ def test_nextflow_s_language_reads_it_and_asks_for_more_of_what_ran_out(store, c
     run = ["groovy", "-e", GROOVY]
     made = subprocess.run(run, input=capsys.readouterr().out, text=True, stdout=-1, check=True)
     expected = ["137 1 240 230", "137 2 240 460", "140 1 240 230", "140 2 480 230"]
+    expected.append("[time:86400, memory:2097152000, cpus:8]")
     assert made.stdout.splitlines() == expected
 
 
