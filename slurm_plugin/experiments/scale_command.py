@@ -95,11 +95,14 @@ def run(args: argparse.Namespace) -> int:
             print(_dry(study))
             return 0
     else:
-        settings = _settings(args)
-        if (folder / _FILE).exists():
-            raise ConfigError(f"{folder} holds a study; --resume goes on, --directory: another one")
+        settings, path = _settings(args), folder / _FILE
+        if path.exists():
+            if any(one.job_id or not one.ended for one in Study(path).runs):
+                said = "--resume goes on, --directory: another one"
+                raise ConfigError(f"{folder} holds a study; {said}")
+            path.unlink()  # no job was ever submitted
         folder.mkdir(parents=True, exist_ok=True)
-        study = Study(folder / _FILE, settings)
+        study = Study(path, settings)
     with alone(folder / _FILE, program="'nimo scale'", fix="name another folder"):
         why = _existing(study, args) if args.existing else _follow(study, folder, args)
     from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415

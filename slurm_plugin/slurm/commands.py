@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ _SQUEUE_OPTIONS = {"-O": "SQUEUE_FORMAT2", "-o": "SQUEUE_FORMAT"}
 _FOR_USERS = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", *_FORMATS)
 #: What Slurm says when it may work a moment later; all else is about the job.
 _PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
+#: What sbatch writes before the reason.
+_BEFORE_REASON = re.compile(r"(?:sbatch: )+(?:error: )?(?:Batch job submission failed: )?")
 
 
 class SubmissionRefused(SlurmError):  # noqa: N818 - what sbatch did
@@ -67,7 +70,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     except SlurmError as error:
         if any(sign in str(error).lower() for sign in _PASSING):
             raise
-        raise SubmissionRefused(str(error)) from error
+        raise SubmissionRefused(_BEFORE_REASON.sub("", str(error)).strip()) from error
     *_, last = output.split() or [""]
     job_id = last.partition(";")[0]
     if not job_id.isdecimal():

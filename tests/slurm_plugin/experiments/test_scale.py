@@ -1,15 +1,17 @@
 """Scaling studies: few runs, the right count, whatever fails; killed, resumed; what they leave."""
 
 import csv
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from sacct_ingest.errors import FormatError, SlurmError
+from sacct_ingest.errors import ConfigError, FormatError, NoHistory, SlurmError
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.text.tag import parse_tag, study_of
+from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments.scale import results as made
 from slurm_plugin.experiments.scale.study import (
     Settings,
@@ -270,3 +272,23 @@ def test_a_run_that_no_limit_allows_is_cancelled_and_a_row(tmp_path):
     failed = [(one.count, one.reason) for one in study.runs if one.reason]
     assert failed == [(max(COUNTS), "QOSMaxNodePerJobLimit")]
     assert slurm.cancelled and not slurm.held
+
+
+def test_a_study_whose_jobs_were_all_refused_begins_anew(tmp_path, monkeypatch, capsys):
+    refused = "sbatch: error: Batch job submission failed: Requested node configuration is not"
+    for name in ("scontrol", "squeue", "sacct"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\necho '{refused} available' >&2\nexit 1\n")
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    Path("job.sh").write_text("#!/bin/sh\n")
+    for _ in range(2):
+        assert main(["scale", "-N", "1-4", "job.sh"]) == NoHistory.exit_status
+        shown = capsys.readouterr()
+        assert "1: Requested node configuration is not available\n" in shown.err
+        assert "  Requested n" in shown.out
+    saved = Study(tmp_path / "job.scale" / "study.json")
+    saved.save(StudyRun(number=1, count=1, why="", planned_s=0, job_id=7, state="FAILED"))
+    assert main(["scale", "-N", "1-4", "job.sh"]) == ConfigError.exit_status
