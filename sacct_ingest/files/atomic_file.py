@@ -86,7 +86,8 @@ def locked(
     Raises Busy: another process has it, and ``waiting`` is None; OSError: the lock cannot be made,
         or something else has its name.
     """
-    file = _opened(_lock_of(path, suffix))
+    most = path.stat().st_mode if path.exists() else _LOCK_MODE
+    file = _opened(_lock_of(path, suffix), most & _LOCK_MODE)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,17 +144,17 @@ def _own_folder() -> Path:
     return own
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path, mode: int) -> int:
     flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        file = os.open(path, os.O_RDWR | flags, _LOCK_MODE)
+        file = os.open(path, os.O_RDWR | flags, mode)
     except PermissionError:
         # Another user of the same group made it: it can be taken without being signed.
-        file = os.open(path, os.O_RDONLY | flags, _LOCK_MODE)
+        file = os.open(path, os.O_RDONLY | flags, mode)
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(file)
         raise FileExistsError(17, f"{path} is no lock of ours; move it away")
-    if status.st_uid == os.geteuid() and status.st_mode & 0o007:
-        os.fchmod(file, status.st_mode & 0o660)
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & ~mode:
+        os.fchmod(file, stat.S_IMODE(status.st_mode) & mode)
     return file

@@ -1,13 +1,19 @@
 """A decision in sentences: the job's request, the prediction, the action and the outcome."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from predictor.table import at, covers
+from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.text import formatting as fmt
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
 
 _STATES = {
     "COMPLETED": "completed",
@@ -36,6 +42,23 @@ def explain(explanation: Explanation, job_id: int) -> str:
         _came(one, explanation.outcome),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def explain_run(run: "RunRow", table: PredictionTable | None) -> str:
+    """Write what came of a job that nothing was decided about, beside the prediction of now."""
+    size = fmt.count(run.nodes, "node")
+    name = fmt.printable(f"{run.user}/{run.name}")
+    state = _STATES.get(run.state, f"ended as {run.state}")
+    ran = f"ran on {size} for {fmt.duration(run.elapsed_s)}, and {state}"
+    lines = [f"Job {run.job_id} ({name}) {ran}. No nimod decides here, so nothing was changed."]
+    if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
+        one, where = at(table, nodes), fmt.count(nodes, table.unit.word)
+        span = f"{fmt.percent(one.level)}: {fmt.duration(one.low_s)} to {fmt.duration(one.high_s)}"
+        lines.append(
+            f"Such jobs on {where} take {fmt.duration(one.time_s)} ({span}), by "
+            f"{fmt.count(table.runs, 'run')} recognised by {fmt.RECOGNISED[table.level]}."
+        )
+    return "\n".join(lines)
 
 
 def _request(one: DecisionRow, job_id: int) -> str:

@@ -11,15 +11,19 @@ from datetime import datetime
 from pathlib import Path
 
 from sacct_ingest.errors import NoHistory, SlurmError
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
+from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask, Job, Selection
-from slurm_plugin.reports.why_text import explain
+from slurm_plugin.reports.why_text import explain, explain_run
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import wrapped
@@ -46,10 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """Ask nimod or the store, and print."""
     config = load_config(args, for_user=True)
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
-        raise NoHistory(
-            f"no nimod is asked here, so nothing was decided about job {args.job}; 'nimo-advise' "
-            "with its script says what is advised"
-        )
+        print(wrapped(_own_run(own_history.refreshed(config), args.job), terminal_width()))
+        return 0
     shown = "" if args.store else _shown(args.job, timeout_s=config.snapshot.timeout_s)
     note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
     decision_id = note.decision_id if note else ""
@@ -78,6 +80,23 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(wrapped(explain(explanation, args.job), terminal_width()))
     return 0
+
+
+def _own_run(config: Config, job_id: int) -> str:
+    """Say what is known of a job where no nimod decides."""
+    from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
+
+    with open_store(config) as store:
+        found = [one for one in store.runs.started() if one.job_id == job_id]
+        if not found:
+            raise NoHistory(f"no job {job_id} of yours has ended and been read from the accounting")
+        run = found[-1]
+        keys = [(level, key) for level in KeyLevel if (key := run.identity.key(level))]
+        fits = [(one.level, one.key, one.payload) for one in store.fits.find(keys)]
+    table = PredictionLookup(fits).find(
+        run.identity, layouts_of_run(run), attributes=lambda: attributes_of_run(run)
+    )
+    return explain_run(run, table)
 
 
 def _shown(job_id: int, *, timeout_s: float) -> str:

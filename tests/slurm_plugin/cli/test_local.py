@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -207,10 +208,19 @@ def test_waits_are_those_of_ones_own_jobs_beside_slurms_plan(login, capsys):
     assert "Other jobs' waits need nimod" in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_came_of_a_job_is_told_beside_what_such_jobs_take(login, capsys):
+    assert nimo(["why", "7"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "/app) ran on 2 nodes for 00:28:20, and completed. No nimod decides here" in told
+    assert re.search(r"Such jobs on 2 nodes take 00:2\d:\d\d \(90 %: .*\), by 10 runs", told)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in login.kept.parent.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["why", "7"], "no nimod is asked here, so nothing was decided about job 7"),
+        (["why", "777"], "no job 777 of yours has ended and been read from the accounting"),
         (["status"], "does it run? systemctl status nimod"),
     ],
 )
