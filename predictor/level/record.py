@@ -204,10 +204,7 @@ def _fair(entries: Sequence[RecordEntry]) -> list[RecordEntry]:
 
 
 def pooled_errors(entries: Sequence[RecordEntry]) -> PooledErrors:
-    """Sum up the pooled entries of a site.
-
-    Raises ValueError: an entry is damaged.
-    """
+    """Sum up the pooled entries of a site. Raises ValueError: an entry is damaged."""
     need_entries(entries)
     classes, sides, units = _grouped(entries)
     groups = (sides | units).items()

@@ -62,10 +62,7 @@ _NOTHING = np.zeros(3)
 
 
 def columns_of(features: Sequence[str]) -> list[int]:
-    """Places of features in a row.
-
-    Raises ValueError: there is no such feature.
-    """
+    """Places of features in a row. Raises ValueError: there is no such feature."""
     return [FEATURES.index(name) for name in features]
 
 

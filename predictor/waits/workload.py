@@ -139,10 +139,7 @@ class ArrivalDemand(msgspec.Struct, frozen=True, array_like=True):
         return row[below] + (place - below) * (row[below + 1] - row[below])
 
     def scaled(self, factor: float) -> "ArrivalDemand":
-        """Give the same in other units.
-
-        Raises ValueError: the factor is not above zero.
-        """
+        """Give the same in other units. Raises ValueError: the factor is not above zero."""
         need_positive("factor between units", factor)
         rows = tuple(tuple(factor * peak for peak in row) for row in self.peaks)
         return ArrivalDemand(self.spans_s, rows)

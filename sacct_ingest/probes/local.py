@@ -76,10 +76,7 @@ class Hybrid:
 
 
 def observe(window_s: float = 1.0, *, proc: Path = Path("/proc")) -> Activity:
-    """Look at the CPUs for a while.
-
-    Raises ProbeError: there is no /proc as Linux has it.
-    """
+    """Look at the CPUs for a while. Raises ProbeError: there is no /proc as Linux has it."""
     try:
         before, running_before, _ = _times(proc)
         time.sleep(window_s)

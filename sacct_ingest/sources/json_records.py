@@ -77,10 +77,7 @@ def decode_like(kind: type[Struct], text: str) -> Any:
 
 
 def job_of(value: Any) -> Any:
-    """Make a job of what Python's own decoder gives.
-
-    Raises TypeError: it is no object.
-    """
+    """Make a job of what Python's own decoder gives. Raises TypeError: it is no object."""
     if type(value) is not dict:
         raise TypeError("not a job")
     kind = LiveJob if "job_state" in value else DbJob

@@ -100,10 +100,7 @@ class _Notes:
 
     @property
     def machine(self) -> str:
-        """Cluster of the log.
-
-        Raises FormatError: neither ``cluster`` nor the log names it.
-        """
+        """Cluster of the log. Raises FormatError: neither ``cluster`` nor the log names it."""
         name = self.cluster or self.values.get("Computer", "")
         if not name:
             raise FormatError("no line '; Computer: NAME'; say with -M which cluster this is")

@@ -98,10 +98,7 @@ class NodeNames:
 
 
 def _less(left: int, taken: int) -> int:
-    """Names that may still be looked up.
-
-    Raises ValueError: there are none.
-    """
+    """Names that may still be looked up. Raises ValueError: there are none."""
     if left < taken:
         raise ValueError("a node list that names nodes again and again")
     return left - taken

@@ -22,10 +22,7 @@ _JOB_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?")
 
 
 def storable(number: int) -> int:
-    """Give back a number that the store's databases can hold.
-
-    Raises ValueError: they cannot.
-    """
+    """Give back a number that the store's databases can hold. Raises ValueError: they cannot."""
     if number > _MAX_INTEGER:
         raise ValueError(f"too large: {number}")
     return number
@@ -61,10 +58,7 @@ def time_span(seconds: float) -> str:
 
 
 def possible_duration(seconds: float) -> float:
-    """Give back a duration, seconds, that can be one.
-
-    Raises ValueError: it is longer than any.
-    """
+    """Give back a duration, seconds, that can be one. Raises ValueError: it is longer than any."""
     if seconds > _LONGEST_S:
         raise ValueError(f"too large: {seconds:g} s")
     return seconds

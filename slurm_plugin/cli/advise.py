@@ -220,10 +220,7 @@ def _lines(args: argparse.Namespace, settings: Callable[[], Config]) -> int:
 
 
 def _words(asked: object) -> list[str]:
-    """Words for sbatch of a request.
-
-    Raises ScriptError: it is none.
-    """
+    """Words for sbatch of a request. Raises ScriptError: it is none."""
     words = asked.get("argv") if isinstance(asked, dict) and asked.keys() <= {"id", "argv"} else ()
     if not (isinstance(words, list) and all(isinstance(one, str) for one in words)):
         raise ScriptError('a request is a JSON object with "argv", a list of texts, and "id"')

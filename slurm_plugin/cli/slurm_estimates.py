@@ -195,10 +195,7 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
 
 
 def check(words: Sequence[str], script_text: str, how: Advise) -> None:
-    """Ask Slurm whether it would accept the job.
-
-    Raises JobRefused: Slurm would refuse it.
-    """
+    """Ask Slurm whether it would accept the job. Raises JobRefused: Slurm would refuse it."""
     submission = submission_of(words, script_text)
     try:
         run(submission.argv(), submission.text, environ=os.environ, timeout_s=how.timeout_s)

@@ -14,10 +14,7 @@ _Made = TypeVar("_Made")
 
 
 def read_text(path: Path) -> str:
-    """Read a file of settings.
-
-    Raises ConfigError: it cannot be read.
-    """
+    """Read a file of settings. Raises ConfigError: it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

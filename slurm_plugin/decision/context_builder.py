@@ -80,10 +80,7 @@ class Budget:
             self._until_s = inf
 
     def check(self) -> None:
-        """Go on.
-
-        Raises BudgetSpent: the request has no time left.
-        """
+        """Go on. Raises BudgetSpent: the request has no time left."""
         if self._until_s < inf and self._clock() > self._until_s:
             raise BudgetSpent
 

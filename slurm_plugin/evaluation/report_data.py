@@ -168,10 +168,7 @@ class _Sums(pickle.Unpickler):
     """Reads sums, and nothing that could run code: classes of tallies and their parts alone."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Give a class by its name.
-
-        Raises pickle.UnpicklingError: it is no part of sums.
-        """
+        """Give a class by its name. Raises pickle.UnpicklingError: it is no part of sums."""
         if (module, name) in _MAKERS:
             return super().find_class(module, name)
         if name in _PARTS:

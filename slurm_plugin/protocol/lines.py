@@ -43,10 +43,7 @@ def encode(message: Any) -> bytes:
 
 
 def bounded(line: bytes) -> bytes:
-    """Give an answer on.
-
-    Raises AnswerTooLong: it is.
-    """
+    """Give an answer on. Raises AnswerTooLong: it is."""
     if len(line) > MAX_ANSWER_BYTES:
         raise AnswerTooLong
     return line

@@ -190,10 +190,7 @@ _decoder = msgspec.json.Decoder(Ask)
 
 
 def _checked(words: list[str]) -> list[str]:
-    """Give words, where they are not too long together.
-
-    Raises msgspec.DecodeError: they are.
-    """
+    """Give words, where they are not too long together. Raises msgspec.DecodeError: they are."""
     if words and sum(map(len, words)) > _MOST_OF_WORDS:
         raise msgspec.DecodeError(f"arguments of more than {_MOST_OF_WORDS} characters")
     return words

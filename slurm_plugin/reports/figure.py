@@ -45,10 +45,7 @@ def save(picture: marks.Picture, path: Path) -> None:
 
 
 def write(make: Callable[[], Figure], *paths: Path) -> None:
-    """Write a figure into files.
-
-    Raises PlotError: a file cannot be written.
-    """
+    """Write a figure into files. Raises PlotError: a file cannot be written."""
     with mpl.rc_context(_STYLE):
         figure = make()
         for path in paths:

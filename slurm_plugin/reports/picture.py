@@ -199,10 +199,7 @@ def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
 
 
 def of_advice(advice: Advice) -> Picture:
-    """Picture of an advice of now.
-
-    Raises PlotError: nothing was observed.
-    """
+    """Picture of an advice of now. Raises PlotError: nothing was observed."""
     return _checked(
         Picture(
             title=printable(advice.application),

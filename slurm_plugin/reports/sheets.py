@@ -101,10 +101,7 @@ def of(path: str) -> Callable[[Any], Any]:
 
 
 def find(sheets: Sequence[Sheet], name: str) -> Sheet:
-    """Find a table by its name.
-
-    Raises NimoError: there is none.
-    """
+    """Find a table by its name. Raises NimoError: there is none."""
     for one in sheets:
         if one.name == name:
             return one

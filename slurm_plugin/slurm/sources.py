@@ -277,10 +277,7 @@ _RELEASES: dict[int, Release] = {
 
 
 def ask_pyslurm(module: Any, run: Run) -> RawState:
-    """Ask through PySlurm.
-
-    Raises SlurmError: it failed, or its objects have unexpected fields.
-    """
+    """Ask through PySlurm. Raises SlurmError: it failed, or its objects have unexpected fields."""
     few = read_few(*ask_few(run))
     try:
         jobs, nodes = _values(module.Jobs.load()), _values(module.Nodes.load())

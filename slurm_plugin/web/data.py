@@ -317,10 +317,7 @@ class PageData:
 
     @property
     def store(self) -> Store:
-        """The store, opened now and then.
-
-        Raises StoreError: it cannot be opened.
-        """
+        """The store, opened now and then. Raises StoreError: it cannot be opened."""
         with self._lock:
             if self._store is None or time.monotonic() - self._opened_s > _STORE_S:
                 opened, old = self._open(), self._store

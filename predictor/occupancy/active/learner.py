@@ -96,10 +96,7 @@ class Learner:
 
     @property
     def fit(self) -> OccupancyFit:
-        """Cost model of the samples so far.
-
-        Raises ValueError: there is none yet.
-        """
+        """Cost model of the samples so far. Raises ValueError: there is none yet."""
         if self._fit is None:
             self._fit = self.refinement.model().fit(self.samples)
         return self._fit

@@ -107,10 +107,7 @@ class ContributionRefused:
 
 
 def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
-    """Write contributions to a file; gives how many.
-
-    Raises FormatError: it cannot be written.
-    """
+    """Write contributions to a file; gives how many. Raises FormatError: it cannot be written."""
     count = 0
     try:
         with replacing(path) as file:

@@ -183,10 +183,7 @@ class PlanMonitor:
 
 
 def look(submitted: Submitted, ask: Run) -> dict[str, JobStatus]:
-    """Query Slurm for the jobs that had not ended.
-
-    Raises SlurmError: a command failed.
-    """
+    """Query Slurm for the jobs that had not ended. Raises SlurmError: a command failed."""
     statuses: dict[str, JobStatus] = {}
     open_jobs = [job for job in unfinished(submitted) if job.name in submitted.ids]
     for cluster in sorted({job.cluster for job in open_jobs}):

@@ -168,10 +168,7 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     network_share: float = 0.0
 
     def sample(self) -> Sample:
-        """Give it as a sample.
-
-        Raises ValueError: a value is outside its range.
-        """
+        """Give it as a sample. Raises ValueError: a value is outside its range."""
         from predictor.occupancy.application_model import Sample, occupancies  # noqa: PLC0415
 
         measured = occupancies(

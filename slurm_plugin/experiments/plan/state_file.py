@@ -75,10 +75,7 @@ def path_for(workflow: Path) -> Path:
 
 
 def load(path: Path) -> Submitted | None:
-    """Read the record; None where there is none.
-
-    Raises FormatError: it is not such a record.
-    """
+    """Read the record; None where there is none. Raises FormatError: it is not such a record."""
     if not path.exists():
         return None
     return held_jobs.read(path, Submitted, "remove it to submit anew")

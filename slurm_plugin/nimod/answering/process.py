@@ -158,10 +158,7 @@ class AnswerProcess:
     # --- in the threads of the lanes -----------------------------------------------------------
 
     def worker(self) -> "_Worker":
-        """Give the worker that runs, or a new one.
-
-        Raises OSError: none can be started.
-        """
+        """Give the worker that runs, or a new one. Raises OSError: none can be started."""
         with self._lock:
             if self._closed:
                 raise OSError("nimod ends")
@@ -174,10 +171,7 @@ class AnswerProcess:
 
 
 class _Worker:
-    """A worker, and the sockets to it.
-
-    Raises OSError: it cannot be started.
-    """
+    """A worker, and the sockets to it. Raises OSError: it cannot be started."""
 
     def __init__(self, command: tuple[str, ...], lanes: int) -> None:
         pairs = [socket.socketpair() for _ in range(lanes)]
