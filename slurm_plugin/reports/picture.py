@@ -195,7 +195,8 @@ def of_table(
 
 def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
     """Table of one job that asks for a count: what it would take on others; None: not covered."""
-    return for_request(replace(table, acting={}), asked) if covers(table, asked) else None
+    job = for_request(replace(table, acting={}), asked)
+    return job if covers(job, asked) else None
 
 
 def of_advice(advice: Advice) -> Picture:
