@@ -281,10 +281,11 @@ class SlurmCluster:
             return ids.isdisjoint(listing.stdout.split())
 
         def recorded() -> bool:
-            rows = self.sacct("-X", "-j", ",".join(ids), fields=("Partition", "End"))
+            rows = self.sacct("-X", "-j", ",".join(ids), fields=("JobID", "Partition", "End"))
             # Until slurmctld's batch of start records has arrived, up to 5 s late, 22.05 shows a
             # half record: named "allocation", without partition, limit and submit line.
-            return bool(rows) and all(r["Partition"] and r["End"] != "Unknown" for r in rows)
+            full = [r for r in rows if r["Partition"] and r["End"] != "Unknown"]
+            return full == rows and ids <= {re.split(r"\D", r["JobID"])[0] for r in rows}
 
         for done in (ended, recorded) if accounted else (ended,):
             try:

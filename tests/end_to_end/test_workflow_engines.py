@@ -115,7 +115,7 @@ def run_engine(site: Site, engines: Path, *argv: str, stdin: str = "") -> None:
 
 def learnt(site: Site) -> dict[str, list[RunRow]]:
     """Ingest and fit; give the runs by tag, without the user."""
-    ids = {one["JobID"].partition("_")[0] for one in site.cluster.sacct("-X")}
+    ids = site.cluster.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").stdout.split()
     site.cluster.wait(*map(int, ids), accounted=True)
     site.learn()
     with Store.open(site.nimod.store) as store:
