@@ -190,11 +190,6 @@ def _read_only(path: Path) -> URL:
     return URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query)
 
 
-def opened_read_only(engine: sa.Engine) -> bool:
-    """Whether this is a file that was not ours to write when it was opened."""
-    return _is_sqlite(engine.url) and engine.url.query.get("mode") == "ro"
-
-
 def path_of(engine: sa.Engine) -> Path | None:
     """Path of an SQLite file; None for servers and databases in memory."""
     database = engine.url.database

@@ -14,14 +14,7 @@ from sacct_ingest.errors import StoreError
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import Changes
 from sacct_ingest.store.decisions import Decisions
-from sacct_ingest.store.engine import (
-    file_of,
-    make_engine,
-    opened_read_only,
-    path_of,
-    reading,
-    writing,
-)
+from sacct_ingest.store.engine import file_of, make_engine, path_of, reading, writing
 from sacct_ingest.store.fits import Fits, Records, Standings
 from sacct_ingest.store.ingests import Rejects, Watermarks
 from sacct_ingest.store.migrate import migrate
@@ -82,7 +75,7 @@ class Store:
     @property
     def read_only(self) -> bool:
         """Whether an SQLite file could not be written when it was opened: it stays so here."""
-        return opened_read_only(self._engine)
+        return self._engine.url.query.get("mode") == "ro"
 
     def change(self) -> str:
         """Say what became of the database since it was opened: deleted, replaced; or nothing.

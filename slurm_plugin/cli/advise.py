@@ -27,7 +27,7 @@ from slurm_plugin.cli.command_context import (
     table_options,
     user_settings,
 )
-from slurm_plugin.cli.common_options import HelpFormatter, add_manners, percentage
+from slurm_plugin.cli.common_options import HelpFormatter, add_manners, number
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--confidence PERCENT",
         "required chance to make the deadline (default: the site's, 95)",
-        type=percentage,
+        type=_share,
         default=0.0,
     )
     add(
@@ -98,6 +98,11 @@ def parser() -> argparse.ArgumentParser:
     plot.add_plot(made)
     add_shared(made, "parsable", "json", "config", "local", "store")
     return made
+
+
+def _share(percentage: str) -> float:
+    read = number(lambda one: 50 < one < 100, "above 50 and below 100")
+    return read(percentage.removesuffix("%")) / 100
 
 
 def split_arguments(

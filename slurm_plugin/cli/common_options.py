@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -61,9 +61,6 @@ class _Usage(_InfoAction):
         parser.exit()
 
 
-_HALF, _ALL = 50.0, 100.0
-
-
 def whole(text: str) -> int:
     """Read a whole number from 0 on.
 
@@ -75,44 +72,24 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def share(text: str) -> float:
-    """Read a share.
+def number(holds: Callable[[float], bool], what: str) -> Callable[[str], float]:
+    """Make a reader of numbers of which something holds; ``what`` says it of others.
 
-    >>> share("0.25")
-    0.25
-    """
-    number = _number(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
-    return number
-
-
-def percentage(text: str) -> float:
-    """Read a percentage above 50 and below 100, as a share.
-
-    >>> percentage("95"), percentage("99.5%")
-    (0.95, 0.995)
-    """
-    number = _number(text.removesuffix("%"))
-    if not _HALF < number < _ALL:
-        raise argparse.ArgumentTypeError(f"{text} is not above 50 and below 100")
-    return number / _ALL
-
-
-def positive(text: str) -> float:
-    """Read a number above 0.
-
-    >>> positive("1.5")
+    >>> number(lambda one: one > 1, "above 1")("1.5")
     1.5
     """
-    number = _number(text)
-    if not 0 < number < inf:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"{text} is not {what}")
+        return value
+
+    return read
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+share = number(lambda one: 0 <= one <= 1, "a share from 0 to 1")
+positive = number(lambda one: 0 < one < inf, "above 0")

@@ -77,11 +77,9 @@ def _with_options_of_sbatch(parser: argparse.ArgumentParser) -> argparse.Argumen
     declared = parser._option_string_actions
     for name, kind in sorted(set(OPTIONS["sbatch"].values())):
         if f"--{name}" not in declared:
-            nargs = {Value.NONE: 0, Value.NEEDED: None, Value.ATTACHED: "?"}[kind]
-            if nargs == 0:
-                parser.add_argument(f"--{name}", action="store_true", help="as sbatch has it")
-            else:
-                parser.add_argument(f"--{name}", nargs=nargs, help="as sbatch has it")
+            nargs = {"nargs": "?"} if kind is Value.ATTACHED else {}
+            how = {"action": "store_true"} if kind is Value.NONE else nargs
+            parser.add_argument(f"--{name}", **how, help="as sbatch has it")  # type: ignore[arg-type]
     return parser
 
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -133,14 +133,6 @@ def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def run_each(
-    chosen: Sequence[Node], work: Callable[[Node], str], *, at_once: int
-) -> Iterator[tuple[Node, str]]:
-    """Run jobs, so many at a time; give each node's output in the order of the nodes."""
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
-        yield from zip(chosen, pool.map(work, chosen), strict=True)
-
-
 EXAMPLE = """\
   nimo profile -p batch
   nimo profile -w n[1-4] --only cpu,memory
@@ -195,11 +187,6 @@ def run(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def cluster_name(config: Config) -> str:
-    """Name of the cluster: the configuration's, or what scontrol says."""
-    return config.cluster or read_settings(run_slurm(CONFIG, timeout_s=_TIMEOUT_S)).cluster
-
-
 def node_type(node: Node, cpu_model: str, columns: Sequence[TypeColumn]) -> str:
     """Name of a node's type: what its columns say, with commas between them."""
     texts = {
@@ -216,11 +203,12 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         raise ConfigError("which nodes? name them with -w, or their partition with -p")
     chosen = nodes(nodelist=args.nodelist, partition=args.partition)
     usable = [node for node in chosen if node.usable]
-    cluster = cluster_name(config)
+    cluster = config.cluster or read_settings(run_slurm(CONFIG, timeout_s=_TIMEOUT_S)).cluster
     with (
         open_store(config, create=True) as store,
         _network(args, config) as (host, port),
         progress("measuring") as report,
+        ThreadPoolExecutor(max_workers=max(1, args.at_once)) as pool,
     ):
         own = config.benchmarks
         given = {name: getattr(own, name) for name in _OF_PLAN}
@@ -229,10 +217,8 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         # Behind everybody else's jobs; without a patience it waits as long as it takes.
         options |= {"immediate": args.immediate or "", "nice": own.nice, "time": own.limit_min}
         profiles: list[NodeProfile] = []
-        outputs = run_each(
-            usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
-        )
-        for node, output in outputs:
+        outputs = pool.map(lambda node: run_on(node, options, text), usable)
+        for node, output in zip(usable, outputs, strict=True):
             found, cpu_model = read(output, cluster=cluster, node=node.name, at_s=time.time())
             kind = node_type(node, cpu_model, config.benchmarks.type_by)
             profiles.append(replace(found, node_type=kind))

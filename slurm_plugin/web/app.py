@@ -18,7 +18,6 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.web import application_page, decisions_page, report_pages, start_pages, view
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.report_pages import queue
 from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 
@@ -49,7 +48,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/application": application_page.one_application,
     "/decisions": decisions_page.decisions,
     "/decision": decisions_page.one_decision,
-    "/queue": queue,
+    "/queue": report_pages.queue,
     "/report": report_pages.report,
     "/replay": report_pages.replay,
 }

@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from functools import partial
 from textwrap import wrap
 
 from sacct_ingest.errors import NimoError
@@ -78,10 +78,7 @@ _TIMEOUT_S = 10.0
 
 def installation_of(args: argparse.Namespace) -> Installation:
     """Give what is to be checked: an unreadable configuration is a finding, too."""
-
-    def ask(argv: Sequence[str]) -> str:
-        return commands.run(argv, timeout_s=_TIMEOUT_S)
-
+    ask = partial(commands.run, timeout_s=_TIMEOUT_S)
     try:
         config = load_config(args)
     except NimoError as error:

@@ -7,7 +7,7 @@ overwritten.  Lines for slurm.conf are printed, not written.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings_file import ETC, SYSTEM_FILE, find
 from slurm_plugin.doctor import Installation
-from slurm_plugin.setup import Answers, Planned, check, install, plan, propose, summary, write
+from slurm_plugin.setup import Answers, check, install, plan, propose, summary, write
 from slurm_plugin.setup.answers import controllers, hook_settings, partitions, settings_text
 from slurm_plugin.text.streams import json_text
 
@@ -66,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         hook_text = hook_settings(hook_sample, answers, forward_deadline=forward)
         planned.append(plan(installation.hooks / "nimo_hook.conf", hook_text, hook_sample))
     if args.dry_run:
-        _print_differences(planned, as_json=args.json)
+        rows = [{"path": str(file.path), "difference": file.difference} for file in planned]
+        text = "".join(file.difference for file in planned)
+        sys.stdout.write(f"{json_text(rows)}\n" if args.json else text)
         return 0
     for file in planned:
         write(file)
@@ -74,14 +76,6 @@ def run(args: argparse.Namespace) -> int:
     report = summary.report(installation, answers, planned, hooks)
     print(json_text(report) if args.json else summary.render(report))
     return 0
-
-
-def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
-    if as_json:
-        summary = [{"path": str(file.path), "difference": file.difference} for file in planned]
-        print(json_text(summary))
-    else:
-        print("".join(file.difference for file in planned), end="")
 
 
 def _answers(args: argparse.Namespace, installation: Installation) -> Answers:

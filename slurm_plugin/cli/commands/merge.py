@@ -8,7 +8,8 @@ own runs stay as they are.
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +35,12 @@ EXAMPLE = """\
   nimo merge pine.sums --json"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Merged:
     source: str
-    new: int  #: runs that were added or updated
-    refused: int = 0
-    first_refused: str = ""
+    new: int = 0  #: runs that were added or updated
+    refused: int = 0  #: lines that could not be read ...
+    first_refused: str = ""  #: ... and the first of them, with what is wrong
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,12 +79,15 @@ def _merge(store: "Store", source: str) -> _Merged:
     from predictor.node_types import sums  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
-    if is_one(Path(source)):
-        refused = ContributionRefused()
-        new = sums.merge(store, read(Path(source), refused))
-        return _Merged(source, new, refused.count, refused.first)
-    with Store.open(source, create=False) as other:
-        return _Merged(source, sums.merge(store, other.sums.contributions()))
+    done, begin = _Merged(source), b""
+    with suppress(OSError), Path(source).open("rb") as file:
+        begin = file.read(len(_HEADER))
+    if begin == _HEADER:
+        done.new = sums.merge(store, _read(Path(source), done))
+    else:
+        with Store.open(source, create=False) as other:
+            done.new = sums.merge(store, other.sums.contributions())
+    return done
 
 
 _HEADER = b'{"nimo_contributions":1}\n'
@@ -91,19 +95,6 @@ _BATCH = 2000
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Contribution).decode
 _figures = msgspec.json.Decoder(dict[str, float]).decode
-
-
-@dataclass(slots=True)
-class ContributionRefused:
-    """Lines that could not be read: how many, and the first of them with what is wrong."""
-
-    count: int = 0
-    first: str = field(default="")
-
-    def add(self, place: str, error: Exception) -> None:
-        """Count one."""
-        self.count += 1
-        self.first = self.first or f"{place}: {error}"
 
 
 def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
@@ -120,16 +111,7 @@ def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
     return count
 
 
-def is_one(path: Path) -> bool:
-    """Whether a file is one of these."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_HEADER)) == _HEADER
-    except OSError:
-        return False
-
-
-def read(path: Path, refused: ContributionRefused) -> Iterator[list[Contribution]]:
+def _read(path: Path, done: _Merged) -> Iterator[list[Contribution]]:
     """Read contributions in batches; what is wrong is counted and left out.
 
     Raises FormatError: the file cannot be read.
@@ -143,7 +125,8 @@ def read(path: Path, refused: ContributionRefused) -> Iterator[list[Contribution
                 try:
                     batch.append(_checked(_decode(line)))
                 except (msgspec.DecodeError, ValueError) as error:
-                    refused.add(f"{path}: line {number}", error)
+                    done.refused += 1
+                    done.first_refused = done.first_refused or f"{path}: line {number}: {error}"
                 if len(batch) == _BATCH:
                     yield batch
                     batch = []

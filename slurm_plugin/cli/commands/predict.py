@@ -95,7 +95,11 @@ def run(args: argparse.Namespace) -> int:
     if args.user:
         tables = [t for t in tables if is_own(KeyLevel(t.level), t.key, t.label, args.user)]
     if args.application is None:
-        _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
+        listed = [t for t in tables if args.all or t.level in CURVE_LEVELS]
+        if args.json:
+            print(json_text(listed))
+        else:
+            print_table(curve_text.list_table(listed), args)
         return 0
     matches = matching_tables(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
@@ -110,13 +114,6 @@ def run(args: argparse.Namespace) -> int:
 def _stored(config: Config) -> Applications:
     with open_store(config) as store:
         return Applications(tables=load_tables(store), standings=store.standings.all())
-
-
-def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
-    if args.json:
-        print(json_text(tables))
-    else:
-        print_table(curve_text.list_table(tables), args)
 
 
 def _print(

@@ -30,7 +30,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
 from slurm_plugin.reports.headline import Head, title_of
-from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.formatting import clock, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         store_named=bool(args.store),
         local=args.local,
     )
-    report = replace(report, selection=_selection(args))
+    report = replace(report, selection=_in_words(_asked(args)))
     if args.anonymise:
         from slurm_plugin.evaluation.outcomes import anonymous  # noqa: PLC0415
 
@@ -140,19 +140,11 @@ def _asked(args: argparse.Namespace) -> Selection:
     )
 
 
-def _selection(args: argparse.Namespace) -> dict[str, str]:
-    from slurm_plugin.text.formatting import clock  # noqa: PLC0415
-
-    options = {
-        "since": clock(args.since) if args.since is not None else "",
-        "until": clock(args.until) if args.until is not None else "",
-        "cluster": args.cluster,
-        "partition": args.partition,
-        "account": args.account,
-        "user": args.user,
-        "application": args.app,
-    }
-    return {key: value for key, value in options.items() if value}
+def _in_words(asked: Selection) -> dict[str, str]:
+    times = {"since": asked.since_s, "until": asked.until_s}
+    names = ("cluster", "partition", "account", "user", "application")
+    chosen = {name: value for name in names if (value := getattr(asked, name))}
+    return {name: clock(at_s) for name, at_s in times.items() if at_s is not None} | chosen
 
 
 def _for_terminal(args: argparse.Namespace) -> bool:

@@ -76,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
         if not args.parsable2:
             print(f"\n{wrapped(sentence(waits, now_s=time.time()), cols.terminal_width())}")
     else:
-        print(_none(args))
+        selected = "the jobs selected" if args.user or args.partition else ""
+        which = "these jobs" if args.jobs else selected
+        others = "" if which else "; -u USER or -p PARTITION shows those of others"
+        print(f"none of {which or 'your jobs'} is waiting{others}")
     shown = {(job, task) for row in waits.rows for job in _numbers(row) for task in (-1, row.task)}
     missing = [job for job in asked if job not in shown]
     for job_id, task in missing:
@@ -90,15 +93,6 @@ def _by_own_record(config: Config, args: argparse.Namespace, asked: set[int]) ->
     rows = own_waits(config, user=args.user, partition=args.partition, now_s=time.time())
     rows = [row for row in rows if not asked or _numbers(row) & asked]
     return Waits(rows=rows, own=True)
-
-
-def _none(args: argparse.Namespace) -> str:
-    """Say whose jobs do not wait."""
-    if args.jobs:
-        return "none of these jobs is waiting"
-    if args.user or args.partition:
-        return "none of the jobs selected is waiting"
-    return "none of your jobs is waiting; -u USER or -p PARTITION shows those of others"
 
 
 def _numbers(row: WaitRow) -> set[int]:

@@ -249,7 +249,9 @@ def ends(schedule: PlanSchedule, now_s: float) -> Floats:
         own = _before(step, pools[step.pool])
         for one in own:
             ready = np.maximum(ready, ended[one.name])
-        wait_s = _foreign_wait(step, own)
+        # Part of its wait that other users' jobs cause.
+        foreign_s = step.start_s - max([step.ready_s, *(one.end_s for one in own)])
+        wait_s = max(foreign_s, 0.0) if step.wait_s > _GRAIN_S else 0.0
         wait = wait_s * np.exp(_WAIT * draws.standard_normal(_DRAWS)) if wait_s else 0.0
         ended[step.name] = ready + wait + _taken(step, draws, common)
         last = np.maximum(last, ended[step.name])
@@ -279,10 +281,3 @@ def _before(step: Step, same_pool: Iterable[Step]) -> list[Step]:
         for one in same_pool
         if step.ready_s < one.end_s <= step.start_s + _GRAIN_S and one.start_s < step.start_s
     ]
-
-
-def _foreign_wait(step: Step, own: Iterable[Step]) -> float:
-    """Part of a wait that other users' jobs cause, beyond that for the plan's ``own`` steps."""
-    if step.wait_s <= _GRAIN_S:
-        return 0.0
-    return max(step.start_s - max([step.ready_s, *(one.end_s for one in own)]), 0.0)

@@ -122,8 +122,9 @@ def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run
         ):
             _leave(submitted, before)
             renewed.add(job.name)
-        if text := _change_text(before, job):
-            yield text
+        had, now = _where(before) if before else "", _where(job)
+        if had != now:
+            yield f"{job.name}: {now} instead of {had}" if had else f"{job.name}: new, {now}"
         made.append(job)
     for name in old.keys() - {job.name for job in new}:
         if name in submitted.ids:
@@ -216,14 +217,6 @@ def _numbers(job: PlannedJob) -> dict[str, str]:
 
 def _others(job: PlannedJob) -> list[str]:
     return [option for option in job.options if option.partition("=")[0] not in _NUMBERS]
-
-
-def _change_text(before: PlannedJob | None, job: PlannedJob) -> str:
-    """Say what changes about a step; empty: nothing worth a message."""
-    now = _where(job)
-    if before is None:
-        return f"{job.name}: new, {now}"
-    return f"{job.name}: {now} instead of {_where(before)}" if now != _where(before) else ""
 
 
 def _where(job: PlannedJob) -> str:

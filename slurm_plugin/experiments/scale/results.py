@@ -180,7 +180,11 @@ def write(results: Results, folder: Path) -> list[Path]:
     ids = [f"{one.job_id} {one.count} {one.state}" for one in results.runs if one.job_id]
     put("jobs.txt", "".join(f"{line}\n" for line in ids))
     if results.measured:
-        made += _plot(results, folder)
+        from slurm_plugin.reports import figure  # noqa: PLC0415 - the extra is optional
+
+        plots = [folder / f"plot{suffix}" for suffix in (".svg", ".pdf", ".png")]
+        figure.write(lambda: _drawn(figure.empty((7.2, 3.4)), results), *plots)
+        made += plots
     return made
 
 
@@ -216,21 +220,6 @@ _FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
     "table.md": _markdown,
     "table.tex": _latex,
 }
-
-
-_PLOTS = (".svg", ".pdf", ".png")
-
-
-def _plot(results: Results, folder: Path) -> list[Path]:
-    """Draw run times with the ideal line, and efficiencies, in three formats; give the files.
-
-    Raises PlotError: Matplotlib is not installed, or a file cannot be written.
-    """
-    from slurm_plugin.reports import figure  # noqa: PLC0415 - the extra is optional
-
-    paths = [folder / f"plot{suffix}" for suffix in _PLOTS]
-    figure.write(lambda: _drawn(figure.empty((7.2, 3.4)), results), *paths)
-    return paths
 
 
 def _drawn(drawn: "Figure", results: Results) -> "Figure":
