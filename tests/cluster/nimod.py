@@ -115,7 +115,11 @@ class Nimod:
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Write nimo.yaml; a running nimod does not know of it until it is started again."""
-        fixed: dict[str, Any] = {"store": self.store, "socket": str(self.socket)}
+        fixed: dict[str, Any] = {
+            "store": self.store,
+            "socket": str(self.socket),
+            "kill_switch": str(self.kill_switch),
+        }
         # Each day is a call of sacct, and no test cluster was there yesterday; few runs are fitted
         # before more processes have started.
         fixed |= {"ingest": {"first_days": 1}, "fit": {"workers": 1}}
