@@ -51,6 +51,7 @@ _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
 _CHRONOLOGICAL = (sa.func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
 #: Fields of a selection of decisions that runs have, too.
 _SELECTED = ("cluster", "partition", "account", "user")
+_NEWEST = 500_000  #: runs, by when they came into the store
 _WHOSE_ARRAY = [runs.c[name] for name in ("cluster", "array_job_id", "user", "account", "name")]
 
 
@@ -153,11 +154,12 @@ class Runs(StoreTable):
         """Give the job arrays that were submitted last, the newest first.
 
         A task that was requeued counts once, as it ended.  What says something of decisions alone
-        is not looked at.
+        is not looked at.  Of all users' arrays those among the last `_NEWEST` runs are looked at.
 
         chosen: whose arrays, where and when they were submitted.
         most: how many.
         """
+        newest = sa.select(sa.func.coalesce(sa.func.max(runs.c.id), 0)).scalar_subquery()
         completed = sa.case((runs.c.state == JobState.COMPLETED.value, 1), else_=0)
         measured = sa.case((runs.c.cpu_s.is_not(None), runs.c.cpus * runs.c.elapsed_s), else_=0.0)
         query = (
@@ -178,6 +180,7 @@ class Runs(StoreTable):
                 runs.c.start_s.is_not(None),
                 runs.c.state != JobState.REQUEUED.value,
                 *conditions(chosen, runs, _SELECTED, "submit_s"),
+                *([] if chosen.user else [runs.c.id > newest - _NEWEST]),
             )
             .group_by(*_WHOSE_ARRAY)
             .order_by(sa.func.min(runs.c.submit_s).desc(), runs.c.array_job_id.desc())

@@ -295,5 +295,8 @@ def test_only_what_is_chosen_or_is_visible(filled, chosen, arrays):
     assert [one.array_job_id for one in result] == arrays
 
 
-def test_the_newest_come_first_and_are_limited(filled):
+def test_the_newest_come_first_and_are_limited(filled, monkeypatch):
     assert [one.array_job_id for one in filled.runs.newest_arrays(DecisionSelection(), 1)] == [80]
+    monkeypatch.setattr("sacct_ingest.store.runs._NEWEST", 1)
+    for chosen, arrays in ((DecisionSelection(), [80]), (DecisionSelection(user="ada"), [40])):
+        assert [one.array_job_id for one in filled.runs.newest_arrays(chosen, 9)] == arrays
