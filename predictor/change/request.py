@@ -29,8 +29,8 @@ _CACHED = 1024
 REACH = 6
 #: Steps of half a doubling above the count asked for, to which a table of runs on it alone reaches.
 _STEPS_UP = 4
-#: Share of what a change to a count that no job asked for saves that a larger problem takes again:
-#: users ask for more nodes for larger ones, so it is between none and all of it.
+#: Share of a change to a count that no job asked for which its problem offsets: users ask for more
+#: nodes for larger problems, so it is between none of it (the same problem) and all.
 _LARGER = 0.5
 #: Equally likely values of a distribution.
 DRAWS = 40
@@ -69,7 +69,7 @@ def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
 def ratios(table: PredictionTable, nodes: int) -> tuple[float, ...]:
     """T(nodes)/T(asked) of the job that a table is for, as equally likely values.
 
-    A table that says nothing of a change is larger at its word, as sure as it is.
+    A table that says nothing of a change is taken at its word, as sure as it is.
 
     Raises LookupError: the table does not cover the count, or is for no one job;
         ValueError: the count is no whole number of 1 or more.
@@ -112,13 +112,13 @@ def for_request(
     if change is None:
         return replace(table, asked=asked)
     own = range_of(change, given)
-    near = min(max(asked, table.nodes[0]), table.nodes[-1])
-    level = own.level if own and covers(table, own.level) else near
-    never = near != asked and level == near
+    known = own is not None and covers(table, own.level)
+    level = own.level if own and known else min(max(asked, table.nodes[0]), table.nodes[-1])
+    never = not known and level != asked
     if abs(log2(asked / level)) > REACH:
         return table
     one = at(table, level)
-    larger = -_LARGER * fmean(log_ratios(change, near, asked)) if never else 0.0
+    larger = -_LARGER * fmean(log_ratios(change, level, asked)) if never else 0.0
     around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
     nodes = sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
     tail = round((1 - one.level) / 2 * DRAWS)
@@ -163,9 +163,8 @@ def for_request(
     )
     if not never:
         return made
-    seen = min(
-        (one.nodes for one in table.observed), key=lambda n: abs(log(n / asked)), default=near
-    )
+    counts = [one.nodes for one in table.observed] or [level]
+    seen = min(counts, key=lambda n: abs(log(n / asked)))
     where = f"{asked} {table.unit.plural}"
     return doubtful(made, [problem("not_run", asked, where=where, near=seen)])
 

@@ -36,7 +36,7 @@ from slurm_plugin.evaluation.costs import (
     predicted_amounts,
     source_text,
 )
-from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, PartitionRow, Row
+from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
@@ -58,8 +58,6 @@ _OPEN_SIZE = frozenset(
 
 #: Ratio beyond the interval from which on run times are those of another problem.
 _APART = 1.25
-#: Share of what may come within which a job's end lies as is said.
-_SURE = 0.95
 #: A job asks for too much memory where less than this share of it is needed.
 _ENOUGH = 0.8
 
@@ -454,7 +452,7 @@ def _row(
     waits: bool,
 ) -> Row:
     later = end_differences(table, option, asked) if asked else []
-    at_most = later[int(_SURE * len(later)) - 1] if later else inf
+    at_most = later[int(SURE * len(later)) - 1] if later else inf
     base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s

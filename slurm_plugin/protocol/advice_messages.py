@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sacct_ingest.runs.layout import Unit
 
 VERSION = 1  #: of all messages
+SURE = 0.95  #: chance of what is said to be at most
 #: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
 ESTIMATE_COMMENT = "nimo:estimate"
 
@@ -41,7 +42,7 @@ class Row:
     end_high_s: float | None = None
     chance: float | None = None  #: of making the deadline
     no_later: float | None = None  #: chance that it ends no later than what was asked for
-    later_s: float | None = None  #: seconds that it ends later than that at most, 95 % sure
+    later_s: float | None = None  #: seconds that it ends later than that at most, `SURE` so
     wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
     kwh: float | None = None  #: None: unknown
     kwh_low: float | None = None  #: None: by nameplate

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
+from slurm_plugin.protocol.advice_messages import SURE, Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 
@@ -411,7 +411,9 @@ def _change(advice: Advice) -> str:
     word = advice.unit.word
     sure = f"; {chance_text(row.no_later)} sure that it ends no later"
     if later_s > 0:
-        sure = f"; 95 % sure that it is {fmt.duration(row.later_s or later_s)} at most"
+        sure = (
+            f"; {fmt.percent(SURE)} sure that it is {fmt.duration(row.later_s or later_s)} at most"
+        )
     return (
         f"On {fmt.count(row.nodes, word)} it ends {fmt.duration(abs(later_s))} "
         f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {fmt.hours(abs(more))} "

@@ -44,7 +44,7 @@ def render(
     energy: power, prices and CO2e; ``now_s``: present, seconds since the epoch.
     Raises NoColumn: the options name a column that there is not.
     """
-    energy = energy or Energy()
+    energy, job = energy or Energy(), of_usual_job(prediction)
     level, word = fmt.RECOGNISED[prediction.level], prediction.unit.word
     label, runs = fmt.printable(prediction.label), fmt.count(prediction.runs, "run")
     head = [
@@ -52,7 +52,7 @@ def render(
         *([f"command: {fmt.printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
         *_sizes(prediction, verbose=verbose),
-        *_asked(prediction),
+        *_asked(job),
         *(_template_lines(prediction) if verbose else ()),
     ]
     lines = [
@@ -60,7 +60,6 @@ def render(
         *(f"  {record_line(one, prediction.unit)}" for one in prediction.record),
         *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
     ]
-    job = of_usual_job(prediction)
     if job.knee is not None:
         lines.append(f"knee (most speedup for its cost, max S²/n): {fmt.count(job.knee, word)}")
     if job.max_useful is not None:
@@ -69,7 +68,7 @@ def render(
     lines += filter(None, [source_text(energy, prediction)])
     if prediction.node_type:
         head.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
-    table = curve_table(prediction, energy, now_s, every=every).text(options, width=width)
+    table = curve_table(job, energy, now_s, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
         own = for_type(prediction, node_type)
@@ -82,11 +81,10 @@ def render(
     return "\n\n".join(parts)
 
 
-def _asked(prediction: PredictionTable) -> list[str]:
+def _asked(job: PredictionTable) -> list[str]:
     """Say which job the rows are; nothing where they are jobs as they were asked for."""
-    asked = of_usual_job(prediction).asked
-    where = fmt.count(asked, prediction.unit.word)
-    return [f"each row: what a job that asks for {where} takes on so many"] if asked else []
+    where = fmt.count(job.asked, job.unit.word)
+    return [f"each row: what a job that asks for {where} takes on so many"] if job.asked else []
 
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:

@@ -91,6 +91,21 @@ def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: b
     site.empty_queue()
 
 
+def test_the_kill_switch_takes_plans_back(site: Site, plans: bool) -> None:
+    if not plans:
+        pytest.skip("this release has no such option")
+    site.settled()
+    waiting = site.submit(*SHORT, "-H")
+    assert site.cluster.job(waiting)["TimeMin"] == PLAN
+    try:
+        site.nimod.kill_switch.touch()
+        wait_until(lambda: site.cluster.job(waiting)["TimeMin"] == "N/A", what="the plan to go")
+        assert site.cluster.job(waiting)["TimeLimit"] == "01:00:00"
+    finally:
+        site.nimod.kill_switch.unlink()
+    site.empty_queue()
+
+
 def planned(site: Site, *argv: str, plan: str = PLAN) -> bool:
     """Tell whether a job is planned with its runs' time now."""
     time.sleep(1.0)
