@@ -38,8 +38,8 @@ CHECKS = (
     Check("hook syntax", hooks_checks.syntax),
     Check("Lua modules", hooks_checks.modules),
     # After the files: with a plugin and without its file sbatch fails for everybody.
-    Check("job_submit", slurm_checks.job_submit, Need.SLURMCTLD),
-    Check("cli_filter", slurm_checks.cli_filter, Need.SLURMCTLD),
+    Check("job_submit", hooks_checks.job_submit, Need.SLURMCTLD),
+    Check("cli_filter", hooks_checks.cli_filter, Need.SLURMCTLD),
     Check("hooks loaded", hooks_checks.loaded, Need.SLURMCTLD),
     Check("hook settings", hooks_checks.hook_settings, Need.CONFIGURATION),
     Check("forwarding", hooks_checks.forwarding, Need.SLURMCTLD),

@@ -1,4 +1,4 @@
-"""Checks of the Lua hooks beside slurm.conf: files, syntax, modules, what slurmctld has loaded."""
+"""Checks of the Lua hooks: files, syntax, modules, whether Slurm calls them and has loaded them."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from shutil import which
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.settings_file import ETC, HOOKS, place
 from slurm_plugin.doctor.installation import (
+    CONF_FIX,
     Finding,
     Installation,
     fine,
@@ -19,6 +20,7 @@ from slurm_plugin.doctor.installation import (
 )
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
+_FILTER_PATH = re.compile(r"cli_filter_lua_path=([^,\s]+)")  #: since 25.11
 _PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _COPY = "nimo hook-path --install"
 #: Module -> package of it.
@@ -98,6 +100,44 @@ def lua_version(installation: Installation) -> str:
         if plugin.exists() and (match := _LUA.search(plugin.read_bytes())):
             return match[1].decode()
     return "5.1"
+
+
+def job_submit(installation: Installation) -> Iterator[Finding]:
+    """Slurmctld calls the hook, and can run Lua."""
+    if missing := line(installation.slurm, "JobSubmitPlugins"):
+        yield wrong(
+            "JobSubmitPlugins has no lua: slurmctld does not run NIMO's hook",
+            f"{missing} {CONF_FIX}",
+        )
+    else:
+        yield fine("JobSubmitPlugins has lua")
+    folders = [Path(part) for part in installation.slurm.get("PluginDir", "").split(":") if part]
+    if not any(folder.is_dir() for folder in folders):
+        yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
+    elif not any((folder / "job_submit_lua.so").exists() for folder in folders):
+        yield wrong(
+            f"job_submit_lua.so is not in {installation.slurm['PluginDir']}",
+            "install a Slurm that was built with Lua (Debian's is; RPM: rpmbuild --with lua)",
+        )
+
+
+def cli_filter(installation: Installation) -> Iterator[Finding]:
+    """Commands pass the deadline on."""
+    named = _FILTER_PATH.search(installation.slurm.get("CliFilterParameters", ""))
+    path = Path(named[1]) if named else installation.hooks / "cli_filter.lua"
+    if missing := line(installation.slurm, "CliFilterPlugins"):
+        yield warning(
+            "CliFilterPlugins has no lua: NIMO cannot read --deadline of the command line",
+            f"{missing} in slurm.conf of the login nodes",
+        )
+    # Where the file itself is not, no commands are expected to run.
+    elif named and path.exists() and not path.with_name("nimo_filter.lua").exists():
+        yield warning(
+            f"commands load {path}, and NIMO's modules are not beside it",
+            f"nimo hook-path --install {path.parent}",
+        )
+    else:
+        yield fine("CliFilterPlugins has lua")
 
 
 def loaded(installation: Installation) -> Iterator[Finding]:

@@ -140,6 +140,8 @@ _WORDS = {
     "AccountingStoreFlags": "job_comment",
 }
 _GATHERING = "JobAcctGatherType"
+#: Where and how a line of slurm.conf takes effect.
+CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
 
 
 def line(slurm: Mapping[str, str], parameter: str) -> str:

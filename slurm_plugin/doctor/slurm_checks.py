@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import inf
-from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.setting_types import SoftUse
 from slurm_plugin.doctor.installation import (
+    CONF_FIX,
     Finding,
     Installation,
     Run,
@@ -28,11 +28,9 @@ FIRST, LAST = (22, 5), (26, 5)
 SOUND = {(25, 5): 9, (25, 11): 8, (26, 5): 4}
 _SKEW_S = 5.0
 _CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
-_FILTER_PATH = re.compile(r"cli_filter_lua_path=([^,\s]+)")  #: since 25.11
 
 #: Units of slurmdbd.conf(5), in days.
 _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
-_CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
 
 
 def munge(installation: Installation) -> Iterator[Finding]:
@@ -92,44 +90,6 @@ def security(installation: Installation) -> Iterator[Finding]:
     )
 
 
-def job_submit(installation: Installation) -> Iterator[Finding]:
-    """Slurmctld calls the hook, and can run Lua."""
-    if missing := line(installation.slurm, "JobSubmitPlugins"):
-        yield wrong(
-            "JobSubmitPlugins has no lua: slurmctld does not run NIMO's hook",
-            f"{missing} {_CONF_FIX}",
-        )
-    else:
-        yield fine("JobSubmitPlugins has lua")
-    folders = [Path(part) for part in installation.slurm.get("PluginDir", "").split(":") if part]
-    if not any(folder.is_dir() for folder in folders):
-        yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
-    elif not any((folder / "job_submit_lua.so").exists() for folder in folders):
-        yield wrong(
-            f"job_submit_lua.so is not in {installation.slurm['PluginDir']}",
-            "install a Slurm that was built with Lua (Debian's is; RPM: rpmbuild --with lua)",
-        )
-
-
-def cli_filter(installation: Installation) -> Iterator[Finding]:
-    """Commands pass the deadline on."""
-    named = _FILTER_PATH.search(installation.slurm.get("CliFilterParameters", ""))
-    path = Path(named[1]) if named else installation.hooks / "cli_filter.lua"
-    if missing := line(installation.slurm, "CliFilterPlugins"):
-        yield warning(
-            "CliFilterPlugins has no lua: NIMO cannot read --deadline of the command line",
-            f"{missing} in slurm.conf of the login nodes",
-        )
-    # Where the file itself is not, no commands are expected to run.
-    elif named and path.exists() and not path.with_name("nimo_filter.lua").exists():
-        yield warning(
-            f"commands load {path}, and NIMO's modules are not beside it",
-            f"nimo hook-path --install {path.parent}",
-        )
-    else:
-        yield fine("CliFilterPlugins has lua")
-
-
 def clock(installation: Installation) -> Iterator[Finding]:
     """Check that this machine's clock agrees with slurmctld's."""
     match = _CLOCK.search(str(installation.slurm_text))
@@ -149,7 +109,7 @@ def slurmdbd(installation: Installation) -> Iterator[Finding]:
     if installation.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
             "Slurm stores no accounting, so NIMO has no history to read",
-            f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_FIX}",
+            f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {CONF_FIX}",
         )
     elif said := _slurmdbd_settings(installation):
         yield fine(f"slurmdbd answers, {said.get('SLURMDBD_VERSION', '')}")
@@ -192,7 +152,7 @@ def comments(installation: Installation) -> Iterator[Finding]:
         yield warning(
             "AccountingStoreFlags has no job_comment: the accounting loses tags in comments; "
             "Snakemake's rules are known only of jobs that nimod saw submitted",
-            f"{missing} {_CONF_FIX}",
+            f"{missing} {CONF_FIX}",
         )
     else:
         yield fine("the accounting stores job comments")

@@ -31,7 +31,7 @@ def test_no_release_is_reported(installation):
 
 
 def test_no_folder_of_plugins_is_skipped(installation):
-    assert [result.state for result in slurm_checks.job_submit(installation)] == [
+    assert [result.state for result in hooks_checks.job_submit(installation)] == [
         FindingState.ERROR,
         FindingState.SKIPPED,
     ]
@@ -70,7 +70,7 @@ def test_commands_that_load_a_filter_from_elsewhere(installation, tmp_path, file
         "#!/bin/sh\necho 'CliFilterPlugins = lua'\n"
         f"echo 'CliFilterParameters = cli_filter_lua_path={folder}/cli_filter.lua'\n"
     )
-    (result,) = slurm_checks.cli_filter(installation)
+    (result,) = hooks_checks.cli_filter(installation)
     assert result.state is FindingState["OK" if fine else "WARNING"]
     assert (f"nimo hook-path --install {folder}" in result.fix) is not fine
 
