@@ -18,8 +18,8 @@ REAL := cluster or database
 EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 # Tests with servers mostly wait for them: eight files at a time, however many cores there are; long files first.
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
-# Tests of what selects by computed numbers: all of tests/predictor takes minutes for each processor.
-SELECTING := tests/predictor/occupancy tests/predictor/node_types tests/predictor/models/test_two_sizes_and_downey.py
+# All of tests/predictor but waits, which no linear algebra is in, and what takes seconds or a server.
+SELECTING := tests/predictor --ignore tests/predictor/waits -m 'not ($(REAL) or slow)'
 # They run beside tests that mostly wait, whose list of failed tests they leave alone.
 EACH_PROCESSOR := nice sh scripts/pytest-each-processor $(BIN)/pytest -q -p no:cacheprovider \
   $(SELECTING) $(EACH_CORE)
