@@ -37,7 +37,7 @@ from slurm_plugin.evaluation.costs import (
     source_text,
 )
 from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
-from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, memory_bytes
@@ -143,7 +143,7 @@ def advice_of(
     _front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
-    if decided.reason in choosing.MISSED:
+    if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
         proposals = choosing.remedies(
             considered, table, part, places, rules, decided, now_s=case.now_s

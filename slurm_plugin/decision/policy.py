@@ -21,7 +21,7 @@ from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision import memory_and_limits as needs
 from slurm_plugin.decision.explore import count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
-from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.text.formatting import clock, duration, percent
 
@@ -293,8 +293,6 @@ def limits_to_ask(option: Option, request: counting.Request) -> needs.TimeLimits
     return needs.TimeLimits(limit_s) if own and limit_s and limit_s > own else None
 
 
-#: Reasons that are about a deadline that may be missed.
-MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
 #: A proposed deadline still holds when it is pasted that much later.
 _PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said

@@ -31,10 +31,10 @@ from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import SoftPlans
 from slurm_plugin.decision.other_layouts import layout_rows
-from slurm_plugin.decision.policy import MISSED, Action, Decision, decide, opened_by_runs, remedies
+from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
-from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.protocol.status_messages import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster

@@ -25,6 +25,7 @@ from slurm_plugin.evaluation.accuracy import (
 )
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
+from slurm_plugin.protocol.reasons import MISSED
 from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 
 #: The newest jobs that a report lists, and the stopped ones.
@@ -260,7 +261,7 @@ class OutcomeTally:
         )
         if decision.deadline_s:
             self._deadlines[effects.deadline_of(decision, run)] += 1
-            self._deadlines["warned"] += decision.reason == "deadline_missed"
+            self._deadlines["warned"] += decision.reason in MISSED
         if run is None:
             return
         self._planned.add(decision, run)

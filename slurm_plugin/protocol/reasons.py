@@ -101,6 +101,8 @@ class Reason(StrEnum):
     DEADLINE_UNREADABLE = "deadline_unreadable", "the deadline cannot be read"
 
 
+#: Reasons that are about a deadline that may be missed.
+MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
 #: Plain words for why a job passed unchanged: a reason, or the mode that forbade a change.
 WORDS = {
     **{reason.value: reason.text for reason in Reason},

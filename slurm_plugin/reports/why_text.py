@@ -48,8 +48,7 @@ def explain_run(run: "RunRow", table: PredictionTable | None) -> str:
     """Write what came of a job that nothing was decided about, beside the prediction of now."""
     size = fmt.count(run.nodes, "node")
     name = fmt.printable(f"{run.user}/{run.name}")
-    state = _STATES.get(run.state, f"ended as {run.state}")
-    ran = f"ran on {size} for {fmt.duration(run.elapsed_s)}, and {state}"
+    ran = _ran(run.state, size, run.elapsed_s)
     lines = [f"Job {run.job_id} ({name}) {ran}. No nimod decides here, so nothing was changed."]
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
         one, where = at(table, nodes), fmt.count(nodes, table.unit.word)
@@ -142,14 +141,22 @@ def _changed(one: DecisionRow) -> str:
 def _came(one: DecisionRow, came: Outcome | None) -> str:
     if came is None:
         return "The store has no outcome of this job yet: 'nimo ingest' reads the accounting."
-    state = _STATES.get(came.state, f"ended as {came.state}")
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
     wait = "" if waited is None else f" after a wait of {fmt.duration(waited)}"
     size = fmt.count(came.nodes, Unit(one.unit).word)
-    text = f"It ran on {size} for {fmt.duration(came.elapsed_s)}{wait}, and {state}"
+    text = f"It {_ran(came.state, size, came.elapsed_s, wait)}"
     predicted = predicted_for(one, came.nodes)
     if came.state != "COMPLETED" or predicted is None:
         return f"{text}."
     off = came.elapsed_s / predicted[0] - 1
-    how = "longer" if off > 0 else "shorter"
-    return f"{text}: {fmt.percent(abs(off))} {how} than predicted."
+    if (share := fmt.percent(abs(off))) == fmt.percent(0.0):
+        return f"{text}, as predicted."
+    return f"{text}: {share} {'longer' if off > 0 else 'shorter'} than predicted."
+
+
+def _ran(state: str, size: str, elapsed_s: float, wait: str = "") -> str:
+    """Say what a job did: one that had ended before it started has nodes in accounting, too."""
+    ended = _STATES.get(state, f"ended as {state}")
+    if not elapsed_s and state in {"CANCELLED", "DEADLINE"}:
+        return f"never ran, and {ended}{wait}"
+    return f"ran on {size} for {fmt.duration(elapsed_s)}{wait}, and {ended}"

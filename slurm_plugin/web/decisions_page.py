@@ -164,7 +164,7 @@ def _size_change(one: DecisionRow) -> str:
 
 def _took(decision: DecisionRow, run: RunRow | None) -> str:
     """Write how long the run took and the prediction for the count that it had."""
-    if run is None or run.end_s is None:
+    if run is None or run.end_s is None or not run.elapsed_s:
         return "-" if run is None else run.state.value.lower()
     text = time_span(run.elapsed_s)
     predicted = predicted_for(decision, run.nodes)

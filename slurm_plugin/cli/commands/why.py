@@ -33,6 +33,7 @@ from slurm_plugin.text.table_columns import terminal_width
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
 
+_JOB = re.compile(r"([0-9]{1,18})(?:[_+][0-9]{1,10})?")
 #: Nimod has written a decision by then.
 _WRITTEN_S = 1.5
 _SUBMITTED = re.compile(
@@ -42,7 +43,7 @@ _SUBMITTED = re.compile(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    option(parser, "job JOBID", "id of the job", type=_job_id)
+    option(parser, "job JOBID", "id of the job, of an array, or of one of its tasks", type=_job_id)
     add_shared(parser, "json", "local", "store", "config")
 
 
@@ -87,6 +88,8 @@ def _own_run(config: Config, job_id: int) -> str:
     from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
 
     with open_store(config) as store:
+        if pair := store.decisions.of_job(job_id):  # a nimod decided: the job's note says so
+            return explain(explanation_of(*pair), job_id)
         found = [one for one in store.runs.started() if one.job_id == job_id]
         if not found:
             raise NoHistory(f"no job {job_id} of yours has ended and been read from the accounting")
@@ -128,6 +131,7 @@ def _stored(
 
 
 def _job_id(text: str) -> int:
-    if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711")
-    return int(text)
+    """Read a job id; a task of an array was decided about with its array."""
+    if found := _JOB.fullmatch(text):
+        return int(found[1])
+    raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")

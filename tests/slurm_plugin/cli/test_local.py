@@ -19,7 +19,7 @@ DAY_S = 86_400
 NAMES = (
     *("JobIDRaw", "JobID", "Cluster", "User", "UID", "Partition", "State", "Submit", "Eligible"),
     *("Start", "End", "NNodes", "NCPUS", "TotalCPU", "SubmitLine", "WorkDir", "JobName"),
-    "ElapsedRaw",
+    *("ElapsedRaw", "ReqNodes", "AdminComment"),
 )
 SACCT = f"""\
 #!{sys.executable} -S
@@ -78,7 +78,7 @@ class Login:
                 "Submit": end_s - elapsed_s - 60, "Eligible": end_s - elapsed_s - 60,
                 "Start": end_s - elapsed_s, "End": end_s, "NNodes": nodes, "NCPUS": nodes,
                 "SubmitLine": f"sbatch -N {nodes} {name}.sh", "WorkDir": str(self.work),
-                "JobName": name, "ElapsedRaw": elapsed_s,
+                "JobName": name, "ElapsedRaw": elapsed_s, "ReqNodes": nodes, "AdminComment": "",
             })  # fmt: skip
         path = self.bin / "rows.json"
         before = json.loads(path.read_text()) if path.exists() and name != "app" else []
@@ -217,6 +217,18 @@ def test_what_came_of_a_job_is_told_beside_what_such_jobs_take(login, capsys):
     assert set(modes.values()) == {0o600}, modes
     assert nimo(["why", "777"]) != 0
     assert "no job 777 of yours has ended and been read" in capsys.readouterr().err
+
+
+def test_what_a_nimod_changed_is_not_said_to_be_unchanged(login, capsys):
+    path = login.bin / "rows.json"
+    rows = json.loads(path.read_text())
+    note = "NIMO1:dd68975d7f7c:n=2,req=1-8,t=6,lo=5,hi=7,v=reliable,m=enforce,r=cheapest"
+    rows[7]["AdminComment"] = note
+    path.write_text(json.dumps(rows))
+    assert nimo(["why", "--local", "7"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "NIMO chose 2 nodes: " in told
+    assert "nothing was changed" not in told
 
 
 def test_what_needs_nimod_says_so_in_one_line(login, capsys):

@@ -135,7 +135,8 @@ def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_
     monkeypatch.setattr(why, "is_meant", lambda _: False)
     monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
     monkeypatch.setattr(client, "exchange", explain)
-    assert main(["why", "17"]) == 0
+    # A task was decided about with its array.
+    assert main(["why", "17_2"]) == 0
     when = datetime.fromisoformat("2026-09-21T14:13:20").timestamp()
     assert asked == [("ada", "my job", "/home/ada/run 1", when)] * 2
     assert "Job 17 (ada/wrf) asked for" in capsys.readouterr().out

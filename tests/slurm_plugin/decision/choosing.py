@@ -8,7 +8,6 @@ from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.policy import decide
-from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
 
 RULES = rules()
@@ -25,9 +24,6 @@ def policy(**fields):
 
 def choose(request=REQUEST, learned=None, part=None, by=RULES):
     return decide(request, learned or table(), part or partition(), by, now_s=NOW)
-
-
-MISSED = (Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE)
 
 
 def turnaround_s(option):

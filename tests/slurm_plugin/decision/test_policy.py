@@ -18,17 +18,9 @@ from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.allowed_counts import Request, choices, standing
 from slurm_plugin.decision.policy import Action, every_option
-from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.node_pool import profile
-from tests.slurm_plugin.decision.choosing import (
-    MISSED,
-    REQUEST,
-    RULES,
-    choose,
-    policy,
-    tailed,
-    timed,
-)
+from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy, tailed, timed
 from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 

@@ -140,9 +140,9 @@ def test_a_decision_without_prediction_is_left_out() -> None:
 def test_deadlines_by_what_became_of_the_job() -> None:
     due = AT_S + 1010
     pairs = [
-        (decision(deadline_s=due), run()),  # ends in the very second
+        (decision(deadline_s=due, reason="deadline_limit"), run()),  # ends in the very second
         (decision(deadline_s=due - 1), run()),
-        (decision(deadline_s=due), run(state=JobState.DEADLINE)),
+        (decision(deadline_s=due, reason="deadline_unsure"), run(state=JobState.DEADLINE)),
         (decision(deadline_s=due, action="refuse"), None),
         (
             decision(deadline_s=due, action="refuse", applied=False, reason="deadline_missed"),
@@ -152,7 +152,7 @@ def test_deadlines_by_what_became_of_the_job() -> None:
         (decision(deadline_s=due), run(state=JobState.RUNNING, end_s=None)),
         (decision(), run()),  # no deadline: does not count
     ]
-    assert deadlines(pairs) == Deadlines(met=1, missed=3, refused=1, open=2, warned=1)
+    assert deadlines(pairs) == Deadlines(met=1, missed=3, refused=1, open=2, warned=3)
 
 
 def test_effect_of_applied_decisions() -> None:

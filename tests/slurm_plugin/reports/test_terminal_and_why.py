@@ -111,7 +111,10 @@ def test_a_changed_job():
     )
     assert "NIMO chose 4 nodes: " in text
     assert "The job was given 4 nodes and a time limit of 00:20:00." in text
-    assert "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed: 0 %" in text
+    assert (
+        "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed, as predicted."
+        in text
+    )
 
 
 def test_a_job_that_stayed_as_it_was():
@@ -141,3 +144,14 @@ def test_what_else_can_be(fields, words):
 def test_a_job_that_its_limit_stopped():
     text = said(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
     assert text.endswith("and reached its time limit.")
+
+
+def test_a_job_that_ended_before_it_started_did_not_run():
+    text = said(decision(), run(nodes=1, state=JobState.DEADLINE, elapsed_s=0.0))
+    assert text.endswith("It never ran, and was ended by its deadline after a wait of 00:00:10.")
+    assert "It ran on 1 node" in said(decision(), run(nodes=1, state=JobState.FAILED, elapsed_s=0))
+
+
+def test_a_job_that_took_what_was_predicted():
+    assert said(decision(), run(elapsed_s=1001.0)).endswith("and completed, as predicted.")
+    assert said(decision(), run(elapsed_s=900.0)).endswith(": 10 % shorter than predicted.")
