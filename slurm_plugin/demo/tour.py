@@ -45,6 +45,7 @@ class DemoSubmission:
     nodes: str = ""  #: instead of the script's own
     array: str = ""
     deadline: str = ""
+    place: str = ""  #: directory that it is submitted from; empty: the user's own
 
     def job(self, uid: int) -> Job:
         """Make the fields that job_submit.lua reads of the job."""
@@ -60,11 +61,16 @@ class DemoSubmission:
             time_limit=self.application.script_min,
             array_inx=self.array,
             deadline=self.deadline,
-            work_dir=work_dir_of(self.application),
+            work_dir=self.work_dir,
             comment=self.application.comment,
             argv=self.application.argv,
             script=job_script(self.application),
         )
+
+    @property
+    def work_dir(self) -> str:
+        """Directory that it is submitted from."""
+        return self.place or f"/scratch/{self.application.user}"
 
     @property
     def range(self) -> str:
@@ -128,13 +134,8 @@ def run(
         end_s=start_s + round(done.elapsed_s),
         admin_comment=answer.admin_comment,
         submit_line=submission.line,
-        work_dir=work_dir_of(submission.application),
+        work_dir=submission.work_dir,
     )
-
-
-def work_dir_of(application: Application) -> str:
-    """Directory that the demo's jobs are submitted from."""
-    return f"/scratch/{application.user}"
 
 
 _PATIENCE_S = 60.0
@@ -287,6 +288,9 @@ def tour(
     rng: source of all chance.
     """
     site, folder = narrator.site, _shortest(narrator.site.folder)
+    with suppress(client.Unreachable):
+        client.status(site.socket, timeout_s=1.0)
+        raise NimoError(f"nimod of an earlier demo still runs ({site.socket}): stop it first")
     narrator.say(_BEGINNING.format(folder=folder))
     sites.prepare(site, user=user, now_s=clock(), rng=rng)
     narrator.say(_INGEST)
@@ -372,7 +376,8 @@ def _submit(
 def _learn(
     narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
 ) -> None:
-    site, one = narrator.site, DemoSubmission(application=newcomer(user))
+    site = narrator.site
+    one = DemoSubmission(application=newcomer(user), place=str(site.folder))
     for number in range(4):
         answer = submit(site.socket, one.job(uid))
         decided_s = time.time()

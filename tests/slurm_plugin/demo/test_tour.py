@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.nimod import client
 from tests.docs.pages import blocks
 
 pytestmark = pytest.mark.long
@@ -80,7 +81,17 @@ def test_an_application_that_never_ran_has_a_curve_after_four_submissions(shown)
     assert told[1].endswith("to learn how it scales (2 of 3)\n")
     assert told[2].endswith("to learn how it scales (3 of 3)\n")
     assert told[3].startswith("nimo: ")
-    assert "How this job scales was learnt on " in shown.replace("\n", " ")
+    advice = shown.partition("$ nimo-advise heat.sh")[2].replace("\n", " ")
+    assert "How this job scales was learnt on " in advice
+    assert "in this directory" not in advice
+
+
+def test_a_nimod_of_an_earlier_demo_is_not_taken_for_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(client, "status", lambda *_, **__: None)
+    assert main(["demo", "--directory", str(tmp_path / "demo")]) == 1
+    shown = capsys.readouterr()
+    assert "nimod of an earlier demo still runs" in shown.err
+    assert not shown.out
 
 
 def test_what_the_tutorial_for_users_tells_works(shown, folder):
