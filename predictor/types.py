@@ -434,7 +434,8 @@ WORDS: Final = {
     "failed_early": "{failed} of the last {runs} runs failed within {longest}: their output may "
     "say why",
     "record": "of the last {predictions} predictions on node counts that {counts} half were within "
-    "{error:.0f} %, and {inside} inside their interval",
+    "{error:.0f} %, and {inside} inside their interval (reliable: half within 5 %, nine in ten "
+    "within 20 %)",
     # What the models of a curve show.
     "wide_interval": "{where} the prediction may be off by more than {off:.0f} %",
     "special_counts": "runs well only on {family}; other node counts are left out",

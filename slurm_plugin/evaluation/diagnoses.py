@@ -1,12 +1,12 @@
 """Diagnoses from the curves: problems with their fixes, and nodes used beyond the knee."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at
-from predictor.types import PredictionTable, Verdict
+from predictor.types import PredictionTable, Problem, Verdict
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
@@ -110,12 +110,20 @@ class JobUsage:
         return tuple(sorted(worth, key=lambda one: (-one.wasted_node_hours, one.user)))
 
 
+def with_best_run(of_table: Iterable[Problem]) -> Iterator[Problem]:
+    """Give the problems of one table: the first run that is named is the one that helps most."""
+    named = False
+    for one in of_table:
+        yield replace(one, observe=None) if named else one
+        named = named or one.observe is not None
+
+
 def problems(
     tables: Iterable[PredictionTable], decisions: Counter[tuple[str, str]]
 ) -> tuple[JobDiagnosis, ...]:
     """List the problems of applications that jobs asked for, those of most decisions first.
 
-    Those of one table stay in its order: the first names the run that would help most.
+    Those of one table stay in its order.
     """
     rows = [
         JobDiagnosis(
@@ -129,7 +137,7 @@ def problems(
             unit=table.unit,
         )
         for table in tables
-        for problem in table.problems
+        for problem in with_best_run(table.problems)
     ]
     return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application)))
 

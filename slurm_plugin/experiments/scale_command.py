@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
 from slurm_plugin.cli.command_context import add_shared, load_config, option
 from slurm_plugin.cli.common_options import positive
-from slurm_plugin.text.formatting import count, duration, hours, wrapped
+from slurm_plugin.text.formatting import count, duration, hours, limit_text, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ EXAMPLE = """\
   nimo scale --resume job.scale
   nimo scale job.sh -N 1-64 --existing"""
 _FILE = "study.json"
+_MINUTES = 30.0  #: time limit of a run
 _COUNTS = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
@@ -61,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=200.0,
     )
     option(
-        parser, "--time MINUTES", "time limit of a run (default: 30)", type=positive, default=30.0
+        parser,
+        "--time MINUTES",
+        "time limit of a run, in place of the script's (default: 30)",
+        type=positive,
     )
     option(
         parser,
@@ -228,12 +233,26 @@ def _settings(args: argparse.Namespace) -> "Settings":
         sizes=Unit(args.sizes),
         most_runs=args.runs,
         budget=args.budget,
-        limit_s=args.time * 60,
+        limit_s=60 * (args.time or _own_limit(args.words)),
         overrun_s=0.0 if args.dry_run or args.existing else overrun_s(slurm_config()),
         together=max(args.together, 1),
         weak=bool(args.weak) or any("{n}" in word for word in args.words),
         filter=args.weak,
     )
+
+
+def _own_limit(words: Sequence[str]) -> float:
+    """Give the limit of runs where none was asked for, in minutes; say so where the script's goes.
+
+    The script's is often far longer than its runs: the budget would allow none of them.
+    """
+    from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
+
+    with suppress(ScriptError):
+        if (own := request(words, user="").get("time_limit") or _MINUTES) != _MINUTES:
+            said = f"the script's time limit is {limit_text(60 * own)}, each run gets"
+            print(f"nimo scale: {said} {limit_text(60 * _MINUTES)} (--time)", file=sys.stderr)
+    return _MINUTES
 
 
 def _folder(args: argparse.Namespace) -> Path:

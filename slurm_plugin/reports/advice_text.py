@@ -307,8 +307,9 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     outranking = [f"--{name}" for name in advised if name in names]
     if not outranking:
         return advice
-    verb = "outranks" if len(outranking) == 1 else "outrank"
-    note = f"{' and '.join(outranking)} of the command line {verb} the script: leave out or change."
+    verb, what = ("outranks", "it") if len(outranking) == 1 else ("outrank", "them")
+    which = f"{' and '.join(outranking)} of the command line"
+    note = f"{which} {verb} the script: change or drop {what}."
     return replace(advice, script_text="\n".join(filter(None, (advice.script_text, note))))
 
 

@@ -13,6 +13,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
+from slurm_plugin.evaluation.diagnoses import with_best_run
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.table_columns import between
@@ -58,7 +59,7 @@ def render(
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
         *(f"  {record_line(one, prediction.unit)}" for one in prediction.record),
-        *(_problem_line(problem, prediction.unit) for problem in prediction.problems),
+        *(_problem_line(one, prediction.unit) for one in with_best_run(prediction.problems)),
     ]
     if job.knee is not None:
         lines.append(f"knee (most speedup for its cost, max S²/n): {fmt.count(job.knee, word)}")
@@ -150,10 +151,9 @@ def use_text(use: ResourceUse) -> str:
 
 def record_line(record: Recorded, unit: Unit) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them."""
-    made = record_words(
+    return record_words(
         record.predictions, record.median_error, record.inside, repeated=record.repeated, unit=unit
     )
-    return f"the last {made.removeprefix('1 ')}"
 
 
 def record_words(
@@ -161,12 +161,13 @@ def record_words(
 ) -> str:
     """Put a record into words.
 
-    >>> record_words(40, 0.03, 36, repeated=True)
-    '40 predictions on node counts that had been run: median error 3 %, 36 inside the interval'
+    >>> record_words(40, 0.03, 36, repeated=False)
+    'the last 40 predictions on new node counts: median error 3 %, 36 inside the interval'
     """
     where = "node counts that had been run" if repeated else "new node counts"
+    made = fmt.count(predictions, "prediction").removeprefix("1 ")
     return (
-        f"{fmt.count(predictions, 'prediction')} on {unit.words(where)}: "
+        f"the last {made} on {unit.words(where)}: "
         f"median error {fmt.percent(median_error)}, {inside} inside the interval"
     )
 

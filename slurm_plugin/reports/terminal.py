@@ -107,7 +107,7 @@ def _head(text: str) -> Text:
 
 def _record(row: RecordSummary) -> str:
     words = record_words(row.predictions, row.median_error, row.inside, repeated=row.repeated)
-    return f"{printable(row.application)}, {row.verdict}: the last {words}"
+    return f"{printable(row.application)}, {row.verdict}: {words}"
 
 
 def _problem(row: JobDiagnosis) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from sacct_ingest.text.hostlist import indexes_of
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.cli.command_context import (
     add_shared,
     add_table_options,
@@ -79,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
         selected = "the jobs selected" if args.user or args.partition else ""
         which = "these jobs" if args.jobs else selected
         others = "" if which else "; -u USER or -p PARTITION shows those of others"
-        print(f"none of {which or 'your jobs'} is waiting{others}")
+        ago = "" if waits.made_s is None else time_span(max(time.time() - waits.made_s, 0.0))
+        state = f"was waiting {ago} ago" if ago else "is waiting"
+        print(f"none of {which or 'your jobs'} {state}{others}")
     shown = {(job, task) for row in waits.rows for job in _numbers(row) for task in (-1, row.task)}
     missing = [job for job in asked if job not in shown]
     for job_id, task in missing:

@@ -274,6 +274,25 @@ def test_a_run_that_no_limit_allows_is_cancelled_and_a_row(tmp_path):
     assert slurm.cancelled and not slurm.held
 
 
+@pytest.mark.parametrize(
+    ("limit", "options", "said"),
+    [
+        ("08:00:00", [], "time limit is 8 h, each run gets 30 min (--time)"),
+        ("08:00:00", ["--time", "30"], ""),
+        ("30", [], ""),
+    ],
+)
+def test_a_limit_in_place_of_the_scripts_is_named(
+    tmp_path, monkeypatch, capsys, limit, options, said
+):
+    monkeypatch.chdir(tmp_path)
+    Path("job.sh").write_text(f"#!/bin/sh\n#SBATCH --time={limit}\n")
+    assert main(["scale", "-N", "1-4", *options, "--dry-run", "job.sh"]) == 0
+    shown = capsys.readouterr()
+    assert "--time=30 job.sh" in shown.out
+    assert (said in shown.err) if said else not shown.err
+
+
 def test_a_study_whose_jobs_were_all_refused_begins_anew(tmp_path, monkeypatch, capsys):
     refused = "sbatch: error: Batch job submission failed: Requested node configuration is not"
     for name in ("scontrol", "squeue", "sacct"):

@@ -288,8 +288,8 @@ def test_a_wrapped_command_has_no_script_to_paste_into():
 def test_options_of_the_command_line_outrank_the_script():
     first = lines(ADVICE, "nodes", "partition")
     assert first[-3:-1] == [ADVICE.directive, ADVICE.time_directive]
-    assert first[-1] == "--nodes of the command line outranks the script: leave out or change."
-    assert lines(ADVICE, "time", "nodes")[-1].startswith("--nodes and --time of the command line")
+    assert first[-1] == "--nodes of the command line outranks the script: change or drop it."
+    assert lines(ADVICE, "time", "nodes")[-1].endswith(" outrank the script: change or drop them.")
 
 
 def test_other_options_change_nothing():

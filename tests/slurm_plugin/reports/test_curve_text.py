@@ -67,6 +67,13 @@ def test_reasons_against_the_curve_are_reported():
     assert "only two node counts were seen; a run on 8 nodes would help most" in text
 
 
+def test_one_run_alone_would_help_most():
+    problems = (Problem("a", "one"), Problem("b", "two", 16), Problem("c", "three", 24))
+    text = curve_text.render(recorded(problems=problems))
+    assert "two; a run on 16 nodes would help most" in text
+    assert text.count("would help most") == 1
+
+
 def test_knee_and_end_of_scaling_are_reported_where_available():
     text = curve_text.render(recorded())
     assert "max S²/n): 4 nodes" in text
