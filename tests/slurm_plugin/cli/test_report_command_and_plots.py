@@ -163,7 +163,10 @@ def test_the_curves_tell_their_problems(use, capsys, tmp_path):
         opened.decisions.add([decision(key_level=table.level, key=table.key, label=table.label)])
     result = json.loads(report(str(copy), capsys, "--json"))
     reported = [(row["application"], row["problem"], row["observe"]) for row in result["problems"]]
-    assert sorted(reported) == sorted((table.label, p.name, p.observe) for p in table.problems)
+    assert [one[:2] for one in reported] == [(table.label, p.name) for p in table.problems]
+    # One run alone would help most.
+    runs = [p.observe for p in table.problems if p.observe]
+    assert [one[2] for one in reported if one[2]] == runs[:1]
     assert table.problems[0].text in " ".join(report(str(copy), capsys).split())
 
 
