@@ -26,7 +26,7 @@ from sacct_ingest.runs.usage import node_watts
 from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
-from sacct_ingest.store.decision_outcomes import KEYS, copy_to_tasks
+from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
 from sacct_ingest.store.engine import LISTED, writing
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import indexed, prose, runs, steps
@@ -206,6 +206,7 @@ def _change(connection: sa.Connection, changed: RunColumns, ids: Sequence[int]) 
     mark_runs(connection, ids)
     connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
     mark_runs(connection, ids)
+    counters.lower(connection, JOINED, min(ids))  # its note or its state may be another
     connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
     _insert_columns(connection, steps, step_columns)
 

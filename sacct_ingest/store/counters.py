@@ -20,6 +20,12 @@ def increase(connection: sa.Connection, name: str, by: int) -> int:
     return read(connection, name) - by
 
 
+def lower(connection: sa.Connection, name: str, to: int) -> None:
+    """Make a counter no higher than this; one that is not there stays so."""
+    chosen = sa.and_(counters.c.name == name, counters.c.value > to)
+    connection.execute(sa.update(counters).where(chosen).values(value=to))
+
+
 def read(connection: sa.Connection, name: str) -> int:
     """Give the current value."""
     return int(connection.execute(_value_of(name)).scalar_one())

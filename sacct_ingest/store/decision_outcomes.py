@@ -11,6 +11,8 @@ job's admin_comment still has the short copy.  Only the hooks can write that fie
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -18,7 +20,8 @@ import sqlalchemy as sa
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_decided, mark_runs
-from sacct_ingest.store.engine import LISTED
+from sacct_ingest.store.engine import LISTED, put
+from sacct_ingest.store.schema import counters as counter_table
 from sacct_ingest.store.schema import decisions, runs, watermarks
 from sacct_ingest.text.admin_comment import Note, parse
 from sacct_ingest.text.slurm_text import seconds_of
@@ -28,6 +31,10 @@ BEFORE_S, AFTER_S = 2, 5
 #: Decisions older than this without a run will not get one by their submit time any more, and an
 #: application is not judged anew for a job that took longer to wait and run.
 GIVE_UP_S = 90 * 86_400
+#: Counter of the first run that was not joined since it was written; there is none at first.
+JOINED: Final = "joined"
+#: Notes in one list: MariaDB does not look up how many runs have each of 200, and reads all.
+_NOTES = 150
 _BATCH = LISTED // (BEFORE_S + 1 + AFTER_S)
 _Pair = tuple[str, int]  # decision, run
 #: What a run is recognised by.
@@ -41,23 +48,38 @@ _SET = (
 
 
 def join(connection: sa.Connection) -> int:
-    """Link decisions to runs inside a transaction; returns how many got a run."""
-    if not _any(connection):
-        return 0
-    counters.lock(connection, "runs")
-    linked = sum(
-        _link(connection, pairs) for pairs in (_by_id(connection), _by_submission(connection))
-    )
+    """Link decisions to runs inside a transaction; returns how many got a run.
+
+    Only what is new is looked at: decisions without a run, and runs since `JOINED`.
+    """
+    end = counters.increase(connection, "runs", 0)  # which keeps other writers out, too
+    new = sa.select(runs.c.decision_id).where(*_noted(connection))
+    waiting = sa.select(decisions.c.decision_id).where(*_without_run(connection))
+    news = sorted({*connection.execute(new).scalars(), *connection.execute(waiting).scalars()})
+    batches = [news[first : first + _NOTES] for first in range(0, len(news), _NOTES)]
+    pairs = chain.from_iterable(_by_id(connection, batch) for batch in batches)
+    linked = _link(connection, pairs) + _link(connection, _by_submission(connection))
     # All runs whose admin_comment names a recorded decision get the keys of that decision.
     noted = _differing().join(decisions, decisions.c.decision_id == runs.c.decision_id)
-    # The condition spares reading the many runs without a note.
-    _copy(connection, noted.where(runs.c.decision_id > ""))
+    for batch in batches:
+        _copy(connection, noted.where(runs.c.decision_id.in_(batch)))
+    put(connection, counter_table, [{"name": JOINED, "value": end}], "name")
     return linked
 
 
-def _any(connection: sa.Connection) -> bool:
-    """Whether there are decisions at all: before NIMO is switched on there are none."""
-    return connection.execute(sa.select(decisions.c.decision_id).limit(1)).first() is not None
+def _noted(connection: sa.Connection) -> list[sa.ColumnElement[bool]]:
+    """Conditions on runs with a note that were not joined since they were written."""
+    first = counters.find(connection, JOINED)
+    if first is None:
+        return [runs.c.decision_id > ""]  # an index spares reading the many runs without a note
+    # By its length: few runs are new, and SQLite would read the index of all notes.
+    return [runs.c.id >= first, sa.func.length(runs.c.decision_id) > 0]
+
+
+def _without_run(connection: sa.Connection) -> list[sa.ColumnElement[bool]]:
+    """Conditions on decisions that may still get a run."""
+    newest = connection.execute(sa.select(sa.func.max(decisions.c.at_s))).scalar() or 0.0
+    return [decisions.c.run_id.is_(None), decisions.c.at_s > newest - GIVE_UP_S]
 
 
 def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
@@ -101,8 +123,8 @@ def _correct_applied(connection: sa.Connection, decision_ids: Sequence[str]) -> 
     connection.execute(sa.update(decisions).where(late).values(applied=False))
 
 
-def _by_id(connection: sa.Connection) -> Iterator[_Pair]:
-    """Decisions whose id is in a run's admin_comment.
+def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> Iterator[_Pair]:
+    """Those of these decisions whose id is in a run's admin_comment.
 
     A requeued job has a run for each start and an array one for each task, all with the same
     note: the last start of the first task counts.
@@ -110,27 +132,18 @@ def _by_id(connection: sa.Connection) -> Iterator[_Pair]:
     query = (
         sa.select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
         .join(runs, runs.c.decision_id == decisions.c.decision_id)
-        # The first condition spares reading the many runs without a note.
-        .where(runs.c.decision_id > "", runs.c.state != JobState.REQUEUED.value)
+        .where(runs.c.decision_id.in_(decision_ids), runs.c.state != JobState.REQUEUED.value)
         .order_by(decisions.c.decision_id, runs.c.submit_s.desc(), runs.c.job_id)
     )
-    linked: set[str] = set()
-    pairs = []
-    for row in connection.execute(query):
-        if row.decision_id not in linked and row.linked != row.id:
-            pairs.append((row.decision_id, row.id))
-        linked.add(row.decision_id)
-    return iter(pairs)
+    for decision_id, starts in groupby(connection.execute(query), itemgetter(0)):
+        last = next(starts)
+        if last.linked != last.id:
+            yield decision_id, last.id
 
 
 def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    newest = connection.execute(sa.select(sa.func.max(decisions.c.at_s))).scalar() or 0.0
-    query = sa.select(decisions).where(
-        decisions.c.run_id.is_(None),
-        decisions.c.action != "refuse",
-        decisions.c.at_s > newest - GIVE_UP_S,
-    )
+    query = sa.select(decisions).where(*_without_run(connection), decisions.c.action != "refuse")
     ordered = query.order_by(decisions.c.at_s, decisions.c.decision_id)
     waiting = list(connection.execute(ordered))
     taken: set[int] = set()
@@ -191,8 +204,9 @@ def _same_job(decision: sa.Row[Any], run: sa.Row[Any]) -> bool:
 
 def copy_to_tasks(connection: sa.Connection, run_ids: range) -> None:
     """Give runs that are new the keys of their array's decision, where another task has one."""
-    if not _any(connection):
-        return
+    any_decision = sa.select(decisions.c.decision_id).limit(1)
+    if connection.execute(any_decision).first() is None:
+        return  # NIMO is not switched on yet
     new = runs.c.id.between(run_ids.start, run_ids.stop - 1)
     _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
 
@@ -276,8 +290,7 @@ def _unrecorded(connection: sa.Connection) -> Any:
             *(runs.c.decision_id, runs.c.admin_comment, runs.c.submit_s, runs.c.req_nodes),
         )
         .where(
-            # An index is read from here on: most runs have no note.
-            runs.c.decision_id > "",
+            *_noted(connection),
             ~recorded.exists(),
             runs.c.submit_s >= (pruned or 0),
             runs.c.state != JobState.REQUEUED.value,

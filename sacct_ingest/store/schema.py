@@ -375,8 +375,9 @@ rejects = sa.Table(
     _count("seen_s", nullable=False),
 )
 
-#: ``runs``: the next run id; ``fitted``: the first one that no refit met; ``fits`` and
-#: ``standings``: the versions that nimod polls; ``sums``: the lock of those who add to them.
+#: ``runs``: the next run id; ``fitted``: the first one that no refit met, ``joined`` that no join
+#: of decisions did; ``fits`` and ``standings``: the versions that nimod polls; ``sums``: the lock of
+#: those who add to them.
 counters = sa.Table(
     "counters",
     metadata,

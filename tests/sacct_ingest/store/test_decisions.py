@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection, RunRow, Store
@@ -144,6 +145,44 @@ def test_the_last_run_of_a_requeued_job_is_its_outcome(store):
     assert store.decisions.join_outcomes() == 0
     (_, outcome), *_ = store.decisions.with_outcomes()
     assert outcome.submit_s == SUBMIT_S + 300
+
+
+def test_a_start_that_turns_out_to_be_requeued_is_no_outcome_any_more(store):
+    store.decisions.add([decision()])
+    starts = [run(submit_s=SUBMIT_S + at_s, admin_comment=NOTE) for at_s in (0, 300)]
+    store.runs.add(starts)
+    store.decisions.join_outcomes()
+    store.runs.add([msgspec.structs.replace(starts[1], state=JobState.REQUEUED)])
+    assert store.decisions.join_outcomes() == 1
+    (_, outcome), *_ = store.decisions.with_outcomes()
+    assert outcome.submit_s == SUBMIT_S
+
+
+@pytest.mark.parametrize("old", [20, 200])
+def test_what_was_joined_before_is_not_read_again(store, monkeypatch, old):
+    def add(numbers: range) -> None:
+        rows = [(f"{i:012x}", SUBMIT_S + 60 * i) for i in numbers]
+        store.decisions.add([decision(decision_id=one, at_s=at_s) for one, at_s in rows])
+        notes = [(f"NIMO1:{one}:n=4", at_s) for one, at_s in rows]
+        store.runs.add([run(admin_comment=note, submit_s=at_s) for note, at_s in notes])
+
+    read: list[int] = []
+    execute = sa.Connection.execute
+
+    def counted(connection: sa.Connection, *given: Any) -> Any:
+        result = execute(connection, *given)
+        if not result.returns_rows:
+            return result
+        frozen = result.freeze()
+        read.append(len(frozen.data))
+        return frozen()
+
+    add(range(old))
+    assert store.decisions.join_outcomes() == old
+    add(range(old, old + 3))
+    monkeypatch.setattr(sa.Connection, "execute", counted)
+    assert store.decisions.join_outcomes() == 3
+    assert 3 <= sum(read) < 40
 
 
 def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store):
