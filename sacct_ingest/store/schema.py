@@ -376,8 +376,8 @@ rejects = sa.Table(
 )
 
 #: ``runs``: the next run id; ``fitted``: the first one that no refit met, ``joined`` that no join
-#: of decisions did; ``fits`` and ``standings``: the versions that nimod polls; ``sums``: the lock of
-#: those who add to them.
+#: of decisions did; ``fits`` and ``standings``: the versions that nimod polls; ``sums``: the lock
+#: of those who add to them.
 counters = sa.Table(
     "counters",
     metadata,
