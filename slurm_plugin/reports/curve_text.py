@@ -84,8 +84,11 @@ def render(
 
 def _asked(job: PredictionTable) -> list[str]:
     """Say which job the rows are; nothing where they are jobs as they were asked for."""
-    where = fmt.count(job.asked, job.unit.word)
-    return [f"each row: what a job that asks for {where} takes on so many"] if job.asked else []
+    if not job.asked:
+        return []
+    where, learnt = fmt.count(job.asked, job.unit.word), job.change.learnt if job.change else ()
+    on = f", learnt on {', '.join(map(str, learnt))}" if learnt else ""
+    return [f"each row: what a job that asks for {where} takes on so many{on}"]
 
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
@@ -134,7 +137,8 @@ def memory_lines(prediction: PredictionTable) -> list[str]:
         return []
     most = max(one.mem_bytes for one in need.high) / 2**20
     each = "a node" if prediction.unit is Unit.NODES else "the job"
-    record = f", enough for {need.inside} of {need.predictions} runs" if need.predictions else ""
+    runs = fmt.count(need.predictions, "run")
+    record = f", enough for {need.inside} of {runs}" if need.predictions else ""
     tasks = prediction.layout.tasks if prediction.unit is Unit.NODES else 0
     task = f" ({most / tasks:.0f} MiB for each of {tasks} tasks)" if tasks > 1 else ""
     return [f"memory that {each} may need: {most:.0f} MiB{task}{record} (with the margin)"]

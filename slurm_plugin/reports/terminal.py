@@ -221,9 +221,9 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield f"waits in {one.partition}", f"{count(one.jobs, 'estimate')} ({one.of}): {near}"
     if (promises := report.promises) != Promises():
         kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
-        if promises.tries:
-            kept += f"; {count(promises.tries, 'try', 'tries')} {tries_text(promises)}"
-        yield "promises", kept
+        tries = f"{count(promises.tries, 'try', 'tries')} {tries_text(promises)}"
+        said = (kept if promises.jobs else "", tries if promises.tries else "")
+        yield "promises", "; ".join(filter(None, said))
 
 
 def _coverage(accuracy: Accuracy) -> str:

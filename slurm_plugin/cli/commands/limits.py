@@ -15,6 +15,7 @@ from slurm_plugin.text.streams import json_text
 
 EXAMPLE = "  nimo limits\n  nimo limits --restore    # before time_min_as_soft_limit goes"
 _TIMEOUT_S = 15.0
+_NONE = "no job has a limit to plan with"
 _ROW = "{:>12}  {:12} {:12} {:8} {:>11} {:>11}"
 
 
@@ -29,11 +30,14 @@ def run(args: argparse.Namespace) -> int:
     ask = partial(commands.run, timeout_s=_TIMEOUT_S)
     if args.restore:
         lines = take_back(ask)
-        print("\n".join(lines) or "no job has a limit to plan with")
+        print("\n".join(lines) or _NONE)
         return int(any((one.waits and one.least_min) or one.is_cut for one in soft_jobs(ask)))
     jobs = [one for one in soft_jobs(ask) if one.least_min or one.is_cut]
     if args.json:
         print(json_text(jobs))
+        return 0
+    if not jobs:
+        print(_NONE)
         return 0
     print(_ROW.format("job", "user", "partition", "state", "planned", "limit").rstrip())
     for one in jobs:

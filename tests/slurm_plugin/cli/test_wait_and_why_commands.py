@@ -239,3 +239,9 @@ def test_paths_stay_whole_in_a_narrow_terminal(printed):
     path = "/srv/" + "long-name/" * 9
     rows = printed(Finding(check="store", state=FindingState.OK, message=path), 40)
     assert rows[-1].split()[-1] == path
+
+
+def test_no_limit_to_plan_with_is_a_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "run", lambda *_, **__: "")
+    assert main(["limits"]) == 0
+    assert capsys.readouterr().out == "no job has a limit to plan with\n"

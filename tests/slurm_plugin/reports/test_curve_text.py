@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from predictor.tables.run_facts import change_of
 from predictor.types import (
+    AskedRange,
     Memory,
     MemoryNeed,
     Part,
@@ -217,12 +220,17 @@ def test_memory_of_a_node_is_also_that_of_its_tasks():
     need = MemoryNeed(5, 4, 4, high=(Memory(2, 800 * 2**20),))
     shown = " ".join(curve_text.render(recorded(need=need, layout=Layout(4, 4)), width=200).split())
     assert "800 MiB (200 MiB for each of 4 tasks), enough for 4 of 4 runs" in shown
+    once = curve_text.memory_lines(recorded(need=replace(need, predictions=1, inside=0)))
+    assert "enough for 0 of 1 run (" in once[0]
 
 
 def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took() -> None:
     larger = (Point(1, 3600.0, 5), Point(2, 7200.0, 2))
     text = curve_text.render(recorded(change=change_of((), Unit.NODES), observed=larger))
-    assert "each row: what a job that asks for 1 node takes on so many" in text
+    assert "each row: what a job that asks for 1 node takes on so many\n" in text
+    learnt = replace(change_of((), Unit.NODES), ranges=(AskedRange(1, 8, 8, (4, 6, 8), 2),))
+    tried = curve_text.render(recorded(change=learnt, observed=larger))
+    assert "takes on so many, learnt on 4, 6, 8\n" in tried
     nodes, time, *_, as_asked, _ = next(row for row in rows(text) if row[0] == "2")
     assert (nodes, as_asked) == ("2", "02:00:00")
     assert time < "01:00:00"

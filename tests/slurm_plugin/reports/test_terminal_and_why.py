@@ -52,6 +52,12 @@ def test_all_figures_are_there():
     assert "wrf" in text.split("Applications")[1]
 
 
+def test_tries_are_told_where_no_other_job_was_changed():
+    tried = decision(reason="learning", requested_nodes=2)
+    text = " ".join(shown([(tried, run(elapsed_s=3600.0))]).split())
+    assert "promises 1 try of 1 application took 4.0 node-hours" in text
+
+
 def test_a_reason_without_words_stands_for_itself():
     assert "1  new_reason" in shown(
         [(decision(action="keep", applied=False, reason="new_reason"), None)]
