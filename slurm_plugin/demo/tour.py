@@ -303,8 +303,8 @@ def tour(
     with narrator.background("nimo", "serve"):
         _advise(narrator)
     sites.write_stand_ins(site.stand_ins, now_s=clock(), waiting=())
+    narrator.say(_SUBMIT.format(folder=folder))
     with narrator.background("nimo", "serve"):
-        narrator.say(_SUBMIT.format(folder=folder))
         planned, answers = _submit(narrator, user=user, uid=uid)
     runs = [
         run(one, answer, job_id=_FIRST_ID + number, submit_s=int(clock()), uid=uid, rng=rng)

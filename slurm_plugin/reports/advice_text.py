@@ -39,8 +39,8 @@ def render(
     Raises NoColumn: the options name a column that there is not.
     """
     table = ""
-    if advice.rows:
-        rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
+    rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
+    if rows:
         table = cols.OutputTable(_columns(advice, now_s), rows).text(options, width=width)
     title = fmt.wrapped(_title(advice), width) if verbose else ""
     about = f"in partition {fmt.printable(advice.partition)}, " if advice.partition else ""
@@ -55,7 +55,7 @@ def render(
         _trust(advice, verbose=verbose),
         held,
         _expected(advice, now_s),
-        _long_waits(advice),
+        _long_waits(advice, rows),
         _deadline(advice),
         _energy(advice, marked=options is None or not options.form or "front" in options.form),
         _recommendation(advice),
@@ -334,12 +334,15 @@ def _expected(advice: Advice, now_s: float) -> str:
     return f"90 % interval: wait {waits}, end {ends}."
 
 
-def _long_waits(advice: Advice) -> str:
-    """Name the counts that wait longer than a larger one: their runs are too long for a gap."""
+def _long_waits(advice: Advice, shown: Sequence[Row]) -> str:
+    """Name the counts that wait longer than a larger one: their runs are too long for a gap.
+
+    shown: rows of the table, of which the larger one is.
+    """
     rows = [row for row in advice.rows if row.wait_s is not None]
     found = []
     for row in rows:
-        more = [one for one in rows if one.nodes > row.nodes]
+        more = [one for one in shown if one.nodes > row.nodes and one.wait_s is not None]
         soonest = min(more, key=lambda one: one.wait_s or 0.0, default=row)
         if (row.wait_s or 0.0) - (soonest.wait_s or 0.0) >= _JUMP_S:
             found.append((row.nodes, soonest.nodes))
