@@ -238,6 +238,10 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     req_gpu_types: str = ""
 
 
+#: ``via`` of a decision that was read from its job's note, which says less.
+FROM_NOTE: Final = "note"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
     """What was decided for one submission, with what it was decided on.

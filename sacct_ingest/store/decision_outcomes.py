@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.engine import LISTED, put
@@ -252,8 +252,6 @@ def _copy(connection: sa.Connection, query: sa.Select[Any]) -> None:
         mark_runs(connection, ids)
 
 
-#: What `DecisionRow.via` says of such a decision.
-FROM_NOTE: Final = "note"
 #: Mark of the time before which decisions were deleted on purpose.
 PRUNED: Final = "decisions pruned"
 _SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "qos")
@@ -272,7 +270,10 @@ def rebuild(connection: sa.Connection) -> list[DecisionRow]:
         if note is not None and note.decision_id == run.decision_id not in rebuilt:
             rebuilt[note.decision_id] = _decision(note, run)
     if rebuilt:
-        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(rebuilt))
+        # A store that no nimod writes, as a user's own, has decisions from notes alone.
+        written = sa.select(decisions.c.via).where(decisions.c.via != FROM_NOTE).limit(1)
+        level = logging.WARNING if connection.execute(written).first() else logging.INFO
+        _log.log(level, "%d decisions were not recorded: read from jobs' notes", len(rebuilt))
     return list(rebuilt.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sacct_ingest.errors import RowRefused
-from sacct_ingest.records import DecisionRow, JobState, KeyLevel
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store import decision_outcomes as outcomes
@@ -213,7 +213,7 @@ def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
     ids = list(latest)
     for first in range(0, len(ids), LISTED):
         among = decisions.c.decision_id.in_(ids[first : first + LISTED])
-        connection.execute(sa.delete(decisions).where(among, decisions.c.via == outcomes.FROM_NOTE))
+        connection.execute(sa.delete(decisions).where(among, decisions.c.via == FROM_NOTE))
         recorded = set(
             connection.execute(sa.select(decisions.c.decision_id).where(among)).scalars()
         )

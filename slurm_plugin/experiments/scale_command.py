@@ -233,7 +233,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         sizes=Unit(args.sizes),
         most_runs=args.runs,
         budget=args.budget,
-        limit_s=60 * (args.time or _own_limit(args.words)),
+        limit_s=60 * (args.time or (_MINUTES if args.existing else _own_limit(args.words))),
         overrun_s=0.0 if args.dry_run or args.existing else overrun_s(slurm_config()),
         together=max(args.together, 1),
         weak=bool(args.weak) or any("{n}" in word for word in args.words),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from predictor.table import at, covers
 from predictor.types import PredictionTable
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import FROM_NOTE, DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
@@ -74,6 +74,8 @@ def _request(one: DecisionRow, job_id: int) -> str:
 
 
 def _recognised(one: DecisionRow) -> str:
+    if not one.key_level and one.via == FROM_NOTE:
+        return ""  # the job's note does not say
     if not one.key_level:
         return "NIMO had no finished run of this application."
     by = fmt.RECOGNISED.get(one.key_level, one.key_level)
@@ -85,12 +87,13 @@ def _expected(one: DecisionRow) -> Iterator[str]:
     """Give the predictions for the requested node count and for the chosen one."""
     asked = one.requested_nodes
     chosen = None if one.nodes == asked else one.nodes
+    other = "as asked" if asked is None and one.action == "keep" else "as chosen"
     times = one.request_predicted_s, one.request_low_s, one.request_high_s
     waits = one.request_wait_s, one.request_wait_most_s
     own = one.predicted_s, one.low_s, one.high_s
     for which, nodes, (time_s, low_s, high_s), (wait_s, most_s) in (
         ("as asked", asked, times, waits),
-        ("as chosen", chosen, own, (one.wait_s, one.wait_most_s)),
+        (other, chosen, own, (one.wait_s, one.wait_most_s)),
     ):
         if nodes is None or time_s is None:
             continue

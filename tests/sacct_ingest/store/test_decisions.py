@@ -345,6 +345,20 @@ def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
     assert len(list(store.decisions.with_outcomes())) == 1
 
 
+@pytest.mark.parametrize(("written", "levels"), [(False, ["INFO"]), (True, ["WARNING"])])
+def test_only_where_a_nimod_records_is_it_a_warning_that_one_is_missing(
+    store, caplog, written, levels
+):
+    """A user's own store has decisions from notes alone."""
+    caplog.set_level("INFO")
+    if written:
+        store.decisions.add([decision(decision_id="f" * 12, via="job_submit")])
+    store.runs.add([run(admin_comment=FULL_NOTE)])
+    store.decisions.join_outcomes()
+    said = [one for one in caplog.records if "from jobs' notes" in one.message]
+    assert [one.levelname for one in said] == levels
+
+
 def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store):
     store.runs.add([run(admin_comment=FULL_NOTE)])
     store.decisions.join_outcomes()

@@ -152,6 +152,14 @@ def test_a_job_that_its_limit_stopped():
     assert text.endswith("and reached its time limit.")
 
 
+def test_what_a_note_does_not_say_is_not_made_up():
+    unknown = {"requested_nodes": None, "request_predicted_s": None, "key_level": "", "via": "note"}
+    text = said(decision(action="keep", applied=False, **unknown))
+    assert "On 4 nodes, as asked, the predicted run time was" in text
+    assert "no finished run" not in text
+    assert "On 4 nodes, as chosen," in said(decision(**unknown))
+
+
 def test_a_job_that_ended_before_it_started_did_not_run():
     text = said(decision(), run(nodes=1, state=JobState.DEADLINE, elapsed_s=0.0))
     assert text.endswith("It never ran, and was ended by its deadline after a wait of 00:00:10.")
