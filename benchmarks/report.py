@@ -2,8 +2,9 @@
 
 A store is filled with made-up decisions and their runs, one a minute until now, of a thousand
 applications; each figure is of a process of its own.  At last `nimo fit`'s sums of what was decided
-more than a week ago are stored, and the report is made again.  ``--store`` has it done on a real
-PostgreSQL or MariaDB.
+more than a week ago are stored, and the report is made again; then a day's rows are ingested, with
+as many decisions, twice.  ``--runs`` fills the store with other runs first; ``--store`` has it done
+on a real PostgreSQL or MariaDB.
 """
 
 import subprocess
@@ -17,27 +18,35 @@ from typing import Any
 
 import _bench
 import _stores
+from msgspec.structs import replace
+from store_queries import Filler
 
 from sacct_ingest.records import DecisionRow, JobRun, JobState
 from sacct_ingest.store import Store
+from sacct_ingest.store.engine import make_engine
+from slurm_plugin.config.settings import Config
+from slurm_plugin.demo.sandbox import sacct_text
+from slurm_plugin.evaluation.feedback import judge_applications
 
 MODES = ("observe", "advise", "enforce")
 REASONS = ("cheapest", "best_already", "array", "fixed_count", "unreliable_curve")
-#: CPU time and highest resident size; that of `resource` begins with the parent's.
+DAY = 3000  #: rows
+#: CPU time, that of ended children too, and highest resident size; that of `resource` begins with
+#: the parent's.
 _COST = """\
-import time
-print(time.process_time(), open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
+import os
+print(sum(os.times()[:4]), open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
 """
 READ = """\
 from sacct_ingest.store import Store
 with Store.open({store!r}) as store:
     for _ in store.decisions.with_outcomes(): pass
 """
-REPORT = """\
+COMMAND = """\
 import os, sys
 from slurm_plugin.cli.nimo import main
 sys.stdout = open(os.devnull, "w")
-main(["report", "--store", {store!r}, *{options!r}])
+main([*{command!r}, "--store", {store!r}])
 sys.stdout = sys.__stdout__
 """
 
@@ -56,14 +65,20 @@ def main() -> None:
     """Fill, measure, print."""
     parser = _bench.options(__doc__)
     parser.add_argument("--store", default="sqlite", help="sqlite (default), postgresql, mariadb")
+    parser.add_argument("--runs", type=int, default=0, help="other runs in the store")
+    parser.add_argument("--decisions", type=int, nargs="+", help="sizes, in decisions")
     args = parser.parse_args()
+    sizes = args.decisions or ((2_000, 10_000) if args.quick else (10_000, 100_000, 1_000_000))
     rows = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for fresh in _stores.stores(stack, Path(folder), [args.store]).values():
-            for size in (2_000, 10_000) if args.quick else (10_000, 100_000, 1_000_000):
+            for size in sizes:
                 with fresh() as url:
+                    if args.runs:
+                        with Store.open(url) as store:
+                            Filler(store, make_engine(url, create=False)).to(args.runs)
                     fill(url, size)
-                    rows += measure(url, Path(folder) / "report.html", size)
+                    rows += measure(url, Path(folder), size)
     _bench.table(rows, title="A report of many decisions")
     _bench.write(args.json, reports=rows)
 
@@ -108,16 +123,36 @@ def made(at_s: int, number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
     return decision, run
 
 
-def measure(url: str, page: Path, size: int) -> list[dict[str, Any]]:
-    """Time and memory of reading alone, and of the report in each form."""
+def write_day(url: str, path: Path, size: int) -> None:
+    """Decide on the jobs of a day, and write down what became of them as sacct prints it."""
+    now_s, rng, config = int(time.time()), Random(size), Config()
+    since_s = now_s - 86_400
+    pairs = [made(since_s + i * 86_400 // DAY, size + i, rng) for i in range(DAY)]
+    with Store.open(url) as store:
+        judge_applications(store, config.band, config.policy, now_s=since_s)
+        store.decisions.add([decision for decision, _ in pairs])
+    ended = {"uid": 1000, "exit_code": 0, "exit_signal": 0, "tasks": 1}
+    runs = (replace(run, eligible_s=run.submit_s, req_nodes=run.nodes, **ended) for _, run in pairs)
+    path.write_text("".join(sacct_text(runs)))
+
+
+def measure(url: str, folder: Path, size: int) -> list[dict[str, Any]]:
+    """Time and memory of reading alone, of the report in each form, and of a day's ingest."""
+    day = folder / "day.txt"
+    write_day(url, day, size)
+    ingest = COMMAND.format(store=url, command=["ingest", "-M", "pine", str(day)])
     ways = {
         "rows read": READ.format(store=url),
-        "terminal": REPORT.format(store=url, options=[]),
-        "JSON": REPORT.format(store=url, options=["--json"]),
-        "HTML": REPORT.format(store=url, options=["--html", str(page)]),
-        "last 7 days": REPORT.format(store=url, options=["-S", "now-7days"]),
+        "terminal": COMMAND.format(store=url, command=["report"]),
+        "JSON": COMMAND.format(store=url, command=["report", "--json"]),
+        "HTML": COMMAND.format(
+            store=url, command=["report", "--html", str(folder / "report.html")]
+        ),
+        "last 7 days": COMMAND.format(store=url, command=["report", "-S", "now-7days"]),
         "sums stored": KEEP.format(store=url),
-        "terminal, with sums": REPORT.format(store=url, options=[]),
+        "terminal, with sums": COMMAND.format(store=url, command=["report"]),
+        f"ingest of {DAY} rows": ingest,
+        "the same rows again": ingest,
     }
     rows: list[dict[str, Any]] = []
     for name, code in ways.items():

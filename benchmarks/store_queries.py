@@ -81,7 +81,7 @@ def _first_runs(store: Store, level: KeyLevel) -> None:
 
 
 def _measured(store: Store, url: str, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
-    filler = _Filler(store, make_engine(url, create=False))
+    filler = Filler(store, make_engine(url, create=False))
     for size in sizes:
         began_s = time.perf_counter()
         latest = filler.to(size)
@@ -92,7 +92,7 @@ def _measured(store: Store, url: str, sizes: Sequence[int]) -> Iterator[dict[str
             yield {"runs": size, "query": name, "ms": seconds * 1000, "peak MiB": peak}
 
 
-class _Filler:
+class Filler:
     """Fills a store: some months of runs as an ingest does, then their copies by the database."""
 
     def __init__(self, store: Store, engine: Engine) -> None:

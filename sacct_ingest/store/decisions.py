@@ -15,7 +15,7 @@ from sacct_ingest.store import decision_outcomes as outcomes
 from sacct_ingest.store.changes import revoke_sums
 from sacct_ingest.store.engine import LISTED, StoreTable, writing
 from sacct_ingest.store.rows import DecisionSelection, RunRow
-from sacct_ingest.store.runs import ROW_COLUMNS, conditions, run_row
+from sacct_ingest.store.runs import ROW_COLUMNS, conditions, record_maker
 from sacct_ingest.store.schema import decisions, indexed, prose, runs
 
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
@@ -33,11 +33,21 @@ _FIELDS = (
     *("decision_id", "cluster", "partition", "account", "user"),
     *("mode", "reason", "key_level", "key", "label"),
 )
-_RUN_NAMES = [column.name for column in ROW_COLUMNS]
+_DECISION = record_maker(DecisionRow, tuple(_NAMES))
+_RUN = record_maker(RunRow, tuple(column.name for column in ROW_COLUMNS))
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
 _OUTCOMES = sa.select(*_PAIR).select_from(
     decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
+)
+#: Made once: it takes as long as its answer.
+_LAST = (
+    _OUTCOMES.where(
+        decisions.c.key == sa.bindparam("key_"), decisions.c.key_level == sa.bindparam("level_")
+    )
+    .where(runs.c.id.is_not(None))
+    .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
+    .limit(sa.bindparam("most_"))
 )
 
 
@@ -196,14 +206,8 @@ class Decisions(StoreTable):
         self, level: KeyLevel, key: str, most: int
     ) -> list[tuple[DecisionRow, RunRow]]:
         """Give the newest decisions that were predicted by one identity and have a run."""
-        query = (
-            _OUTCOMES.where(decisions.c.key == key, decisions.c.key_level == level.value)
-            .where(runs.c.id.is_not(None))
-            .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
-            .limit(most)
-        )
-        pairs = (_pair(row) for row in self._rows(query))
-        return [(decision, run) for decision, run in pairs if run is not None]
+        rows = self._rows(_LAST, key_=key, level_=level.value, most_=most)
+        return [(decision, run) for decision, run in map(_pair, rows) if run is not None]
 
 
 def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
@@ -241,11 +245,10 @@ def _of_runs(chosen: DecisionSelection) -> Iterator[sa.ColumnElement[bool]]:
 
 def _pair(row: sa.Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     values = tuple(row)
-    decision = DecisionRow(**dict(zip(_NAMES, values, strict=False)))
-    values_of_run = dict(zip(_RUN_NAMES, values[len(_NAMES) :], strict=True))
-    if values_of_run["run_id"] is None:
+    decision, of_run = _DECISION(values[: len(_NAMES)]), values[len(_NAMES) :]
+    if of_run[0] is None:
         return decision, None
-    run, unit = run_row(values_of_run), Unit(decision.unit)
+    run, unit = _RUN(of_run), Unit(decision.unit)
     if unit is Unit.NODES:
         return decision, run
     return decision, replace(run, nodes=unit.size_of(run.without_added_cpus()))

@@ -90,10 +90,10 @@ class StoreTable:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
-        """Give all rows of a query; StoreError where it cannot be read."""
+    def _rows(self, query: sa.Select[Any], **values: Any) -> Sequence[Any]:
+        """Give all rows of a query with these parameters; StoreError where it cannot be read."""
         with reading(self._engine) as connection:
-            return connection.execute(query).all()
+            return connection.execute(query, values).all()
 
     def _each(self, query: sa.Select[Any], at_once: int = 2000) -> Iterator[Any]:
         """Give a query's rows one after the other, a few of them in memory at a time."""
