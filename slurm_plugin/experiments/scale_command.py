@@ -63,10 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=200.0,
     )
     option(
-        parser,
-        "--time MINUTES",
-        "time limit of a run, in place of the script's (default: 30)",
-        type=positive,
+        parser, "--time MINUTES", "limit of a run, not the script's (default: 30)", type=positive
     )
     option(
         parser,
@@ -242,10 +239,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
 
 
 def _own_limit(words: Sequence[str]) -> float:
-    """Give the limit of runs where none was asked for, in minutes; say so where the script's goes.
-
-    The script's is often far longer than its runs: the budget would allow none of them.
-    """
+    """Give the limit of a run in minutes, and say where it replaces the script's."""
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
 
     with suppress(ScriptError):

@@ -335,10 +335,7 @@ def _expected(advice: Advice, now_s: float) -> str:
 
 
 def _long_waits(advice: Advice, shown: Sequence[Row]) -> str:
-    """Name the counts that wait longer than a larger one: their runs are too long for a gap.
-
-    shown: rows of the table, of which the larger one is.
-    """
+    """Name the counts that wait longer than a larger one of the table: too long for a gap."""
     rows = [row for row in advice.rows if row.wait_s is not None]
     found = []
     for row in rows:

@@ -74,10 +74,8 @@ def _request(one: DecisionRow, job_id: int) -> str:
 
 
 def _recognised(one: DecisionRow) -> str:
-    if not one.key_level and one.via == FROM_NOTE:
-        return ""  # the job's note does not say
-    if not one.key_level:
-        return "NIMO had no finished run of this application."
+    if not one.key_level:  # a note does not say
+        return "" if one.via == FROM_NOTE else "NIMO had no finished run of this application."
     by = fmt.RECOGNISED.get(one.key_level, one.key_level)
     label = fmt.printable(one.label)
     return f"NIMO recognised it as {label} by {by}; its prediction was {one.verdict}."

@@ -33,11 +33,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(lines) or _NONE)
         return int(any((one.waits and one.least_min) or one.is_cut for one in soft_jobs(ask)))
     jobs = [one for one in soft_jobs(ask) if one.least_min or one.is_cut]
-    if args.json:
-        print(json_text(jobs))
-        return 0
-    if not jobs:
-        print(_NONE)
+    if args.json or not jobs:
+        print(json_text(jobs) if args.json else _NONE)
         return 0
     print(_ROW.format("job", "user", "partition", "state", "planned", "limit").rstrip())
     for one in jobs:
