@@ -62,9 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=200.0,
     )
-    option(
-        parser, "--time MINUTES", "limit of a run, not the script's (default: 30)", type=positive
-    )
+    option(parser, "--time MINUTES", "limit of runs, not the script's (default: 30)", type=positive)
     option(
         parser,
         "--together",
