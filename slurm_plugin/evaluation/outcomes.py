@@ -103,6 +103,7 @@ class ApplicationOutcome:
     changed: int  #: jobs whose node count NIMO changed
     finished: int
     accuracy: Accuracy | None
+    counted: Accuracy | None = None  #: of the predictions that the headline counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +227,7 @@ class OutcomeTally:
         self._weeks: defaultdict[int, AccuracyTally] = defaultdict(AccuracyTally)
         self._of_weeks: Counter[int] = Counter()
         self._applications: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
+        self._counted: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         #: decisions, changed and finished jobs of each application
         self._of_applications: dict[str, Counter[str]] = defaultdict(Counter)
         self._applied = {unit: effects.EffectTally(unit) for unit in Unit}
@@ -271,7 +273,8 @@ class OutcomeTally:
         if changed and run.state.cut_short:
             self._stopped.append(one)
         # A week's errors are of the predictions that the headline counts.
-        counted = (self._guesses,) if is_guess(decision) else (self._all, week)
+        trusted = (self._all, week, self._counted[name])
+        counted = (self._guesses,) if is_guess(decision) else trusted
         self._compare(decision, run, (*counted, own))
         if waits := effects.waits_of(decision, run):
             self._waits.add(*waits)
@@ -363,7 +366,10 @@ class OutcomeTally:
     def _application_rows(self) -> tuple[ApplicationOutcome, ...]:
         rows = (
             ApplicationOutcome(
-                application=name, accuracy=one.result(), **self._of_applications[name]
+                application=name,
+                accuracy=one.result(),
+                counted=self._counted[name].result(),
+                **self._of_applications[name],
             )
             for name, one in self._applications.items()
         )

@@ -14,7 +14,7 @@ from slurm_plugin.text.formatting import clock, count, hours, percent, printable
 
 if TYPE_CHECKING:  # the first line is printed before the rest is loaded
     from slurm_plugin.evaluation.effects import Effect, EffectEstimate, Gain, Promises
-    from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+    from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 TASKS = 5  #: at most, at the top of a page
 _Hours = tuple[float, float, float]  #: value and ends
@@ -184,20 +184,15 @@ def _trust(report: OutcomeReport) -> tuple[str, str]:
     level = percent(report.confidence)
     text = f"{percent(accuracy.inside)} of {count(accuracy.intervals, 'run')} ended inside the "
     text += f"{level} interval"
-    judged = [(one, share) for one in report.applications if (share := _inside(one)) is not None]
+    of = "counted" if report.accuracy else "accuracy"
+    each = [(getattr(row, of), row.application) for row in report.applications]
+    judged = [(one.inside, name) for one, name in each if one and one.intervals >= _FEWEST]
     if len(judged) < 2:
         return f"{text}.", ""
-    worst, share = min(judged, key=lambda pair: (pair[1], pair[0].application))
+    share, worst = min(judged)
     if share >= report.confidence:
         return f"{text}, and no application is below that.", ""
-    return f"{text}; the worst is {printable(worst.application)} with {percent(share)}.", (
-        worst.application
-    )
-
-
-def _inside(one: ApplicationOutcome) -> float | None:
-    enough = one.accuracy is not None and one.accuracy.intervals >= _FEWEST
-    return one.accuracy.inside if one.accuracy and enough else None
+    return f"{text}; the worst is {printable(worst)} with {percent(share)}.", worst
 
 
 def _tasks(report: OutcomeReport) -> Iterator[Task]:

@@ -230,6 +230,16 @@ def test_the_worst_application_is_named_and_harm_comes_first():
     cut = (decision(given_limit_s=900), run(state=JobState.TIMEOUT))
     made = summed(*good, *bad, cut)
     assert made.trust.endswith("the worst is melt  with 0 %.")
+    # What the share before it does not count cannot be the worst.
+    more = [(decision(label="cfd"), run()) for _ in range(5)]
+    guess = {"label": "ada", "key_level": "user", "applied": False, "action": "keep"}
+    guesses = [(decision(**guess), run(elapsed_s=2000.0)) for _ in range(5)]
+    trust = summed(*good, *more, *guesses).trust
+    assert (
+        trust
+        == "100 % of 10 runs ended inside the 90 % interval, and no application is below that."
+    )
+    assert "0 % of 5" in summed(*guesses).trust
     assert made.tasks[0].text == "see why 1 job that NIMO changed met a limit"
     assert len(made.lines()) == 3
 
