@@ -10,6 +10,7 @@ from math import ceil, floor
 
 from predictor.table import level_quantile, longest, longest_cut, quantile
 from predictor.types import UNBOUNDED, Memory, PredictionTable
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import TimeLimit
 
@@ -61,10 +62,13 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     That is the highest ever needed, or a quantile beyond it (`predictor.tables.resource_use`).
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
-    too few runs, or runs of this size or a neighbouring one ended for lack of memory.
+    too few runs, or runs of this size or a neighbouring one ended for lack of memory.  Of one job
+    the need on the count that it asks for says that on others: fewer nodes share it out.
 
     margin: ratio, at least 1.
     """
+    if table.asked and table.unit is Unit.NODES:
+        margin, size = margin * max(table.asked / size, 1.0), table.asked
     counts = [one.nodes for one in table.memory]
     if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:
         return None

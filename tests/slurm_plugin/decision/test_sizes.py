@@ -9,6 +9,7 @@ from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule
 from slurm_plugin.decision.context_builder import in_sizes
+from slurm_plugin.decision.memory_and_limits import memory_to_ask
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel
@@ -347,6 +348,11 @@ def test_the_memory_to_ask_for_is_the_quantile_where_that_is_higher():
     recorded = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
     assert advice(request, tables=[recorded]).memory_directive == "#SBATCH --mem=3600M"
+
+
+def test_on_other_nodes_a_job_needs_what_it_needs_on_its_own_count_and_fewer_share_it_out():
+    one = table(asked=8, memory=(Memory(8, 2**30),))
+    assert [memory_to_ask(one, n, margin=1.0) for n in (4, 8, 16)] == [2100, 1100, 1100]
 
 
 @pytest.mark.parametrize(
