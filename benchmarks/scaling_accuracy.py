@@ -12,6 +12,8 @@ ext2, ext4  the four smallest                       beyond, to twice (four times
 adept3, 4   the three (four) smallest without n=1   beyond, to eight times the largest seen
 ==========  ======================================  =============================================
 
+Beside that: how well intervals of T(n)/T(asked) hold after three runs of one job, with noise.
+
 Error: distance of prediction and actual time over the actual time, in percent.  ``family`` is the
 mean over applications of the median of each, so that many curves of one application do not outvote
 the others.  A failure or a time that is not positive counts as infinite.  Nothing is learned from
@@ -20,6 +22,7 @@ the file: no method has seen a curve before it is asked about it.
 
 import csv
 import math
+import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +36,7 @@ import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
+from predictor.change.posterior import ChangeRun, posterior
 from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model
@@ -48,6 +52,7 @@ Floats = NDArray[np.float64]
 Answer = tuple[list[Prediction], Sequence[Verdict]]
 Method = Callable[[Curve, Sequence[int]], Answer]
 KEYS = ("source_repo", "app", "system", "problem", "unit")
+NOISES = (0.03, 0.1, 0.3)
 PROTOCOLS = ("interp", "ext2", "ext4", "adept3", "adept4")
 #: Models that NIMO does not choose, as peers: ADEPT alone, and parametric forms.
 MODELS: dict[str, Model] = {
@@ -205,7 +210,9 @@ def main() -> None:
     _bench.table(verdicts, title="Verdicts of nimo")
     units = by_unit(curves)
     _bench.table(units, title="nimo by the unit of the curve")
-    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, units=units)
+    changes = [change(curves, noise) for noise in NOISES]
+    _bench.table(changes, title="Change of count after three runs")
+    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, units=units, changes=changes)
 
 
 def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -218,6 +225,37 @@ def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
                 head = {"unit": unit, "protocol": protocol, "points": len(scores)}
                 rows.append(head | summary("nimo", scores))
     return rows
+
+
+def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
+    """Score 90 % intervals of log T(n)/T(asked) on the counts not run; means over the curves.
+
+    Run are the largest count, which is asked for, and two others.
+    """
+    rng, rows = random.Random(1), []
+    for one in curves:
+        times, asked = dict(zip(one.nodes, one.times_s, strict=True)), one.nodes[-1]
+        ran = [asked, *rng.sample(one.nodes[:-1], 2)]
+        given = (one.nodes[0], asked)
+        made = posterior(
+            [ChangeRun(asked, n, times[n] * math.exp(rng.gauss(0, noise)), 0, given) for n in ran]
+        )
+        scored = []
+        for n in (n for n in one.nodes if n not in ran):
+            paths = np.sort(
+                [
+                    np.interp(math.log2(n / (base or asked)), made.doublings, path)
+                    - np.interp(math.log2(asked / (base or asked)), made.doublings, path)
+                    for path, base in zip(made.paths, made.reference, strict=True)
+                ]
+            )
+            low, high = paths[len(paths) // 20], paths[-1 - len(paths) // 20]
+            actual = math.log(times[n] / times[asked])
+            width, outside = high - low, max(low - actual, actual - high, 0.0)
+            scored.append((not outside, width + 20 * outside, width))
+        rows.append(np.mean(scored, axis=0))
+    inside, score, width = np.mean(rows, axis=0).tolist()
+    return {"noise": noise, "inside %": 100 * inside, "interval score": score, "width": width}
 
 
 def generated(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:

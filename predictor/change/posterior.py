@@ -9,7 +9,8 @@ level alone says nothing of R, for users run larger problems on more nodes.
 Given a hypothesis and a shape, log run times are Gaussian: the level of the group, the shape, a
 discrepancy that grows like Brownian motion from the count asked for, and noise.  So weights and
 discrepancies have closed forms (Rasmussen and Williams, *Gaussian Processes for Machine Learning*,
-2006, sections 2.2 and 2.7).
+2006, sections 2.2 and 2.7).  How rough a curve is and how noisy its runs are is weighed likewise:
+ratios that left their shape widen the interval of the next ones.
 
 A shape is R(x) = T(x·n0)/T(n0), the run time of one problem over that on the count asked for.  It
 has a part f that more nodes do not shorten (Amdahl, AFIPS 1967), an exponent h of the rest,
@@ -17,10 +18,10 @@ and an overhead g for each doubling of the nodes::
 
     R(x) = f + (1 - f)·x^-h + g·max(log2 x, 0)
 
-The prior is a product over f, g and h.  Its weights and the roughness were fitted by expectation
-maximisation to 235 published strong-scaling curves of twelve applications (WRF, GROMACS, CASTEP,
-OpenFOAM, TeaLeaf, CloverLeaf, NEMO and others, 1 to 2,048 nodes), each seen from each of its node
-counts, an application's curves weighted by the root of their number.
+The prior is a product over f, g and h.  Its weights and those of the roughness were fitted by
+expectation maximisation to 235 published strong-scaling curves of twelve applications (WRF,
+GROMACS, CASTEP, OpenFOAM, TeaLeaf, CloverLeaf, NEMO and others, 1 to 2,048 nodes), each seen from
+each of its node counts, an application's curves weighted by the root of their number.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ SERIAL = ((0.0, 0.36), (0.05, 0.20), (0.15, 0.09), (0.4, 0.17), (0.8, 0.18))
 OVERHEAD = ((0.0, 0.62), (0.03, 0.19), (0.1, 0.09), (0.25, 0.10))
 EXPONENT = ((0.6, 0.05), (0.8, 0.14), (1.0, 0.61), (1.2, 0.20))
 #: Standard deviation of log run time by which a curve leaves its shape, for one doubling.
-ROUGHNESS = 0.09
+ROUGHNESS = ((0.04, 0.5), (0.15, 0.35), (0.5, 0.15))
+#: Standard deviation of log run time of repeats, before there are any.
+NOISE = ((0.05, 0.6), (0.2, 0.4))
 #: Least R.
 _LEAST = 0.005
 
 _GRID = np.array([[p[0] for p in one] for one in product(SERIAL, OVERHEAD, EXPONENT)])
+#: Roughness and noise, shape ``(scales, 2)``, with the log of their weights.
+_SCALES = np.array([[p[0] for p in one] for one in product(ROUGHNESS, NOISE)])
+_LOG_SCALES: Floats = np.log([np.prod([p[1] for p in one]) for one in product(ROUGHNESS, NOISE)])
 #: Log of the prior weight of each shape, shape ``(80,)``.
 LOG_PRIOR: Floats = np.log(
     [np.prod([p[1] for p in one]) for one in product(SERIAL, OVERHEAD, EXPONENT)]
@@ -81,8 +87,8 @@ OCTAVES = 6
 _RECENT = 200
 #: Spread of all levels.
 _LEVEL = 3.0
-#: Noise of repeats before there are any, and how many runs that counts for.
-_NOISE, _NOISE_RUNS = 0.1, 2.0
+#: How many runs the noise of repeats counts for before there are any.
+_NOISE_RUNS = 2.0
 #: Measured sizes within this ratio (log) are alike.
 _ALIKE = 0.35
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
@@ -158,7 +164,7 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
     made = [_Given(recent, one, base) for one, base in _hypotheses(recent)]
     seen = {round(float(u), 3) for one in made for u in one.doublings if abs(u) < OCTAVES}
     knots = np.array(sorted({*np.arange(-OCTAVES, OCTAVES + 1.0).tolist(), *seen}))
-    weights = np.concatenate([one.log_weights for one in made])
+    weights = np.concatenate([one.log_weights for one in made], axis=None)
     weights = np.exp(np.round(weights - weights.max(), 6))
     # Places in proportion to weights, at equal steps (Kitagawa 1996).
     shares, steps = np.cumsum(weights / weights.sum()), (np.arange(PATHS) + 0.5) / PATHS
@@ -172,11 +178,11 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
     normal = np.array([[inverse(min(max(p, 0.01), 0.99)) for p in row] for row in points])
     paths = np.empty((PATHS, len(knots)))
     reference = np.empty(PATHS)
-    for which, one in enumerate(made):
-        mine = chosen // len(LOG_PRIOR) == which
-        if mine.any():
-            paths[mine] = one.paths(knots, chosen[mine] % len(LOG_PRIOR), normal[mine])
-            reference[mine] = one.base
+    scaled, shapes = np.divmod(chosen, len(LOG_PRIOR))
+    for each in np.unique(scaled):
+        mine, (which, scale) = scaled == each, divmod(each, len(_SCALES))
+        paths[mine] = made[which].paths(knots, scale, shapes[mine], normal[mine])
+        reference[mine] = made[which].base
     return Posterior(knots, paths, reference)
 
 
@@ -216,46 +222,50 @@ class _Given:
         self._runs = np.array([len(one) for one in cells.values()], dtype=float)
         squares = sum(float(np.var(one)) * len(one) for one in cells.values())
         spare = sum(len(one) - 1 for one in cells.values())
-        self._noise2 = (squares + _NOISE_RUNS * _NOISE**2) / (spare + _NOISE_RUNS)
-        self._within = -0.5 * (spare * log(tau * self._noise2) + squares / self._noise2)
+        self._noise2 = (squares + _NOISE_RUNS * _SCALES[:, 1] ** 2) / (spare + _NOISE_RUNS)
+        self._within = -0.5 * (spare * np.log(tau * self._noise2) + squares / self._noise2)
         self._within -= 0.5 * float(np.log(self._runs).sum())
 
     @cached_property
     def _lower(self) -> Floats:
+        """Roots of covariances of cells, shape ``(scales, cells, cells)``."""
         one = self._hypothesis
         log_own = self._log_own[self._group] - self._log_own.mean() if len(self._mean) else 0.0
         same = self._group[:, None] == self._group[None]
         level = _LEVEL**2 + one.slope**2 * np.multiply.outer(log_own, log_own)
         level = level + one.apart**2 * same
-        cov = level + _brownian(self.doublings, self.doublings)
-        return np.linalg.cholesky(cov + np.diag(self._noise2 / self._runs))
+        rough = _SCALES[:, 0, None, None] ** 2 * _brownian(self.doublings, self.doublings)
+        noise = self._noise2[:, None, None] * np.diag(1 / self._runs)
+        return np.linalg.cholesky(level + rough + noise)
 
     @cached_property
     def _residuals(self) -> Floats:
-        """Standardised, shape ``(cells, shapes)``."""
-        if not len(self._mean):
-            return np.zeros((0, len(LOG_PRIOR)))
+        """Standardised, shape ``(scales, cells, shapes)``."""
         trend = self._hypothesis.trend * (self._log_own - self._log_own.mean())[self._group]
         centred = self._mean - self._mean.mean() - trend
         off = centred[:, None] - log_ratio(self.doublings).T
-        return np.asarray(np.linalg.solve(self._lower, off))
+        return np.asarray(np.linalg.solve(self._lower, off[None]))
 
     @cached_property
     def log_weights(self) -> Floats:
-        """Log of prior times likelihood of each shape."""
-        made = LOG_PRIOR + log(self._hypothesis.weight)
+        """Log of prior times likelihood, shape ``(scales, shapes)``."""
+        made = LOG_PRIOR + _LOG_SCALES[:, None] + log(self._hypothesis.weight)
         if not len(self._mean):
             return np.asarray(made)
-        inside = -0.5 * (self._residuals**2).sum(0) - np.log(np.diag(self._lower)).sum()
-        return np.asarray(made + inside + self._within - 0.5 * len(self._mean) * log(tau))
+        root = np.log(np.diagonal(self._lower, axis1=1, axis2=2)).sum(1)
+        inside = -0.5 * (self._residuals**2).sum(1) + (self._within - root)[:, None]
+        return np.asarray(made + inside - 0.5 * len(self._mean) * log(tau))
 
-    def paths(self, knots: Floats, shapes: npt.NDArray[np.intp], normal: Floats) -> Floats:
+    def paths(
+        self, knots: Floats, scale: int, shapes: npt.NDArray[np.intp], normal: Floats
+    ) -> Floats:
         """Draw log R at knots, one path for each of ``shapes``."""
-        prior = _brownian(knots, knots)
+        rough2 = _SCALES[scale, 0] ** 2
+        prior = rough2 * _brownian(knots, knots)
         drawn = log_ratio(knots)[shapes]
         if len(self._mean):
-            across = np.linalg.solve(self._lower, _brownian(self.doublings, knots))
-            drawn = drawn + self._residuals[:, shapes].T @ across
+            across = np.linalg.solve(self._lower[scale], rough2 * _brownian(self.doublings, knots))
+            drawn = drawn + self._residuals[scale][:, shapes].T @ across
             prior = prior - across.T @ across
         return np.asarray(drawn + normal @ _root(prior).T)
 
@@ -278,9 +288,9 @@ def _grouped(runs: Sequence[ChangeRun], by: str) -> list[list[ChangeRun]]:
 
 
 def _brownian(one: Floats, other: Floats) -> Floats:
-    """Covariance of Brownian motion from zero to both sides."""
+    """Covariance of Brownian motion from zero to both sides, of variance 1 for a doubling."""
     alike = np.sign(one)[:, None] == np.sign(other)[None]
-    return np.asarray(ROUGHNESS**2 * np.minimum(abs(one)[:, None], abs(other)[None]) * alike)
+    return np.asarray(np.minimum(abs(one)[:, None], abs(other)[None]) * alike)
 
 
 def _root(cov: Floats) -> Floats:
