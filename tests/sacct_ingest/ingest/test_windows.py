@@ -1,13 +1,14 @@
-"""Politeness: smaller windows and longer pauses while slurmdbd is slow."""
+"""Smaller windows and longer pauses while slurmdbd is slow; ingests for ever, through outages."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isclose
 
 import pytest
 
-from sacct_ingest.errors import SacctOverload
-from sacct_ingest.ingest.into_store import IngestSettings, ingest
+from sacct_ingest.errors import ConfigError, SacctError, SacctOverload, StoreError
+from sacct_ingest.ingest.into_store import FollowSettings, IngestSettings, follow, ingest
 from sacct_ingest.ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSettings
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
@@ -147,3 +148,39 @@ def test_reading_it_again_changes_nothing(sqlite_store, tmp_path):
     again = ingest(sqlite_store, SavedSacct(file), now_s=3000)
     assert (first.new, first.changed, first.unfinished) == (2, 0, 0)
     assert (again.new, again.changed, again.same) == (0, 0, 2)
+
+
+FOLLOWING = FollowSettings(every_s=600, first_retry_s=30, longest_s=100)
+
+
+def rounds(*outcomes: Exception | None) -> list[float]:
+    """Follow once for each outcome; give the pauses."""
+    left, pauses = list(outcomes), list[float]()
+
+    def once() -> None:
+        outcome = left.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    follow(once, FOLLOWING, pause=pauses.append, rounds=len(outcomes))
+    return pauses
+
+
+def test_pauses_are_even_while_all_is_well():
+    assert rounds(None, None) == [600, 600]
+
+
+def test_outages_are_outlived_with_growing_delay(caplog):
+    with caplog.at_level(logging.ERROR):
+        pauses = rounds(SacctError("no slurmdbd"), StoreError("gone"), SacctError("x"), None)
+    assert pauses == [30, 60, 100, 600]
+    assert "no slurmdbd; next attempt in 30 s" in caplog.text
+
+
+def test_the_delay_starts_anew_after_a_success():
+    assert rounds(SacctError("a"), SacctError("b"), None, SacctError("c")) == [30, 60, 600, 30]
+
+
+def test_mistakes_are_not_outlived():
+    with pytest.raises(ConfigError):
+        rounds(ConfigError("wrong"))

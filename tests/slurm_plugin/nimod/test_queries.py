@@ -1,4 +1,4 @@
-"""What users ask nimod about the store: their own applications and decisions, and no others'."""
+"""What users ask nimod: their own applications, decisions and waits, and no others'."""
 
 import json
 import socket
@@ -16,13 +16,17 @@ from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask, Selection
-from slurm_plugin.protocol.status_messages import Reported
+from slurm_plugin.protocol.status_messages import Reported, Status, Waits
 from slurm_plugin.reports.headline import Head, title_of
+from slurm_plugin.slurm.snapshot import build as view
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import table
+from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import SLURM, ask_as_nobody, needs_root
 from tests.slurm_plugin.reports.rows import decision
+from tests.slurm_plugin.wait_forecasts.test_forecasts import CONF, learned_queue
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, pending
 
 EVERY = Ask(op="applications", every=True)
 PRIVATE = SLURM.replace('"ClusterName = pine"', '"ClusterName = pine\nPrivateData = jobs"')
@@ -136,3 +140,59 @@ def test_a_report_of_too_many_decisions_is_refused_with_the_fix(tmp_path):
         few.answer(Ask(op="report"), None, private=False)
     answer = json.loads(enough.answer(Ask(op="report"), None, private=False))
     assert answer["report"]["decisions"] == 2_000
+
+
+ROOT, ANN, BOB, NAMELESS = 0, 4001, 4002, 2**31 - 7
+
+
+@pytest.fixture
+def handler(tmp_path):
+    made = Handler(tmp_path, names={ROOT: "root", ANN: "ann", BOB: "bob"})
+    jobs = [pending(9, user="ann", tres={"cpu": 8.0}), pending(10, user="bob", tres={"cpu": 8.0})]
+    state = learned_queue(*jobs)
+    made.outlooks.add_wait_forecasts(view(state, CONF, cluster="pine", taken_s=NOW), state, CONF)
+    return made
+
+
+def waits(handler, uid, *job_ids):
+    answer = handler.answer(encode(Ask(op="waits", job_ids=list(job_ids))), uid)
+    return msgspec.json.decode(answer, type=Waits)
+
+
+def waits_of(handler, uid, *job_ids):
+    answer = waits(handler, uid, *job_ids)
+    return [row.job_id for row in answer.rows], answer.missing
+
+
+def test_private_data_hides_others_jobs(handler):
+    handler.poller.private = True
+    assert waits_of(handler, ANN) == ([9], [])
+    assert waits_of(handler, ANN, 9, 10) == ([9], [10])
+    # Root and slurmctld's own account see all.
+    assert waits_of(handler, ROOT, 9, 10) == ([9, 10], [])
+
+
+def queued(handler, uid):
+    """How many jobs wait, as the status says."""
+    reply = handler.respond(encode(Ask(op="status")), uid)
+    return {one.waiting for one in msgspec.json.decode(reply.data, type=Status).waits}
+
+
+def test_private_data_hides_how_many_jobs_wait(handler):
+    handler.poller.private = True
+    assert queued(handler, ANN) == {None}
+    assert queued(handler, ROOT) == {2}
+    handler.poller.private = False
+    assert queued(handler, ANN) == {2}
+
+
+def test_without_private_data_everybody_sees_what_squeue_shows(handler):
+    handler.poller.private = False
+    assert waits_of(handler, ANN, 9, 10) == ([9, 10], [])
+    assert waits_of(handler, BOB) == ([10], [])
+
+
+def test_a_user_without_a_name_gets_nothing(handler):
+    answer = waits(handler, NAMELESS, 9)
+    assert not answer.ok
+    assert answer.rows == []
