@@ -2,7 +2,6 @@
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -10,7 +9,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "_fuzz_messages.py"
 
 
 @pytest.fixture
-def fuzzed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def fuzzed(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     spec = importlib.util.spec_from_file_location("fuzz_messages", SCRIPT)
     made = importlib.util.module_from_spec(spec)

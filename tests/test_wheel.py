@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ PLACES = {
 }
 
 
-def _sources() -> Iterator[str]:
+def _sources():
     listing = subprocess.run(
         ["git", "ls-files", *PLACES], cwd=PROJECT, capture_output=True, text=True, check=False
     )

@@ -1,14 +1,12 @@
 """A user who changes the comment of an array's tasks after the submission, on a real Slurm."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import Site, site_on
+from tests.end_to_end.site import site_on
 from tests.processes import wait_until
 
 USER = "games"
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def site(slurm_cluster):
     with site_on(slurm_cluster) as site:
         yield site
 
@@ -44,6 +42,6 @@ def test_tags_of_all_tasks_are_those_of_the_submission(site, mode):
     assert not {f"{USER}/melt", f"{USER}/cfd"} & set(tagged)
 
 
-def comments(site: Site, array: str) -> list[dict[str, str]]:
+def comments(site, array):
     """What the accounting has for the tasks of an array."""
     return site.cluster.sacct("-X", "-j", array, fields=("JobID", "Comment"))

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
 from tests.processes import LONGEST_WAIT_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
@@ -48,7 +46,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def site(slurm_cluster):
     """A site that enforces limits and deadlines, and knows the honest user's application."""
     with site_on(slurm_cluster) as site:
         with Store.open(site.nimod.store) as store:
@@ -60,7 +58,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
         yield site
 
 
-def submitted(site: Site, *options: str) -> tuple[Any, ...]:
+def submitted(site, *options):
     """Submit a job of the honest user; its nodes, its limit and why, or that it was refused."""
     argv = ("sbatch", "--parsable", *options)
     done = site.cluster.run(*argv, stdin=SCRIPT, user=HONEST, check=False)
@@ -72,12 +70,12 @@ def submitted(site: Site, *options: str) -> tuple[Any, ...]:
     return job["NumNodes"], job["TimeLimit"], job["AdminComment"].partition(",v=")[2]
 
 
-def range_submitted(site: Site) -> tuple[Any, ...]:
+def range_submitted(site):
     site.settled()
     return submitted(site, *RANGE)
 
 
-def poison(site: Site) -> None:
+def poison(site):
     """Runs of the hostile users with the honest one's tag, name and script; then a refit."""
     with Store.open(site.nimod.store) as store:
         for number, user in enumerate(HOSTILE):
@@ -89,7 +87,7 @@ def poison(site: Site) -> None:
 
 
 @contextmanager
-def attacked(site: Site) -> Iterator[list[subprocess.Popen[str]]]:
+def attacked(site):
     folder = site.cluster.layout.work
     users = []
     for number, user in enumerate(HOSTILE):
@@ -133,7 +131,7 @@ class Pauses(threading.Thread):
         return sorted(self.seconds)
 
 
-def most_mib(site: Site) -> float:
+def most_mib(site):
     """Most memory that nimod had so far."""
     pids = subprocess.run(
         ["pgrep", "-f", f"serve --config {site.nimod.config}"],

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def running() -> Iterator[Nimod]:
+def running():
     """A nimod in a folder that everybody can reach."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -81,13 +80,13 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd() -> Iterator[Crowd]:
+def crowd():
     made = Crowd()
     yield made
     made.leave()
 
 
-def as_slurmctld(path: str, uid: int) -> tuple[int, bytes]:
+def as_slurmctld(path, uid):
     """Connect and ask as a user; what came of connecting, and the line that came back."""
     code = (
         "import os, socket, sys; path, uid, line = sys.argv[1:]; os.setgroups([]);"
@@ -104,7 +103,7 @@ def as_slurmctld(path: str, uid: int) -> tuple[int, bytes]:
     return error, b"" if error else asking.stdout.readline()
 
 
-def slurm_uid() -> int:
+def slurm_uid():
     try:
         return pwd.getpwnam("slurm").pw_uid
     except KeyError:

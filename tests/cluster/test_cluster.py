@@ -22,7 +22,7 @@ def test_the_cluster_is_of_the_release_asked_for(slurm, request):
 
 
 def test_the_command_line_leaves_a_cluster_with_nimo_running(slurm_cluster):
-    def command(*argv: str) -> str:
+    def command(*argv):
         program = [sys.executable, "-m", "tests.cluster", *argv, "--directory", str(directory)]
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
@@ -41,7 +41,7 @@ def test_the_command_line_leaves_a_cluster_with_nimo_running(slurm_cluster):
         assert "cluster    down" in command("status")
 
 
-def processes_of(directory: Path) -> list[int]:
+def processes_of(directory):
     """List the living processes that belong to a cluster: by argument, environment or folder."""
     result = []
     for entry in Path("/proc").iterdir():
@@ -52,15 +52,15 @@ def processes_of(directory: Path) -> list[int]:
     return result
 
 
-def arguments(pid: int) -> str:
+def arguments(pid):
     return _read(pid, "cmdline").replace("\0", " ")
 
 
-def environment(pid: int) -> str:
+def environment(pid):
     return _read(pid, "environ")
 
 
-def _read(pid: int, name: str) -> str:
+def _read(pid, name):
     try:
         return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

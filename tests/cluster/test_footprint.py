@@ -1,20 +1,16 @@
 """What a job takes of its nodes is what a real slurmctld gives it."""
 
 import time
-from collections.abc import Iterator, Sequence
 
 import pytest
 
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
-from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.job_request import job_fields, make_job
 from slurm_plugin.slurm.partition_view import footprint, partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
-from tests.cluster import SlurmCluster
-from tests.conftest import ClusterFactory
 from tests.processes import ProcessError, wait_until
 
 RULES = {
@@ -55,7 +51,7 @@ NODE_MIB = 2000
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+def cluster(slurm_cluster):
     """Cores of two CPUs, memory that is given out, and partitions that differ in its rules."""
     conf = [f"PartitionName={name} Nodes=ALL {rule}" for name, rule in RULES.items()]
     memory = "SelectTypeParameters=CR_Core_Memory"
@@ -64,15 +60,15 @@ def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="module")
-def view(cluster: SlurmCluster) -> Cluster:
-    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+def view(cluster):
+    def run(argv, *, timeout_s):
         return cluster.run(*argv).stdout
 
     return ClusterPoller(time.time, how=Snapshot(source=Source.TEXT), run=run).look()
 
 
 @pytest.fixture(scope="module")
-def given(cluster: SlurmCluster) -> dict[tuple[str, str], dict[str, float] | None]:
+def given(cluster):
     """What Slurm gave a job of each request in each partition; None: it lets none start."""
     asked = [(rule, request) for rule in RULES for request in REQUESTS]
     jobs = {one: submitted(cluster, *one) for one in asked}
@@ -84,7 +80,7 @@ def given(cluster: SlurmCluster) -> dict[tuple[str, str], dict[str, float] | Non
     return {one: amounts[run[one]] if one in run else None for one in asked}
 
 
-def submitted(cluster: SlurmCluster, rule: str, request: str) -> int | None:
+def submitted(cluster, rule, request):
     """Job of a request; None where Slurm refuses it: no node has so many CPUs."""
     try:
         return cluster.sbatch("-p", rule, *request.split(), "--wrap=true")
@@ -93,11 +89,11 @@ def submitted(cluster: SlurmCluster, rule: str, request: str) -> int | None:
         return None
 
 
-def held(cluster: SlurmCluster) -> set[int]:
+def held(cluster):
     """Jobs that Slurm starts on no node for the memory that they ask for."""
     waiting: dict[int, str] = {}
 
-    def others_ended() -> bool:
+    def others_ended():
         lines = cluster.run("squeue", "-h", "-o", "%i %r").stdout.splitlines()
         waiting.clear()
         waiting.update((int(job), reason) for job, _, reason in (x.partition(" ") for x in lines))

@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.nimod import line_client
 from tests.cluster.login_node import PROJECT, Cable, LoginNode, relay_sections
 from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory, unavailable
+from tests.conftest import scratch_directory, unavailable
 from tests.end_to_end.site import Site
 from tests.processes import LONGEST_WAIT_S, Account, free_ports, wait_until
 from tests.requests.conftest import SHAPES, curve
@@ -66,7 +65,7 @@ class Place:
 
 
 @contextmanager
-def cable() -> Iterator[Cable]:
+def cable():
     if missing := [name for name in ("ip", "nsenter", "setpriv") if not shutil.which(name)]:
         unavailable(f"not installed: {', '.join(missing)}")
     made = Cable.new()
@@ -78,7 +77,7 @@ def cable() -> Iterator[Cable]:
 
 
 @pytest.fixture(scope="module")
-def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
+def place(slurm_cluster):
     with scratch_directory("nimo-login-") as folder, cable() as made:
         (folder / "here").mkdir()
         hooks = hooks_for(folder)
@@ -129,7 +128,7 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
     before = place.site.status().answered
     job = place.submit("-N", "1-8", "-t", "60", "--comment=mine", "--deadline=2033-05-18")
 
-    def asked_twice() -> bool:
+    def asked_twice():
         """Whether it was prepared, and then decided; each status is a request, too."""
         nonlocal before
         before += 1
@@ -139,9 +138,8 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
     low, _, high = job["NumNodes"].partition("-")
     assert (int(low) > 1, high in ("", low), job["Comment"]) == (True, True, "mine")
     note = re.search(r"NIMO1:(\w+)", job["AdminComment"])
-    assert note is not None
 
-    def decided() -> bool:
+    def decided():
         with Store.open(place.site.nimod.store) as store:
             detected = store.decisions.of_job(int(job["JobId"]), decision_id=note[1])
         return detected is not None and detected[0].user == HONEST
@@ -191,12 +189,12 @@ def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place):
     assert place.site.status().relays == ["login1"]
 
 
-def trouble(place: Place) -> str:
+def trouble(place):
     """Why the relay has no link; empty where it has one."""
     return place.login.links().links[0].trouble
 
 
-def as_user(place: Place, user: str, job: Mapping[str, object]) -> Any:
+def as_user(place, user, job):
     """Ask the relay as a user, from this process."""
     account = Account.of(user)
     os.setegid(account.gid)
@@ -274,7 +272,7 @@ def test_somebody_in_between_can_neither_change_nor_replay(place):
         place.login.start_relay()
 
 
-def doctor(place: Place) -> dict[str, list[dict[str, str]]]:
+def doctor(place):
     """Findings of nimo doctor on the login node, by their check."""
     done, _ = place.login.nimo("nimo", "doctor", "--json")
     detected: dict[str, list[dict[str, str]]] = {}
@@ -312,7 +310,7 @@ def test_a_cut_link_is_named_with_its_fix(place):
 
 
 @contextmanager
-def stopped(place: Place) -> Iterator[None]:
+def stopped(place):
     place.site.nimod.stop()
     try:
         yield

@@ -7,7 +7,6 @@ import pytest
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import RunRow, Store
-from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod, run_in_root
 from tests.cluster.releases import ReleaseError
 from tests.conftest import scratch_directory
@@ -18,7 +17,7 @@ RELEASE = (26, 5)
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm: SlurmCluster) -> SlurmCluster:
+def cluster(slurm):
     """A cluster whose root directory has a Python with PySlurm."""
     root = slurm.root
     if root is None or slurm.settings.version != RELEASE:
@@ -63,7 +62,7 @@ def test_histories_are_those_of_sacct(cluster):
         assert len(runs(store, jobs)) == len(jobs)
 
 
-def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
+def runs(url, jobs):
     """What both sources must say of these jobs."""
     with Store.open(url) as store:
         result: list[RunRow] = [

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ _WITHIN = {"commands", "templates", "migrations", "versions", "__pycache__"}
 _SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 
-def layers(package: str) -> list[set[str]]:
+def layers(package):
     """What may import what in a package, by its import contract: the highest layer first."""
     (own,) = (one for one in _SETTINGS["contracts"] if one.get("containers") == [package])
     return [set(layer.split(" | ")) for layer in own["layers"]]
@@ -48,5 +47,5 @@ def test_the_files_that_it_names_exist():
     assert missing == []
 
 
-def _sources() -> list[Path]:
+def _sources():
     return [path for package in PACKAGES for path in (ROOT / package).rglob("*.[pl][yu]*")]

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -23,7 +22,7 @@ _BLOCK = re.compile(r"(?<=```console\n)\$ (.*)\n((?:.*\n)*?)(?=```)")
 _NUMBER = re.compile(r"\d+(?::\d\d)+|\d+(?:\.\d+)?")
 
 
-def make(folder: Path) -> dict[str, str]:
+def make(folder):
     """Make the demo's store, two files of settings, and the environment of the commands."""
     site = sandbox.DemoSite(folder, folder / "no.sock")
     sandbox.prepare(site, user="ada", now_s=_NOW_S, rng=Random(5))
@@ -41,7 +40,7 @@ def make(folder: Path) -> dict[str, str]:
     return environment
 
 
-def printed(command: str, folder: Path, environment: dict[str, str]) -> str:
+def printed(command, folder, environment):
     words = command.split()
     words[1:1] = ["--user=ada"] if words[0] == "nimo-advise" and "--user=zoe" not in words else []
     run = subprocess.run(
@@ -51,8 +50,8 @@ def printed(command: str, folder: Path, environment: dict[str, str]) -> str:
     return "\n".join(one.rstrip() for one in shown).strip() + "\n"
 
 
-def numbers(text: str) -> list[float]:
-    def value(word: str) -> float:
+def numbers(text):
+    def value(word):
         seconds = 0.0
         for part in word.split(":"):
             seconds = 60 * seconds + float(part)
@@ -62,7 +61,7 @@ def numbers(text: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
+def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gallery")
     return folder, make(folder)
 

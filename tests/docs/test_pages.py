@@ -90,7 +90,7 @@ def test_settings_that_pages_show_as_yaml_are_taken():
         parse(re.sub(r"\"@[^\"]*\"", "alice", shown.text), name=shown.page)
 
 
-def refused(text: str) -> str:
+def refused(text):
     """Why a command line is not taken; empty if it is."""
     name, *words = (_value(word) for word in shlex.split(text))
     if name == "make":
@@ -107,7 +107,7 @@ def refused(text: str) -> str:
     return ""
 
 
-def _parse(name: str, words: list[str]) -> None:
+def _parse(name, words):
     if name == "nimo" and words[0].startswith("-"):
         return
     if name == "nimo":
@@ -124,7 +124,7 @@ def _parse(name: str, words: list[str]) -> None:
                 sys.exit(f"no such option: {word}")
 
 
-def _value(word: str) -> str:
+def _value(word):
     """Word with a number for what the reader is to put there (FILE, SECONDS)."""
     return _PLACEHOLDER.sub("1", word)
 

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,12 +22,12 @@ class Row:
     departures: tuple[int, ...]
 
 
-def sections() -> dict[str, str]:
+def sections():
     whole = (ROOT / "docs" / "papers.md").read_text().split("\n## ")[1:]
     return {text.split("\n")[0]: text for text in whole if "| paper | function |" in text}
 
 
-def rows() -> Iterator[Row]:
+def rows():
     for name, text in sections().items():
         for line in text.split("\n### ")[0].splitlines():
             if not line.startswith("| ") or line.startswith(("| paper |", "| --- ")):
@@ -38,17 +37,17 @@ def rows() -> Iterator[Row]:
             yield Row(name, named, tried, tuple(map(int, re.findall(r"\d+", departures))))
 
 
-def cells(line: str) -> list[str]:
+def cells(line):
     return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
 
 
 @cache
-def files(folder: str) -> tuple[Path, ...]:
+def files(folder):
     return tuple(path for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts)
 
 
 @cache
-def names(folder: str) -> frozenset[str]:
+def names(folder):
     """Names that modules define, each alone, and with its module or its class before it."""
     made = set()
     for path in files(folder):
@@ -58,7 +57,7 @@ def names(folder: str) -> frozenset[str]:
     return frozenset(made)
 
 
-def defined(tree: ast.AST, owner: str) -> Iterator[tuple[str, str]]:
+def defined(tree, owner):
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield owner, node.name
@@ -68,7 +67,7 @@ def defined(tree: ast.AST, owner: str) -> Iterator[tuple[str, str]]:
             yield from ((owner, one.id) for one in node.targets if isinstance(one, ast.Name))
 
 
-def exists(word: str, folders: tuple[str, ...]) -> bool:
+def exists(word, folders):
     """Whether a quoted word is a file, a name of the code, or a target of make."""
     if word.startswith("make "):
         return f"\n{word.removeprefix('make ')}:" in (ROOT / "Makefile").read_text()

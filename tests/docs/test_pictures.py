@@ -69,7 +69,7 @@ def test_the_pictures_show_the_pages_of_today(
     assert made == stored, "pytest tests/docs/test_pictures.py --record makes the pictures anew"
 
 
-def _fill(store_path: Path) -> str:
+def _fill(store_path):
     """Give the test site what pages draw: runs, a decision's outcome, waits."""
     with Store.open(str(store_path)) as store:
         sizes = (1, 2, 4, 8)
@@ -86,9 +86,7 @@ def _fill(store_path: Path) -> str:
     return key
 
 
-def _pages(
-    ask: site.Ask, application: str, job: str, config: Config, replay: Path
-) -> dict[str, str]:
+def _pages(ask, application, job, config, replay):
     """Give each page as root sees it."""
     addresses = (
         *("/", "/mine", "/applications", application, "/decisions"),
@@ -111,7 +109,7 @@ def _pages(
     return {name: one.text for name, one in got.items()}
 
 
-def _record(ask: site.Ask, folder: Path) -> None:
+def _record(ask, folder):
     assert CHROMIUM is not None
     assert main(["demo", "--directory", str(folder / "demo")]) == 0
     argv = ["replay", "--store", f"{folder}/demo/nimo.db", "--suggest", "--workers", "1", "--json"]
@@ -120,7 +118,7 @@ def _record(ask: site.Ask, folder: Path) -> None:
     _shoot_all(ask, folder)
 
 
-def _shoot_all(ask: site.Ask, folder: Path) -> None:
+def _shoot_all(ask, folder):
     url = f"sqlite:///{folder}/demo/nimo.db"
     with Store.open(url) as store:
         pairs = store.decisions.newest(DecisionSelection(changed=True), most=50)
@@ -136,7 +134,7 @@ def _shoot_all(ask: site.Ask, folder: Path) -> None:
             _shoot(page, FOLDER / f"{name}-{theme}.png", theme, folder)
 
 
-def _shoot(page: Path, picture: Path, theme: str, folder: Path) -> None:
+def _shoot(page, picture, theme, folder):
     image = pytest.importorskip("PIL.Image")
     scheme = f"--blink-settings=preferredColorScheme={'0' if theme == 'dark' else '1'}"
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", scheme)

@@ -2,8 +2,6 @@
 
 import shlex
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -32,7 +30,7 @@ TYPED = sorted(
 
 
 @pytest.fixture(scope="module")
-def made_up(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
+def made_up(tmp_path_factory):
     """The demo's folder, its history read and learned from."""
     folder = tmp_path_factory.mktemp("typed") / "demo"
     site = DemoSite(folder, folder / "nimod.sock")
@@ -44,7 +42,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(made_up: DemoSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def in_its_folder(made_up, monkeypatch):
     monkeypatch.chdir(made_up.folder.parent)
     monkeypatch.setenv("NIMO_CONFIG", str(made_up.config))
     return made_up.folder.parent

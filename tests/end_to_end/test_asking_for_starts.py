@@ -4,7 +4,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -18,7 +17,6 @@ from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster.host import Account
-from tests.end_to_end.site import Site
 from tests.end_to_end.test_waits import LONG
 from tests.processes import LONGEST_WAIT_S, wait_until
 
@@ -26,7 +24,7 @@ RUN_S = 3_000
 
 
 @pytest.fixture
-def enforcing(enforcing: Site) -> Site:
+def enforcing(enforcing):
     """The site without a record of waits: no chance depends on the queues of earlier tests."""
     enforcing.nimod.stop()
     with Store.open(enforcing.nimod.store) as store:
@@ -38,7 +36,7 @@ def enforcing(enforcing: Site) -> Site:
 
 
 @contextmanager
-def busy(site: Site, *argv: str) -> Iterator[int]:
+def busy(site, *argv):
     """Run a job on whole nodes that is predicted to take fifty minutes."""
     job = site.cluster.sbatch("--exclusive", "-t", "60", "-J", "busy", *argv, "--wrap=sleep 3600")
     wait_until(lambda: site.cluster.job(job)["JobState"] == "RUNNING", what="busy nodes")
@@ -51,7 +49,7 @@ def busy(site: Site, *argv: str) -> Iterator[int]:
     site.empty_queue()
 
 
-def remedies(message: str) -> list[list[str]]:
+def remedies(message):
     """Options of each proposal in a message."""
     (text,) = re.findall(r"ould make it: (.*)", " ".join(message.split()))
     proposals = re.findall(r"((?:--[a-z]+=\S+ ?)+)\(>?\d+ %\)", text)
@@ -130,7 +128,7 @@ def test_the_cheapest_count_makes_the_deadline_with_the_confidence_that_is_asked
     assert wrong.returncode == 2 and "--confidence" in wrong.stderr
 
 
-def seen(site: Site, user: str, *job_ids: int, of: str = "") -> tuple[set[int], list[int]]:
+def seen(site, user, *job_ids, of=""):
     """Jobs of which nimod shows a user the start, and those that it does not."""
     account = Account.of(user)
     os.setegid(account.gid)
@@ -177,7 +175,7 @@ def test_users_see_starts_of_others_as_far_as_squeue_shows_them(site):
 def test_views_have_the_account_of_each_job(enforcing, source):
     job = enforcing.cluster.sbatch("--hold", "-t", "1", "--wrap=true")
 
-    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+    def run(argv, *, timeout_s):
         formats = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
         return enforcing.cluster.run(*argv, env=formats, timeout_s=timeout_s).stdout
 

@@ -1,7 +1,6 @@
 """A deadline that cannot be made is said (or refused); one that can is made."""
 
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -11,13 +10,12 @@ from predictor.refit import row_of
 from predictor.table import decode
 from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import FitRow, Store
-from tests.end_to_end.site import Site
+from sacct_ingest.store import Store
 from tests.processes import ProcessError, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
-def reliable(site: Site) -> Iterator[None]:
+def reliable(site):
     """Tables as of runs on an idle machine.
 
     Where other work slowed some of the runs, the tables are doubtful, and no limit is set and
@@ -34,7 +32,7 @@ def reliable(site: Site) -> Iterator[None]:
     site.run_nimod("enforce")
 
 
-def steady(row: FitRow) -> FitRow:
+def steady(row):
     """Make the table of a row reliable, within a tenth."""
     table = decode(row.payload)
     verdict, times = Verdict.RELIABLE, table.median_s
@@ -50,7 +48,7 @@ def steady(row: FitRow) -> FitRow:
     )
 
 
-def submit_refused(site: Site, *argv: str) -> str:
+def submit_refused(site, *argv):
     """What sbatch says to a job that it refuses; empty when it is accepted."""
     try:
         site.submit(*argv)
@@ -100,7 +98,7 @@ def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing):
 
 
 @contextmanager
-def full_cluster(site: Site) -> Iterator[None]:
+def full_cluster(site):
     """Keep all nodes busy for an hour, so that a deadline within it is out of reach.
 
     Slurm itself cannot tell: from 24.11 on it refuses what its limits alone keep from being made.

@@ -4,21 +4,17 @@ The sensor is a stand-in: a file in place of the processor's registers, whose en
 by 250 W.  Slurm reads, books and accounts it as it does real ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import ClusterFactory, scratch_directory, unavailable
-from tests.end_to_end.site import Site, site_on
+from tests.conftest import scratch_directory, unavailable
+from tests.end_to_end.site import site_on
 
 pytestmark = pytest.mark.cluster
 
@@ -30,14 +26,14 @@ GATHER = "AcctGatherEnergyType=acct_gather_energy/rapl", "AcctGatherNodeFreq=1"
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def site(slurm_cluster):
     if os.getuid() != 0 or not Path("/dev/cpu/0").is_dir():
         unavailable("not root, or no /dev/cpu/0 to mount registers on")
     with scratch_directory("nimo-registers-") as folder:
         registers, ended = folder / "msr", threading.Event()
         registers.write_bytes(bytes(_SIZE))
 
-        def count() -> None:
+        def count():
             with registers.open("r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), struct.pack("<Q", 14 << 8), _UNITS)
                 began = time.monotonic()
@@ -55,7 +51,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
             sensor.join()
 
 
-def test_advice_has_what_the_sensor_measured_on_whole_nodes(site: Site) -> None:
+def test_advice_has_what_the_sensor_measured_on_whole_nodes(site):
     script = site.write_script("heat.sh", "#!/bin/sh\nsrun sleep 12\n")
     whole, half = ("-Jheat", "-N1", "-n2", "-t5"), ("-Jhalf", "-N1", "-n1", "-t5")
     ids = [site.submit(*argv, script=script) for argv in (whole, half) for _ in range(4)]
@@ -63,7 +59,7 @@ def test_advice_has_what_the_sensor_measured_on_whole_nodes(site: Site) -> None:
     site.learn()
     site.run_nimod("advise", energy={"pue": 1.2, "node_hour": 3.0})
 
-    def advised(*argv: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def advised(*argv):
         said = site.cluster.run("nimo-advise", "--json", *argv, str(script), check=False)
         advice = json.loads(said.stdout)
         return advice, next(one for one in advice["rows"] if one["nodes"] == 1)

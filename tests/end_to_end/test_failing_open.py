@@ -4,20 +4,17 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from predictor.table import decode, encode
-from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from sacct_ingest.text.admin_comment import parse
 from tests.cluster.listing import job_fields
 from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, set_hook_timeout
-from tests.end_to_end.site import Site
 from tests.end_to_end.troubled_nimod import SET, TroubledNimod
 from tests.processes import wait_until
 
@@ -29,37 +26,37 @@ RANGE = ("-N", "1-3", "-t", "5", "--hold")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def as_shipped(site: Site) -> Iterator[None]:
+def as_shipped(site):
     """The hooks with the time-out that they have at a site."""
     set_hook_timeout(site.cluster, SHIPPED_MS)
     yield
     set_hook_timeout(site.cluster, LONGEST_WAIT_MS)
 
 
-def submit_all(site: Site) -> list[float]:
+def submit_all(site):
     return [seconds_to_submit(site) for _ in range(SUBMISSIONS)]
 
 
-def seconds_to_submit(site: Site) -> float:
+def seconds_to_submit(site):
     began = time.monotonic()
     site.submit(*RANGE)
     return time.monotonic() - began
 
 
-def unchanged(site: Site) -> bool:
+def unchanged(site):
     jobs = site.cluster.run("scontrol", "-o", "show", "job").stdout
     held = [line for line in jobs.splitlines() if "JobState=PENDING" in line]
     return len(held) == SUBMISSIONS and all("NumNodes=1-3 " in line for line in held)
 
 
 @contextmanager
-def stopped(site: Site) -> Iterator[None]:
+def stopped(site):
     site.nimod.stop()
     yield
 
 
 @contextmanager
-def frozen(site: Site) -> Iterator[None]:
+def frozen(site):
     site.nimod.freeze()
     try:
         yield
@@ -68,21 +65,21 @@ def frozen(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def socket_missing(site: Site) -> Iterator[None]:
+def socket_missing(site):
     site.nimod.stop()
     site.nimod.socket.unlink(missing_ok=True)
     yield
 
 
 @contextmanager
-def garbage(site: Site) -> Iterator[None]:
+def garbage(site):
     site.nimod.stop()
     with talker(site.nimod.socket, b'\x00\xff{"v": [[[ 1\n' * 100):
         yield
 
 
 @contextmanager
-def absurd(site: Site) -> Iterator[None]:
+def absurd(site):
     site.nimod.stop()
     answer = b'{"v":1,"ok":true,"action":"set","set":{"min_nodes":-4,"max_nodes":1e9}}\n'
     with talker(site.nimod.socket, answer):
@@ -90,13 +87,13 @@ def absurd(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def killed(site: Site) -> Iterator[None]:
+def killed(site):
     site.kill_nimod()
     yield
 
 
 @contextmanager
-def talker(path: Path, answer: bytes) -> Iterator[None]:
+def talker(path, answer):
     """Answer every line on a Unix socket with the same bytes."""
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX)
@@ -104,13 +101,13 @@ def talker(path: Path, answer: bytes) -> Iterator[None]:
     path.chmod(0o666)
     server.listen()
 
-    def serve(connection: socket.socket) -> None:
+    def serve(connection):
         # The hook hangs up in the middle of what it does not want.
         with connection, contextlib.suppress(OSError):
             while connection.recv(65536):
                 connection.sendall(answer)
 
-    def accept() -> None:
+    def accept():
         while True:
             try:
                 connection, _ = server.accept()
@@ -172,7 +169,7 @@ def test_the_kill_switch_works_without_a_restart(enforcing):
 
 
 @pytest.fixture
-def short_timeouts(enforcing: Site) -> Iterator[Site]:
+def short_timeouts(enforcing):
     """Hooks that ask again at once after time-outs, so that every trouble is met, elsewhere."""
     settings = enforcing.cluster.layout.etc / "nimo_hook.conf"
     before = settings.read_text()
@@ -184,14 +181,14 @@ def short_timeouts(enforcing: Site) -> Iterator[Site]:
     enforcing.restart_slurmctld()
 
 
-def submit_many(site: Site, names: Sequence[str]) -> list[str]:
+def submit_many(site, names):
     """Submit held jobs of these names, eight at a time; the ids that sbatch printed."""
     # A failing sbatch ends xargs with status 123.
     argv = ["xargs", "-P", "8", "-I", "{}", "sbatch", "--parsable", "-J", "{}", *RANGE]
     return site.cluster.run(*argv, site.script, stdin="\n".join(names)).stdout.split()
 
 
-def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
+def allowed(job, made):
     """Tell whether a job is as asked for, as the canned answer said, or as decided about it."""
     reported = parse(job.get("AdminComment", ""))
     if reported is None:
@@ -202,7 +199,7 @@ def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
     return own.name == job["JobName"] and job["NumNodes"] in counts
 
 
-def on_two_nodes(site: Site) -> bool:
+def on_two_nodes(site):
     """Tell whether one more job is set to two nodes."""
     job_id = site.submit(*RANGE)
     return site.cluster.job(job_id)["NumNodes"] in ("2", "2-2")

@@ -1,10 +1,8 @@
 """Runs with other tasks on each node say nothing about a job."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL
 
 #: Sixteen seconds of work, dealt out to the tasks that Slurm gives it.
 WIDE = f"""\
@@ -17,7 +15,7 @@ sleep_until $((16000 / (SLURM_JOB_NUM_NODES * SLURM_NTASKS_PER_NODE)))
 
 
 @pytest.fixture(scope="module")
-def wide(site: Site) -> tuple[Site, Path]:
+def wide(site):
     """The site with a history of four tasks on each of 1, 2 and 4 nodes."""
     script = site.write_script("wide.sh", WIDE)
     counts = ((f"-N{n}", "--ntasks-per-node=4", "-t", "5") for n in (1, 2, 4))
@@ -49,6 +47,6 @@ def test_advice_says_what_differs(wide, tasks):
     assert "this job has" not in own
 
 
-def unwrapped(text: str) -> str:
+def unwrapped(text):
     """Give a text on one line: a terminal's width breaks it anywhere."""
     return " ".join(text.split())

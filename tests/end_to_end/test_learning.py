@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
 from sacct_ingest.records import DecisionRow
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL
 
 #: Sixteen seconds of work, dealt out to the nodes, and one second for each node: the least policy
 #: cost, T(n) (1 + 16 n/8), is that of one node, then two.
@@ -36,9 +35,7 @@ srun sh -c '
 LEFT_ALONE = {6: "opted_out", 8: "observe"}
 
 
-def submitted(
-    site: Site, script: Path, *options: str, since_s: float
-) -> tuple[str, str, DecisionRow]:
+def submitted(site, script, *options, since_s):
     """Submit a job, let it run, and learn from it: what sbatch and scontrol say; the decision."""
     site.settled()
     done = site.cluster.run("sbatch", "-N", "1-8", "-t", "5", *options, script)
@@ -52,7 +49,7 @@ def submitted(
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)  # twelve jobs, one after the other
-def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing: Site) -> None:
+def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing):
     site, script = enforcing, enforcing.write_script("newcomer.sh", NEWCOMER)
     made: list[DecisionRow] = []
     lines: list[str] = []
@@ -89,13 +86,12 @@ def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing: Site
     listed = [one["nodes"] for one in reversed(report["jobs"]) if one["reason"] == "learning"]
     assert listed == [one.nodes for one in made if one.reason == "learning"]
     run = site.outcome(tries[0])
-    assert run is not None
     why = " ".join(site.nimod.run("why", str(run.job_id)).stdout.split())
     assert "to learn how the application scales" in why
 
 
 @pytest.mark.timeout(600)
-def test_neither_small_problems_nor_another_users_runs_move_a_job(enforcing: Site) -> None:
+def test_neither_small_problems_nor_another_users_runs_move_a_job(enforcing):
     site, script = enforcing, enforcing.write_script("two-sizes.sh", TWO_SIZES)
     jobs = [((f"-N{nodes}", "-t5"), script) for nodes in (2, 8)]
     site.run_and_learn(jobs, repeats=3)

@@ -4,15 +4,11 @@ Accounting enforces memory (``OverMemoryKill``), and counts such a job as failed
 do, and such a job is OUT_OF_MEMORY.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from sacct_ingest.records import JobState
-from sacct_ingest.store import RunRow
 from tests.cluster import cgroups
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import Site, site_on
+from tests.end_to_end.site import site_on
 from tests.processes import wait_until
 
 ASKED_MIB, NEED_MIB = 1000, 100
@@ -34,7 +30,7 @@ HISTORY = (1, 2, 4, 8)
 
 
 @pytest.fixture(scope="module", params=ENFORCED)
-def enforced(request: pytest.FixtureRequest) -> str:
+def enforced(request):
     if request.param == "cgroups" and (reason := cgroups.lacking()):
         pytest.skip(reason)
     by: str = request.param
@@ -42,7 +38,7 @@ def enforced(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def hungry(slurm_cluster: ClusterFactory, enforced: str) -> Iterator[Site]:
+def hungry(slurm_cluster, enforced):
     """A site with a history of the program on four sizes; nimod enforces."""
     options_of_cluster, _ = ENFORCED[enforced]
     with site_on(slurm_cluster, nodes=4, cpus=8, **options_of_cluster) as site:
@@ -52,11 +48,11 @@ def hungry(slurm_cluster: ClusterFactory, enforced: str) -> Iterator[Site]:
         yield site
 
 
-def options(cpus: int = 1) -> tuple[str, ...]:
+def options(cpus=1):
     return ("-Jhungry", "-N1", f"-c{cpus}", f"--mem={ASKED_MIB}", "-t5")
 
 
-def tagged(site: Site) -> tuple[int, int | None, int]:
+def tagged(site):
     """Submit with the tag; its id, the memory that it was given, and what its environment says."""
     site.settled()
     job, decision = site.decided(*options(), "--comment=nimo:mem=auto")
@@ -68,7 +64,7 @@ def tagged(site: Site) -> tuple[int, int | None, int]:
     return job_id, decision.given_mem_mib, int(value)
 
 
-def run_of(site: Site, job_id: int) -> RunRow:
+def run_of(site, job_id):
     """Give the run of a decision, as it was ingested."""
     (run,) = [run for _, run in site.decisions() if run is not None and run.job_id == job_id]
     return run

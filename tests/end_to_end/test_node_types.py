@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, site_on
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 #: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a sixth
@@ -38,27 +36,27 @@ srun sh -c '
 
 
 @pytest.fixture(scope="module")
-def two_types(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def two_types(slurm_cluster):
     """A site with a slow and a fast partition, and a history of the program on the slow one."""
     with site_on(slurm_cluster, hooks=False, conf=PARTITIONS) as site:
         site.script = site.write_script("pieces.sh", PROGRAM)
         yield site
 
 
-def run_on(site: Site, **counts: Sequence[int]) -> None:
+def run_on(site, **counts):
     """Run the program in each partition on each of these node counts."""
     jobs = [site.submit("-p", name, "-N", str(n)) for name, those in counts.items() for n in those]
     site.cluster.wait(*jobs, accounted=True)
 
 
-def advise(site: Site, *argv: str) -> dict[str, Any]:
+def advise(site, *argv):
     reported: dict[str, Any] = json.loads(
         site.advise("--json", *argv, "-N", "1-4", str(site.script), check=False).stdout
     )
     return reported
 
 
-def row(reported: dict[str, Any], nodes: int) -> dict[str, Any]:
+def row(reported, nodes):
     return next(one for one in reported["rows"] if one["nodes"] == nodes)
 
 

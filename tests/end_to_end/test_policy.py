@@ -1,17 +1,16 @@
 """The policy on a real queue: both directions, a burst, time limits, and being switched off."""
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from predictor.table import decode, encode
-from predictor.types import PredictionTable, Tail
+from predictor.types import Tail
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
-from tests.end_to_end.site import PACE_S, Site
+from tests.end_to_end.site import PACE_S
 from tests.processes import wait_until
 from tests.slurm_plugin.made import amdahl, table
 
@@ -21,7 +20,7 @@ OPEN = ("-t", "5", "--exclusive", "--comment=nimo:nodes=1-8")
 
 
 @contextmanager
-def nimod(site: Site, **settings: object) -> Iterator[None]:
+def nimod(site, **settings):
     """Run nimod with other settings for a while."""
     site.run_nimod("enforce", **settings)
     try:
@@ -31,13 +30,13 @@ def nimod(site: Site, **settings: object) -> Iterator[None]:
         site.run_nimod("enforce")
 
 
-def fill_queue(site: Site, jobs: int) -> None:
+def fill_queue(site, jobs):
     """Keep all nodes busy, and so many jobs waiting for them; wait until nimod knows."""
     sleeper = site.write_script("sleeper.sh", "#!/bin/sh\n#SBATCH -J sleeper\nsleep 600\n")
     for _ in range(jobs + 1):
         site.submit("-N", "8", "--exclusive", "-t", "1", script=sleeper)
 
-    def waiting() -> bool:
+    def waiting():
         shown = site.cluster.run("squeue", "-h", "-t", "PD", "-n", "sleeper", "-o", "%A").stdout
         return len(shown.split()) == jobs
 
@@ -46,7 +45,7 @@ def fill_queue(site: Site, jobs: int) -> None:
 
 
 @contextmanager
-def tables(site: Site, change: Callable[[PredictionTable], PredictionTable]) -> Iterator[None]:
+def tables(site, change):
     """Let nimod have other prediction tables for a while."""
     with Store.open(site.nimod.store) as store:
         whole = store.fits.all()
@@ -62,7 +61,7 @@ def tables(site: Site, change: Callable[[PredictionTable], PredictionTable]) -> 
         site.run_nimod("enforce")
 
 
-def exact(recorded: PredictionTable) -> PredictionTable:
+def exact(recorded):
     """Give a curve that leaves no doubt which count is best; accounting has whole seconds only."""
     named = {name: getattr(recorded, name) for name in ("level", "key", "label", "owner")}
     return table(amdahl(1.5, 48.0), nodes=range(1, 9), observed=(1, 2, 4, 8), **named)
@@ -104,10 +103,10 @@ def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing):
     assert waiting == sorted(waiting, reverse=True)
 
 
-def with_tails(low: float, high: float) -> Callable[[PredictionTable], PredictionTable]:
+def with_tails(low, high):
     """Let the two quantiles that limits are made of be so many times the median."""
 
-    def change(recorded: PredictionTable) -> PredictionTable:
+    def change(recorded):
         shares = ((0.9, low), (0.99, high))
         made = tuple(Tail(s, tuple(factor * t for t in recorded.median_s)) for s, factor in shares)
         return replace(recorded, tails=made)
@@ -115,7 +114,7 @@ def with_tails(low: float, high: float) -> Callable[[PredictionTable], Predictio
     return change
 
 
-def keeps_limit(site: Site) -> bool:
+def keeps_limit(site):
     """Tell whether backfill of this Slurm cuts a limit down to ``--time-min`` only when it must."""
     release = site.cluster.run("sinfo", "--version").stdout.split()[1]
     return [int(number) for number in release.split("-")[0].split(".")] >= [25, 5, 3]
@@ -170,7 +169,7 @@ def test_nimo_off_keeps_a_job_as_it_is(enforcing):
     assert job["NumNodes"] == "1-8"
 
 
-def run_three(site: Site, pace_s: float) -> None:
+def run_three(site, pace_s):
     """Run the program three times on 2 nodes, at once, and read what came of it."""
     site.set_pace(pace_s)
     jobs = [site.submit("-N", "2", "-t", "5") for _ in range(3)]
@@ -199,11 +198,11 @@ def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enfor
                 store.standings.put(rows)
 
 
-def wait_for_reason(site: Site, reason: str) -> tuple[dict[str, str], DecisionRow]:
+def wait_for_reason(site, reason):
     """Submit held jobs until nimod has read the new standing and decides for this reason."""
     observed: list[tuple[dict[str, str], DecisionRow]] = []
 
-    def decided() -> bool:
+    def decided():
         observed.append(site.decided("-N", "1-8", "-t", "5", "--hold"))
         return observed[-1][1].reason == reason
 

@@ -1,15 +1,11 @@
 """Programs whose run time depends on CPUs, tasks or GPUs: a history, advice, a tag, a limit."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.protocol.advice_messages import Advice
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, site_on
 
 CPUS, GPUS = 16, 4
 #: Work that is shared by CPUs, tasks or GPUs, and some that is not.
@@ -41,7 +37,7 @@ HISTORY = {"threads": (1, 2, 4, 8), "ranks": (1, 2, 4, 8), "devices": (1, 2, 3, 
 
 
 @pytest.fixture(scope="module")
-def sized(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def sized(slurm_cluster):
     """A site with a history of each program on four sizes; nimod enforces."""
     with site_on(slurm_cluster, nodes=2, cpus=CPUS, gpus=GPUS) as site:
         jobs = [
@@ -53,12 +49,12 @@ def sized(slurm_cluster: ClusterFactory) -> Iterator[Site]:
         yield site
 
 
-def _program(site: Site, name: str) -> Path:
+def _program(site, name):
     text = PROGRAM.replace("@COUNT@", COUNTS[name])
     return site.write_script(f"{name}.sh", text)
 
 
-def _options(name: str, count: int) -> list[str]:
+def _options(name, count):
     return [f"-J{name}", *(one.format(n=count) for one in REQUESTS[name])]
 
 
@@ -127,7 +123,7 @@ SIZE = 4
 
 
 @pytest.fixture(scope="module")
-def growing(sized: Site) -> tuple[Site, Path]:
+def growing(sized):
     """The site with a history of the growing program on four sizes."""
     sized.set_number("work", WORK_MS)
     script = sized.write_script("growing.sh", GROWING)
@@ -135,12 +131,12 @@ def growing(sized: Site) -> tuple[Site, Path]:
     return sized, script
 
 
-def limited(cpus: int = SIZE, minutes: int = 10) -> tuple[str, ...]:
+def limited(cpus=SIZE, minutes=10):
     tag = "--comment=nimo:time=set,cpus=4-8"
     return ("-Jgrowing", "-N1", f"-c{cpus}", f"-t{minutes}", tag)
 
 
-def advice(site: Site, script: Path) -> Advice:
+def advice(site, script):
     """What nimo-advise says of the program now."""
     done = site.advise("--json", *limited(), script, check=False)
     return msgspec.json.decode(done.stdout, type=Advice)

@@ -1,14 +1,10 @@
 """Slurm plans jobs with what their runs take, and ends none before its user's limit."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import Site, site_on
+from tests.end_to_end.site import site_on
 from tests.processes import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.releases, pytest.mark.long]
@@ -21,7 +17,7 @@ PLAN = "00:05:00"
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def site(slurm_cluster):
     with site_on(slurm_cluster, nodes=2, cpus=1, conf=[f"{SCHEDULER},{OPTION}"]) as made:
         made.script = made.write_script("short.sh", "#!/bin/sh\nsleep $(cat seconds)\n")
         made.set_number("seconds", 1)
@@ -31,12 +27,12 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def plans(site: Site) -> bool:
+def plans(site):
     """Whether this release plans so; before it the option is a word without a meaning."""
     return site.cluster.settings.version >= (23, 11)
 
 
-def test_the_limit_stays_and_a_gap_is_used(site: Site, plans: bool) -> None:
+def test_the_limit_stays_and_a_gap_is_used(site, plans):
     site.settled()
     alone = ("--comment=nimo:off", "--wrap", "sleep 120")
     cluster = site.cluster
@@ -60,7 +56,7 @@ def test_the_limit_stays_and_a_gap_is_used(site: Site, plans: bool) -> None:
     site.empty_queue()
 
 
-def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: bool) -> None:
+def test_without_the_option_jobs_get_their_users_limit_back(site, plans):
     if not plans:
         pytest.skip("this release has no such option")
     cluster, conf = site.cluster, site.cluster.layout.slurm_conf
@@ -91,7 +87,7 @@ def test_without_the_option_jobs_get_their_users_limit_back(site: Site, plans: b
     site.empty_queue()
 
 
-def test_the_kill_switch_takes_plans_back(site: Site, plans: bool) -> None:
+def test_the_kill_switch_takes_plans_back(site, plans):
     if not plans:
         pytest.skip("this release has no such option")
     site.settled()
@@ -106,7 +102,7 @@ def test_the_kill_switch_takes_plans_back(site: Site, plans: bool) -> None:
     site.empty_queue()
 
 
-def planned(site: Site, *argv: str, plan: str = PLAN) -> bool:
+def planned(site, *argv, plan=PLAN):
     """Tell whether a job is planned with its runs' time now."""
     time.sleep(1.0)
     return site.cluster.job(site.submit(*(argv or SHORT), "-H"))["TimeMin"] == plan

@@ -3,13 +3,10 @@
 Minutes of waiting: a file of its own, so that test_soft_limits waits meanwhile.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.soft_limits_torture import start_nimod
 from tests.end_to_end import test_soft_limits
-from tests.end_to_end.site import Site
 from tests.end_to_end.test_soft_limits import planned
 from tests.processes import wait_until
 
@@ -18,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.releases, pytest.mark.long]
 site, plans = test_soft_limits.site, test_soft_limits.plans
 
 
-def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bool) -> None:
+def test_doctor_shows_with_two_jobs_what_this_release_does(site, plans):
     site.settled()
     doctor = ("nimo", "doctor", "--limits")
     said = " ".join(site.cluster.run(*doctor, check=False, timeout_s=900).stdout.split())
@@ -34,7 +31,7 @@ def test_doctor_shows_with_two_jobs_what_this_release_does(site: Site, plans: bo
     assert not site.cluster.run("squeue", "-h").stdout
 
 
-def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site: Site) -> None:
+def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site):
     if site.cluster.settings.version < (25, 5):
         pytest.skip("this release plans running jobs by their limits: the first is not put off")
     site.nimod.stop()

@@ -7,7 +7,6 @@ nimod's socket it finds that of its own nimod.
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.protocol.status_messages import Uplinked, Uplinks
+from slurm_plugin.protocol.status_messages import Uplinks
 from tests.cluster.login_node import relay_sections
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.processes import LONGEST_WAIT_S, ProcessError, free_ports, wait_until
 from tests.requests.conftest import curve
 from tests.slurm_plugin.nimod.test_store_link import fit
@@ -46,7 +45,7 @@ exec "$@"
 """
 
 
-def links_of(socket: Path | str) -> list[Uplinked]:
+def links_of(socket):
     """Give the links of a relay."""
     return client.exchange(socket, Ask(op="links"), Uplinks, LONGEST_WAIT_S).links
 
@@ -97,7 +96,7 @@ class Pair:
         argv = [self.cluster.bin / "nimo", "serve", "--config", path]
         self.cluster.processes.start(f"nimod-{name}", argv, env=self.cluster.env)
 
-        def sees() -> bool:
+        def sees():
             return client.status(str(socket), timeout_s=LONGEST_WAIT_S).snapshot_age_s is not None
 
         wait_until(socket.exists, what=f"nimod {name}")
@@ -121,11 +120,11 @@ class Pair:
         """Wait until the relay asks this one of the two, and gets an answer."""
         socket = self.folder / "login.sock"
 
-        def used() -> bool:
+        def used():
             links = links_of(socket)
             return [one.used for one in links].index(True) == number
 
-        def answered() -> bool:
+        def answered():
             with suppress(client.LinkDown):  # a busy machine may take more than 0.15 s
                 return client.status(socket, timeout_s=LONGEST_WAIT_S).ok
             return False
@@ -137,7 +136,7 @@ class Pair:
         """Submit a job, and give it with the decision about it, who made it included."""
         since = time.time()
 
-        def submit() -> int | None:
+        def submit():
             try:
                 asked = ("-H", "-J", "shapes", "-N", "1-8", "-t", "60", "--comment=mine")
                 return self.cluster.sbatch(*asked, "--deadline=2033-05-18", script="#!/bin/sh\n")
@@ -150,7 +149,7 @@ class Pair:
         assert job_id is not None
         made: list[DecisionRow] = []
 
-        def written() -> bool:
+        def written():
             with Store.open(self.store) as store:
                 made[:] = [d for d, _ in store.decisions.with_outcomes() if d.at_s >= since]
             return bool(made)
@@ -160,7 +159,7 @@ class Pair:
 
 
 @pytest.fixture
-def pair(slurm_cluster: ClusterFactory) -> Iterator[Pair]:
+def pair(slurm_cluster):
     with scratch_directory("nimo-two-") as folder:
         for name in (HERE, THERE):
             (folder / name).mkdir()

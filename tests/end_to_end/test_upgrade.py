@@ -13,7 +13,7 @@ import pytest
 from slurm_plugin.nimod import client
 from tests.cluster.nimod import HOOKS, Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.processes import wait_until
 
 #: Two at a time: one is always on its way while something is replaced.
@@ -69,14 +69,14 @@ class Submissions:
         """Wait until each submitter has ended one that it began after now."""
         enough = [done + 2 for done in self._done]
 
-        def ended() -> bool:
+        def ended():
             return all(map(operator.ge, self._done, enough))
 
         wait_until(ended, timeout_s=120, what="more submissions")
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+def site(slurm_cluster):
     with (
         scratch_directory("nimo-upgrade-") as directory,
         slurm_cluster(nodes=2, lua=hooks_for(directory, timeout_ms=1000)) as cluster,
@@ -136,26 +136,26 @@ def test_jobs_flow_through_upgrade_and_removal(site):
     assert set(comments.values()) == {"(null)"}  # nobody sees what cli_filter puts before it
 
 
-def decisions(site: Nimod) -> int:
+def decisions(site):
     counts = client.status(site.socket, timeout_s=30).counts
     return sum(decided.count for decided in counts.decisions)
 
 
-def decided_more(site: Nimod, jobs: Submissions) -> None:
+def decided_more(site, jobs):
     """Wait for submissions that began after now, and for decisions about some."""
     before = decisions(site)
     jobs.wait_for_more()
     wait_until(lambda: decisions(site) > before, timeout_s=60, what="more decisions")
 
 
-def older(path: Path) -> None:
+def older(path):
     """Make a hook one of an older release that slurmctld has loaded, whatever its content."""
     shutil.copyfile(path, f"{path}.old")
     Path(f"{path}.old").write_text(f"{path.read_text()}\n-- of an older release\n")
     Path(f"{path}.old").replace(path)
 
 
-def without(parameter: str, slurm_conf: Path) -> None:
+def without(parameter, slurm_conf):
     """Take a line away, from one moment to the next: commands read the file all the time."""
     new = slurm_conf.with_suffix(".new")
     new.write_text(re.sub(rf"(?m)^{parameter}=.*\n", "", slurm_conf.read_text()))

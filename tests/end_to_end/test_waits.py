@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -14,7 +13,6 @@ from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
-from tests.end_to_end.site import Site
 from tests.processes import wait_until
 
 _log = logging.getLogger(__name__)
@@ -40,7 +38,7 @@ def test_a_cluster_full_of_short_jobs_with_long_limits_is_a_short_wait(enforcing
     assert 500 < waits_s(enforcing, *HOUR) <= 1100
 
 
-def waits_s(site: Site, *argv: str) -> float:
+def waits_s(site, *argv):
     """Wait that is predicted for the moldable program, which is withdrawn again."""
     job, decision = site.decided(*argv, "--hold")
     site.cluster.run("scancel", job["JobId"])
@@ -73,7 +71,7 @@ def test_each_task_of_an_array_has_a_start_of_its_own(enforcing):
     array = cluster.sbatch("-N8", "--exclusive", "-t", "15", "--array=2,5,7", "--wrap=sleep 900")
     enforcing.settled()
 
-    def rows() -> list[dict[str, float]]:
+    def rows():
         asked = [f"{array}_{task}" for task in (2, 5, 7)]
         return [
             row
@@ -123,17 +121,17 @@ def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforci
     assert own <= slurm / 10
 
 
-def slurm_start_s(site: Site, *asks: str) -> float:
+def slurm_start_s(site, *asks):
     """When one more job starts by ``sbatch --test-only``."""
     words = site.cluster.run("sbatch", "--test-only", *asks, "--wrap=true").stderr.split()
     when = words[words.index("at") + 1]
     return time.mktime(time.strptime(when, "%Y-%m-%dT%H:%M:%S"))
 
 
-def starts_by_limits(site: Site) -> dict[int, float]:
+def starts_by_limits(site):
     """When the jobs in the queue start by the limits of those before them."""
 
-    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+    def run(argv, *, timeout_s):
         formats = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
         return site.cluster.run(*argv, env=formats).stdout
 
@@ -146,7 +144,7 @@ def starts_by_limits(site: Site) -> dict[int, float]:
     return {row.job_id: row.start_s for row in rows if row.start_s is not None}
 
 
-def starts(site: Site, since_s: float) -> dict[int, float]:
+def starts(site, since_s):
     """When the jobs in the queue start by nimod, as soon as it has seen them all; else nothing."""
     answer = json.loads(site.nimod.run("wait", "--json").stdout)
     if (answer["made_s"] or 0) < since_s:
@@ -154,7 +152,7 @@ def starts(site: Site, since_s: float) -> dict[int, float]:
     return {row["job_id"]: row["start_s"] for row in answer["rows"] if row["start_s"]}
 
 
-def started_s(site: Site, job: int) -> float:
+def started_s(site, job):
     """When a job began, by the accounting."""
     asked = ("sacct", "-nXP", "-j", str(job), "-o", "Start")
     return float(site.cluster.run(*asked, env={"SLURM_TIME_FORMAT": "%s"}).stdout.split()[0])

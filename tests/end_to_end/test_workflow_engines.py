@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,11 +18,11 @@ import yaml
 from predictor.tables.run_facts import attributes_of_run
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
-from sacct_ingest.store import RunRow, Store
+from sacct_ingest.store import Store
 from tests.cluster import cgroups
 from tests.cluster.releases import cache
-from tests.conftest import ClusterFactory, need_in_jobs
-from tests.end_to_end.site import Site, site_on
+from tests.conftest import need_in_jobs
+from tests.end_to_end.site import site_on
 
 PACKAGES = (
     *("snakemake==9.27.0", "snakemake-executor-plugin-slurm==2.8.0"),
@@ -77,7 +76,7 @@ with SLURMCluster(
 
 
 @pytest.fixture(scope="module")
-def engines() -> Path:
+def engines():
     """Give the Python of an environment with the engines."""
     if os.environ.get("NIMO_ENGINES") != "make":
         pytest.skip("takes minutes: NIMO_ENGINES=make, as of make test-releases, runs it")
@@ -94,7 +93,7 @@ def engines() -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory, engines: Path) -> Iterator[Site]:
+def site(slurm_cluster, engines):
     """A site whose jobs have no more memory than they asked for, where that can be had."""
     conf = ["SelectTypeParameters=CR_Core_Memory"]
     with site_on(slurm_cluster, nodes=4, conf=conf, memory_cgroups=not cgroups.lacking()) as made:
@@ -107,13 +106,13 @@ def site(slurm_cluster: ClusterFactory, engines: Path) -> Iterator[Site]:
         yield made
 
 
-def run_engine(site: Site, engines: Path, *argv: str, stdin: str = "") -> None:
+def run_engine(site, engines, *argv, stdin=""):
     work = site.cluster.layout.work
     home = {"HOME": str(work), "XDG_CACHE_HOME": str(work / ".cache")}
     site.cluster.run(engines, *argv, env=home, stdin=stdin, timeout_s=600)
 
 
-def learnt(site: Site) -> dict[str, list[RunRow]]:
+def learnt(site):
     """Ingest and fit; give the runs by tag, without the user."""
     ids = site.cluster.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").stdout.split()
     site.cluster.wait(*map(int, ids), accounted=True)
@@ -124,7 +123,7 @@ def learnt(site: Site) -> dict[str, list[RunRow]]:
 
 
 @pytest.fixture(scope="module")
-def flow(site: Site, engines: Path) -> dict[str, list[RunRow]]:
+def flow(site, engines):
     """Run the workflow twice; give its runs."""
     for _ in range(2):
         run_engine(site, engines, *SNAKEMAKE, f"samples={SAMPLES}")
@@ -133,9 +132,7 @@ def flow(site: Site, engines: Path) -> dict[str, list[RunRow]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_two_runs_of_a_snakemake_workflow_are_three_applications(
-    site: Site, engines: Path, flow: dict[str, list[RunRow]]
-) -> None:
+def test_two_runs_of_a_snakemake_workflow_are_three_applications(site, engines, flow):
     runs = flow
     completed = {
         name: sum(one.state is JobState.COMPLETED for one in rows) for name, rows in runs.items()
@@ -163,9 +160,7 @@ def test_two_runs_of_a_snakemake_workflow_are_three_applications(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(
-    site: Site, engines: Path, flow: dict[str, list[RunRow]]
-) -> None:
+def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(site, engines, flow):
     user = flow["snakemake:align"][0].user
     made = site.nimod.run("export", "snakemake", "-u", user).stdout
     work = site.cluster.layout.work
@@ -197,9 +192,7 @@ def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(
 @pytest.mark.parametrize(
     ("program", "name", "of_each"), [(SUBMITIT, "submitit:train", 2), (DASK, "dask:worker", 2)]
 )
-def test_two_runs_of_a_program_are_one_application(
-    site: Site, engines: Path, program: str, name: str, of_each: int
-) -> None:
+def test_two_runs_of_a_program_are_one_application(site, engines, program, name, of_each):
     for _ in range(2):
         run_engine(site, engines, "-", stdin=program)
     assert len(learnt(site)[name]) == 2 * of_each

@@ -2,21 +2,20 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 from msgspec.structs import replace
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.slurm.converters import tres
-from tests.conftest import ClusterFactory
-from tests.end_to_end.site import Site, site_on
+from tests.end_to_end.site import site_on
 from tests.harm.jobs import DEFAULT_MIB, Job, random_jobs
 
 JOBS, SEED = 300, 20260921
@@ -95,21 +94,21 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def site(slurm_cluster):
     """Memory that is given out with the CPUs, and a script for each kind of job."""
     conf = ("SelectTypeParameters=CR_Core_Memory", f"DefMemPerCPU={DEFAULT_MIB}")
     with site_on(slurm_cluster, conf=conf) as site:
         yield site
 
 
-def run_all(site: Site, jobs: Sequence[Job]) -> list[Ended]:
+def run_all(site, jobs):
     """Submit all jobs, wait for them, and give what became of each, in their order."""
     folder = site.cluster.layout.work / "scripts"
     folder.mkdir(exist_ok=True)
     for name in {job.name for job in jobs}:
         (folder / f"{name}.sh").write_text(f"#!/bin/sh\n#SBATCH -J {name} -o /dev/null\nexit 0\n")
 
-    def submit(job: Job) -> int:
+    def submit(job):
         return site.cluster.sbatch(*job.options, folder / f"{job.name}.sh", user=job.user)
 
     # Jobs end at once, but are predicted to take hours: in their queue deadlines would be missed.
@@ -135,7 +134,7 @@ def run_all(site: Site, jobs: Sequence[Job]) -> list[Ended]:
     ]
 
 
-def is_ours(ended: Ended, made: Mapping[str, DecisionRow]) -> bool:
+def is_ours(ended, made):
     """Whether NIMO chose what the job failed with: its nodes, or else its time limit.
 
     A job that keeps its range of nodes starts on those that are free at that moment.

@@ -4,20 +4,15 @@ It takes minutes, on releases that have such limits: `make test-releases` runs i
 The same with three hundred jobs is `benchmarks/soft_limits_torture.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.soft_limits_torture import CONF, tortured
-from tests.conftest import ClusterFactory
 from tests.end_to_end.site import site_on
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_no_job_ends_before_its_users_limit_whatever_happens_meanwhile(
-    slurm_cluster: ClusterFactory,
-) -> None:
+def test_no_job_ends_before_its_users_limit_whatever_happens_meanwhile(slurm_cluster):
     with site_on(slurm_cluster, nodes=8, conf=CONF) as site:
         if site.cluster.settings.version < (23, 11):
             pytest.skip("this release has no limits to plan with")

@@ -6,9 +6,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.lua.conftest import Load
-from tests.lua.hooks import Hooks
-
 TEXT = st.text(st.characters(min_codepoint=1, max_codepoint=255), max_size=200)
 LOOKALIKE = st.builds(
     "nimo{{deadline={},own={}}} {}".format,
@@ -22,11 +19,11 @@ SAME_HOOKS = settings(
 
 
 @pytest.fixture
-def both(runtime: Load) -> Hooks:
+def both(runtime):
     return runtime("forward_deadline = yes").load().load_cli_filter()
 
 
-def local(seconds: int) -> str:
+def local(seconds):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
 
 
@@ -135,7 +132,7 @@ def test_without_luasocket_jobs_pass_unchanged(runtime, asking):
     assert outcome.messages == []
 
 
-def command_line(hooks: Hooks, *words: str) -> None:
+def command_line(hooks, *words):
     """Let the command be started with these words."""
     hooks.lua.globals().words = "\0".join([*words, ""])
     hooks.lua.execute("""

@@ -5,32 +5,31 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
-from tests.lua.hooks import Hooks
 
 CONF = "forward_deadline = yes"
 FORWARDED = "nimo{deadline=uts1767261600,own=4} mine"
 OTHER = "return { filter = function(_, options) options.comment = 'compiled' end }"
 
 
-def copy_of(hooks: Hooks, module: str) -> Path:
+def copy_of(hooks, module):
     version = f"{hooks.version[3]}.{hooks.version[4]}"
     return hooks.folder / f"{module}.lua{version}"
 
 
-def comment_of(hooks: Hooks) -> str:
+def comment_of(hooks):
     options = hooks.load_cli_filter().filter(
         type="sbatch", comment="mine", deadline="1767261600", nodes="1-4"
     )
     return str(options["comment"])
 
 
-def lay(hooks: Hooks, program: str) -> None:
+def lay(hooks, program):
     """Put a copy there: a program that is to give the module, compiled."""
     code = hooks.lua.globals().string.dump(hooks.lua.eval(f"function(...) {program} end"))
     copy_of(hooks, "nimo_filter").write_bytes(str(code).encode("latin-1"))
 
 
-def install(hooks: Hooks) -> str:
+def install(hooks):
     """Compile what is in the folder; give the version of Lua."""
     version = str(hooks.lua.eval("_VERSION:sub(5)"))
     if compiler_of(version) is None:
@@ -88,7 +87,7 @@ def test_all_bytes_of_a_source_are_compared(runtime):
     assert gives(program, f"{hooks.folder}/", lambda path: contents(path) + "2") is None
 
 
-def contents(path: str) -> str:
+def contents(path):
     return Path(path).read_bytes().decode("latin-1")
 
 

@@ -1,18 +1,16 @@
 """Whatever nimod answers: no error, nothing outside of the request, all or nothing."""
 
 import json
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.lua.hooks import Fields, Hooks, Outcome
+from tests.lua.hooks import Fields
 
 PARTITIONS: Fields = {
     "batch": {"flag_default": 1, "total_nodes": 8, "max_nodes": 4294967295, "max_time": 60},
     "small": {"flag_default": 0, "total_nodes": 8, "max_nodes": 3, "max_time": 20},
 }
-UNSET = {"min_nodes": 4294967294, "max_nodes": 4294967294, "num_tasks": 4294967294}
 #: Written together; all that a hook may touch.
 WRITABLE = {
     *("min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit", "time_min"),
@@ -78,7 +76,7 @@ MANY = settings(
 )
 
 
-def submitted(hooks: Hooks, request: dict[str, Any], line: str) -> tuple[Fields, Outcome]:
+def submitted(hooks, request, line):
     job = {k: v for k, v in request.items() if k != "range"}
     if "range" in request:
         job["min_nodes"], job["max_nodes"] = request["range"]
@@ -86,14 +84,14 @@ def submitted(hooks: Hooks, request: dict[str, Any], line: str) -> tuple[Fields,
     return job, hooks.submit(partitions=PARTITIONS, **job)
 
 
-def most_nodes(job: Fields) -> float:
+def most_nodes(job):
     names = job.get("partition", "batch").split(",")
     recorded = [PARTITIONS[name] for name in names if name in PARTITIONS]
     sizes = [min(one["total_nodes"], one["max_nodes"]) for one in recorded]
     return min(job.get("max_nodes", 2**31), max(sizes, default=2**31))
 
 
-def check_nodes(job: Fields, left: Fields) -> None:
+def check_nodes(job, left):
     nodes = left["min_nodes"]
     assert nodes == left["max_nodes"]
     assert job.get("min_nodes", 1) <= nodes <= most_nodes(job)
@@ -102,7 +100,7 @@ def check_nodes(job: Fields, left: Fields) -> None:
     assert "num_tasks" in job or tasks is None
 
 
-def check_limits(job: Fields, left: Fields) -> None:
+def check_limits(job, left):
     limit = left.get("time_limit")
     if limit != job.get("time_limit"):
         assert 1 <= limit <= 60
@@ -153,6 +151,6 @@ def test_letters_of_all_scripts_pass(hooks):
     assert list(map(utf8, hooks.submit(min_cpus=1).messages)) == [reported]
 
 
-def utf8(text: str) -> str:
+def utf8(text):
     """Text whose bytes Lua gave as characters."""
     return text.encode("latin-1").decode()

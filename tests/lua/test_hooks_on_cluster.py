@@ -2,17 +2,13 @@
 
 import json
 import re
-import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.setup.hooks import compiler_of
 from tests.cluster.nimod import hooks_for
-from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.lua.canned_nimod import CannedNimod, say
 from tests.processes import wait_until
 
@@ -26,25 +22,25 @@ echo "nodes=$SLURM_NNODES tasks=${SLURM_NTASKS:-none} started=$(srun hostname | 
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder():
     with scratch_directory("nimo-hooks-") as directory:
         yield directory
 
 
 @pytest.fixture(scope="module")
-def cluster(folder: Path, slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+def cluster(folder, slurm_cluster):
     with slurm_cluster(lua=hooks_for(folder)) as made:
         yield made
 
 
 @pytest.fixture
-def nimod(folder: Path, cluster: SlurmCluster) -> Iterator[CannedNimod]:
+def nimod(folder, cluster):
     server = CannedNimod(folder / "nimod.sock", say(b'{"v":1}\n'))
     yield server
     server.stop()
 
 
-def report(cluster: SlurmCluster, *options: str) -> str:
+def report(cluster, *options):
     job_id = cluster.sbatch(*options, "-o", "%j.out", script=REPORT)
     cluster.wait(job_id)
     return (cluster.layout.work / f"{job_id}.out").read_text().strip()
@@ -155,7 +151,7 @@ def test_deadline_of_other_ways_to_submit(cluster, nimod):
 
 
 @pytest.fixture
-def compiled(cluster: SlurmCluster) -> Iterator[Path]:
+def compiled(cluster):
     """Give the compiled copy that this sbatch looks for; it comes back as it was."""
     path = cluster.layout.etc / f"nimo_filter.lua{LUA}"
     if not path.exists():
@@ -167,7 +163,7 @@ def compiled(cluster: SlurmCluster) -> Iterator[Path]:
     path.write_bytes(sound)
 
 
-def lay(compiled: Path, program: str, version: str = LUA) -> None:
+def lay(compiled, program, version=LUA):
     """Put a program in place of the module compiled, for a version of Lua."""
     compiler = compiler_of(version)
     if compiler is None:
@@ -176,7 +172,7 @@ def lay(compiled: Path, program: str, version: str = LUA) -> None:
     compiled.write_bytes(compiler(module.encode(), compiled.name.encode()) or b"")
 
 
-def forwarded(cluster: SlurmCluster) -> dict[str, str]:
+def forwarded(cluster):
     """Submit a job with a deadline and a comment; give it as slurmctld has it."""
     options = ["-H", "--deadline=2033-05-18T03:33:20", "--comment=mine"]
     return cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n", env={"TZ": "UTC"}))
@@ -245,7 +241,7 @@ def test_job_is_described_as_its_user_sent_it(cluster, nimod):
 
 
 @pytest.fixture
-def rewriting(cluster: SlurmCluster) -> Iterator[None]:
+def rewriting(cluster):
     settings = cluster.layout.etc / "nimo_hook.conf"
     text = settings.read_text()
     settings.write_text(f"{text}rewrite_in_cli_filter = yes\n")
@@ -260,7 +256,7 @@ def test_a_decision_that_lies_ready_is_taken_without_asking(cluster, nimod, fold
     ready = {"v": 1, "until_s": time.time() + 60, "user_id": 0, "fields": ["name"]}
     ready |= {"values": ["cfd"], "answer": {"v": 1, "admin_comment": "NIMO1:ready"}}
 
-    def answer(connection: socket.socket, line: bytes) -> None:
+    def answer(connection, line):
         ask = json.loads(line)
         reported.append((ask["op"], ask.get("taken", False)))
         if ask["op"] == "prepare":

@@ -3,18 +3,12 @@
 Whatever it answers, each job comes in as its user's, within the range and limits asked for.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cluster.nimod import hooks_for
-from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.lua.canned_nimod import CannedNimod, say
 
 pytestmark = pytest.mark.cluster
@@ -23,15 +17,15 @@ ASKED = ("-H", "-N", "1-8", "-t", "30", "-J", "honest", "--comment=mine")
 LEAST_MIN = 2  # of half an hour, by default
 
 
-def answer(**fields: Any) -> bytes:
+def answer(**fields):
     return json.dumps({"v": 1, "ok": True, **fields}).encode() + b"\n"
 
 
-def change(**fields: Any) -> bytes:
+def change(**fields):
     return answer(action="set", set=fields)
 
 
-def both(nodes: Any, **fields: Any) -> bytes:
+def both(nodes, **fields):
     return change(min_nodes=nodes, max_nodes=nodes, **fields)
 
 
@@ -89,13 +83,13 @@ SAME = ("UserId", "JobName", "Comment", "WorkDir", "Priority", "TimeLimit", "Par
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder():
     with scratch_directory("nimo-hostile-") as directory:
         yield directory
 
 
 @pytest.fixture(scope="module")
-def cluster(folder: Path, slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+def cluster(folder, slurm_cluster):
     hooks = hooks_for(folder)
     conf = hooks / "nimo_hook.conf"
     conf.write_text(conf.read_text().replace("allow_refusal = yes\n", ""))
@@ -104,19 +98,19 @@ def cluster(folder: Path, slurm_cluster: ClusterFactory) -> Iterator[SlurmCluste
 
 
 @pytest.fixture(scope="module")
-def nimod(folder: Path, cluster: SlurmCluster) -> Iterator[CannedNimod]:
+def nimod(folder, cluster):
     server = CannedNimod(folder / "nimod.sock", say(answer()))
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def untouched(cluster: SlurmCluster, nimod: CannedNimod) -> dict[str, str]:
+def untouched(cluster, nimod):
     nimod.behave = say(answer())
     return submitted(cluster)
 
 
-def submitted(cluster: SlurmCluster) -> dict[str, str]:
+def submitted(cluster):
     job_id = cluster.sbatch(*ASKED, script="#!/bin/sh\n")
     job = cluster.job(job_id)
     cluster.run("scancel", str(job_id))

@@ -1,13 +1,10 @@
 """Requests and answers as JSON."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from tests.lua.hooks import Hooks
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 NUMBER = st.integers(0, 2**53)
@@ -20,13 +17,13 @@ SAME_HOOKS = settings(
 )
 
 
-def encoded(hooks: Hooks, value: dict[str, Any]) -> bytes:
+def encoded(hooks, value):
     hooks.lua.globals().value = lua_value(hooks, value)
     text = hooks.lua.eval("require('nimo_json').encode(value)")
     return str(text).encode("latin-1")
 
 
-def lua_value(hooks: Hooks, value: Any) -> Any:
+def lua_value(hooks, value):
     if isinstance(value, str):
         return value.encode().decode("latin-1")
     if isinstance(value, dict):
@@ -52,13 +49,13 @@ def test_any_bytes_become_valid_utf8(hooks, raw):
     assert read.replace("\ufffd", "") == raw.decode(errors="ignore").replace("\ufffd", "")
 
 
-def decoded(hooks: Hooks, text: bytes) -> Any:
+def decoded(hooks, text):
     """What the hooks make of a text, as Python has it; None where they take it for no JSON."""
     hooks.lua.globals().text = text.decode("latin-1")
     return python_value(hooks.lua.eval("require('nimo_json').decode(text)"))
 
 
-def python_value(value: Any) -> Any:
+def python_value(value):
     if isinstance(value, str):
         return value.encode("latin-1").decode("utf-8", "surrogatepass")
     if not hasattr(value, "items"):
@@ -68,7 +65,7 @@ def python_value(value: Any) -> Any:
     return [made.get(i) for i in range(1, max(made) + 1)] if is_list else made
 
 
-def as_lua_has_it(value: Any) -> Any:
+def as_lua_has_it(value):
     """Without what is null, and with no difference between an empty list and an empty object."""
     if isinstance(value, dict):
         return {k: as_lua_has_it(v) for k, v in value.items() if v is not None}
@@ -117,7 +114,7 @@ def test_broken_json_is_read_as_python_does_or_not_at_all(hooks, value, data):
     assert (ours is not None) is isinstance(read, (dict, list))
 
 
-def _no_constant(name: str) -> None:
+def _no_constant(name):
     raise ValueError(name)
 
 

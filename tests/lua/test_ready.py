@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,7 @@ from slurm_plugin.nimod.request_handler import is_ticket
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import decode_ask
-from tests.lua.conftest import Load
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 
 TICKET = "0123456789ab"
 UID = 1000
@@ -27,7 +25,7 @@ ASKED = {"v": 1, "admin_comment": "asked"}
 
 
 @pytest.fixture
-def hooks(runtime: Load) -> Hooks:
+def hooks(runtime):
     made = runtime()
     with (made.folder / "nimo_hook.conf").open("a") as conf:
         conf.write(f"socket = {made.folder}/nimod.sock\n")
@@ -36,7 +34,7 @@ def hooks(runtime: Load) -> Hooks:
     return made.load()
 
 
-def lay(hooks: Hooks, *, answer: Answer = CHOSEN, name: str = "", **changed: Any) -> None:
+def lay(hooks, *, answer=CHOSEN, name="", **changed):
     fields = {**JOB, "array_inx": None, "num_tasks": None}
     given = {
         "until_s": time.time() + 60,
@@ -140,7 +138,7 @@ SALLOC: Fields = {"type": "salloc", "nodes": "1-8", "time": "00:30:00", "comment
 
 
 @pytest.fixture
-def ahead(runtime: Load) -> Hooks:
+def ahead(runtime):
     return runtime("forward_deadline = yes\nask_ahead = yes").load().load_cli_filter()
 
 

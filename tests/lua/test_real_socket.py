@@ -7,9 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +26,7 @@ Start = Callable[[Behaviour], CannedNimod]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """A folder with the hooks and their settings; a Unix socket's path must be short."""
     if shutil.which("lua5.1") is None:
         unavailable("not installed: lua5.1")
@@ -44,10 +42,10 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def nimod(folder: Path) -> Iterator[Start]:
+def nimod(folder):
     servers: list[CannedNimod] = []
 
-    def start(behave: Behaviour) -> CannedNimod:
+    def start(behave):
         servers.append(CannedNimod(folder / "s", behave))
         return servers[-1]
 
@@ -56,13 +54,11 @@ def nimod(folder: Path) -> Iterator[Start]:
         server.stop()
 
 
-def drive(folder: Path, job: dict[str, Any], *pauses: str) -> list[str]:
+def drive(folder, job, *pauses):
     return ["lua5.1", str(HERE / "drive.lua"), str(folder), json.dumps(job), *pauses]
 
 
-def submit(
-    folder: Path, *pauses_s: float, job: dict[str, Any] | None = None
-) -> list[dict[str, Any]]:
+def submit(folder, *pauses_s, job=None):
     """Submit one job, and one more after each pause, in one Lua state."""
     argv = drive(folder, job or MOLDABLE, *map(str, pauses_s))
     done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
@@ -79,26 +75,26 @@ def test_slurmctld_takes_the_socket_that_is_its_own(folder, nimod):
     assert (shared.connections, reserved.connections) == (0, 1)
 
 
-def unchanged(outcome: dict[str, Any]) -> bool:
+def unchanged(outcome):
     return outcome["code"] == 0 and not outcome["writes"] and outcome["comment"] == "mine"
 
 
-def hang_up(connection: socket.socket, line: bytes) -> None:
+def hang_up(connection, line):
     connection.shutdown(socket.SHUT_RDWR)
 
 
-def cut_off(connection: socket.socket, line: bytes) -> None:
+def cut_off(connection, line):
     connection.sendall(SET_4[:30])
     connection.shutdown(socket.SHUT_RDWR)
 
 
-def drip(connection: socket.socket, line: bytes) -> None:
+def drip(connection, line):
     for byte in SET_4:
         connection.sendall(bytes([byte]))
         time.sleep(0.05)
 
 
-def flood(connection: socket.socket, line: bytes) -> None:
+def flood(connection, line):
     for _ in range(10_000):
         connection.sendall(b"x" * 65_536)
 
@@ -113,7 +109,7 @@ def test_answer_is_carried_out(folder, nimod):
 
 
 def test_answer_in_pieces_is_put_together(folder, nimod):
-    def in_pieces(connection: socket.socket, line: bytes) -> None:
+    def in_pieces(connection, line):
         connection.sendall(SET_4[:20])
         time.sleep(0.002)
         connection.sendall(SET_4[20:])
@@ -189,7 +185,7 @@ def test_late_answer_does_not_reach_the_next_job(folder, nimod):
     count = itertools.count(2)
     asked_again, answered_late = threading.Event(), threading.Event()
 
-    def late_at_first(connection: socket.socket, line: bytes) -> None:
+    def late_at_first(connection, line):
         nodes = next(count)
         if nodes == 2:
             assert asked_again.wait(LONGEST_WAIT_S)
@@ -223,7 +219,7 @@ def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(folder, 
 def test_a_frozen_nimod_that_is_only_notified_is_asked_again_when_it_takes_no_more(folder, nimod):
     thawed = threading.Event()
 
-    def answer_once(connection: socket.socket, line: bytes) -> None:
+    def answer_once(connection, line):
         connection.sendall(QUIET)
         thawed.wait(LONGEST_WAIT_S)
 

@@ -4,15 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.protocol.request_messages import HookLevel, decode_ask
-from tests.lua.conftest import Load
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 
 CONF = "forward_deadline = yes\nrewrite_in_cli_filter = yes\n"
 TICKET = "0123456789ab"
@@ -20,11 +18,11 @@ SRUN: Fields = {"type": "srun", "nodes": "1-8", "ntasks-per-node": "2", "time": 
 
 
 @pytest.fixture
-def both(runtime: Load) -> Hooks:
+def both(runtime):
     return runtime(CONF).load().load_cli_filter()
 
 
-def notified(**change: Any) -> dict[str, object]:
+def notified(**change):
     return {"v": 1, "action": "set", "set": change, "ticket": TICKET}
 
 
@@ -218,7 +216,7 @@ TASKS: Fields = {"type": "srun", "ntasks": "2", "comment": "nimo:tasks=2-8", "ti
 GPUS: Fields = {"type": "salloc", "gpus": "a100:1", "comment": "nimo:gpus=1-4"}
 
 
-def sizes_of(both: Hooks, request_: Fields, **change: Any) -> Fields:
+def sizes_of(both, request_, **change):
     """What a command's options become, but for the comment, where nimod answers so."""
     both.answer(notified(**change))
     options = both.filter(**request_)
@@ -326,7 +324,7 @@ CPU: Fields = {"script": "#!/bin/sh\n", "min_mem_per_cpu": 1000}
 DEFAULT: Fields = {"script": "#!/bin/sh\n"}
 
 
-def memory(**fields: object) -> dict[str, object]:
+def memory(**fields):
     return {"v": 1, "action": "set", "set": fields}
 
 

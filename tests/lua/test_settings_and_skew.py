@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lua.conftest import Load
-from tests.lua.hooks import Fields, Hooks
+from tests.lua.hooks import Fields
 from tests.messages import RELEASES, recorded, with_news
 
 REQUEST: Fields = {"min_nodes": 1, "max_nodes": 16, "time_limit": 262, "script": "#!/bin/sh\n"}
@@ -55,7 +54,7 @@ function slurm_job_modify() return 7 end
 
 
 @pytest.fixture
-def own(runtime: Load) -> Hooks:
+def own(runtime):
     """A site's own hook, with the lines of docs/install.md at its end."""
     page = Path(__file__).parents[2] / "docs" / "install.md"
     (lines,) = re.findall(r"^```lua\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -82,7 +81,7 @@ def test_a_sites_own_hook_goes_on_without_ours(own):
     assert outcome.job["min_nodes"] == 1
 
 
-def read(runtime: Load, text: str) -> tuple[dict[str, object], list[str]]:
+def read(runtime, text):
     hooks = runtime()
     path = hooks.folder / "other.conf"
     path.write_text(text)

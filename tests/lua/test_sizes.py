@@ -16,7 +16,7 @@ GPUS: Fields = {
 }
 
 
-def size(**fields: object) -> dict[str, object]:
+def size(**fields):
     return {"v": 1, "action": "set", "set": fields}
 
 

@@ -13,11 +13,11 @@ PARTITIONS: Fields = {"batch": {"flag_default": 1, "total_nodes": 8, "max_time":
 MOLDABLE: Fields = {"min_nodes": 1, "max_nodes": 8, "time_limit": 30, "script": "#!/bin/sh\n"}
 
 
-def change(nodes: int, **more: int) -> dict[str, object]:
+def change(nodes, **more):
     return {"v": 1, "action": "set", "set": {"min_nodes": nodes, "max_nodes": nodes, **more}}
 
 
-def limits(**minutes: int) -> dict[str, object]:
+def limits(**minutes):
     return {"v": 1, "action": "set", "set": minutes}
 
 

@@ -6,16 +6,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cluster.host import missing_programs
 from tests.conftest import scratch_directory
-from tests.packages.system import NoSystemError, System, system_copy
+from tests.packages.system import NoSystemError, system_copy
 
 PROJECT = Path(__file__).parents[2]
 ROLE = PROJECT / "packages" / "ansible" / "roles" / "nimo"
@@ -61,7 +59,7 @@ exit 1
 
 
 @contextmanager
-def a_copy() -> Iterator[System]:
+def a_copy():
     """Give a system with an empty folder of Slurm's; skip where none can be made."""
     with scratch_directory("nimo-ansible-") as folder:
         try:
@@ -72,7 +70,7 @@ def a_copy() -> Iterator[System]:
             pytest.skip(str(error))
 
 
-def play(system: System, install: str = "existing", **variables: Any) -> dict[str, int]:
+def play(system, install="existing", **variables):
     """Run the role with more variables; give Ansible's counts of tasks."""
     book = copy.deepcopy(PLAY)
     book[0]["vars"].update(INSTALLS[install], nimo_install=install, **variables)
@@ -83,7 +81,7 @@ def play(system: System, install: str = "existing", **variables: Any) -> dict[st
 
 
 @pytest.mark.parametrize("install", INSTALLS)
-def test_a_second_run_changes_nothing(install: str) -> None:
+def test_a_second_run_changes_nothing(install):
     if None in INSTALLS[install].values():
         pytest.skip("no release to install: make test-release")
     with a_copy() as system:
@@ -99,7 +97,7 @@ def test_a_second_run_changes_nothing(install: str) -> None:
 
 
 @pytest.mark.skipif(bool(missing_programs(None)), reason="Slurm is not installed")
-def test_the_doctor_passes_once_its_findings_are_put_right() -> None:
+def test_the_doctor_passes_once_its_findings_are_put_right():
     cluster = f"cd {PROJECT} && {sys.executable} -m tests.cluster %s --directory {CLUSTER}"
     on_cluster = {"nimo_slurm_dir": str(CLUSTER / "etc"), "nimo_settings": {"mode": "observe"}}
     with a_copy() as system:

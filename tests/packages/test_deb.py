@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from slurm_plugin.cli.nimo import COMMANDS
 from tests.conftest import scratch_directory
 from tests.docs.pages import blocks
 from tests.environments import fill
-from tests.packages.system import NoSystemError, System, system_copy
+from tests.packages.system import NoSystemError, system_copy
 from tests.processes import wait_until
 
 _DEMO = "/var/lib/nimo/demo"
@@ -29,13 +28,13 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="not a 
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder():
     with scratch_directory("nimo-deb-") as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def deb(wheel: Path, folder: Path) -> Path:
+def deb(wheel, folder):
     if WHOLE:
         return Path(shutil.copy(WHOLE, folder))
     return build(
@@ -47,7 +46,7 @@ def deb(wheel: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def newer(deb: Path, folder: Path) -> Path:
+def newer(deb, folder):
     """Give the same package as of the next release, with another nimo.yaml."""
     root = folder / "newer"
     subprocess.run(["dpkg-deb", "--raw-extract", deb, root], check=True)
@@ -62,7 +61,7 @@ def newer(deb: Path, folder: Path) -> Path:
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[System]:
+def system(tmp_path):
     try:
         with system_copy(tmp_path) as made:
             yield made
@@ -70,7 +69,7 @@ def system(tmp_path: Path) -> Iterator[System]:
         pytest.skip(str(error))
 
 
-def files(deb: Path) -> dict[str, str]:
+def files(deb):
     """Path -> permissions and owner."""
     reported = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True)
     rows = (line.split(maxsplit=5) for line in reported.stdout.splitlines())
@@ -149,7 +148,7 @@ def test_the_demo_runs_as_installed(deb, system):
     assert "$ nimo report" in done.stdout
 
 
-def install(system: System, deb: Path) -> str:
+def install(system, deb):
     """Install; changed conffiles stay, as the default answer to dpkg's question has it."""
     options = ("--force-confdef", "--force-confold", "--force-depends", "--force-unsafe-io")
     return system.run("dpkg", *options, "--no-triggers", "--install", deb).stdout
@@ -193,7 +192,7 @@ prepare(DemoSite(folder, folder / "unused.sock"), user="ada", now_s=time.time(),
 
 
 @pytest.fixture
-def site(deb: Path, system: System) -> Iterator[System]:
+def site(deb, system):
     """Give a site as the package makes it: store and configuration are nimo's alone."""
     install(system, deb)
     system.run("useradd", "--create-home", "ada")

@@ -29,7 +29,7 @@ esac
 """
 
 
-def minitest() -> bool:
+def minitest():
     return (
         RUBY is not None
         and not subprocess.run(
@@ -39,7 +39,7 @@ def minitest() -> bool:
 
 
 @pytest.mark.skipif(not minitest(), reason="Ruby with minitest (ruby-minitest) is not installed")
-def test_the_plugin(tmp_path: Path) -> None:
+def test_the_plugin(tmp_path):
     usual = tuple(Point(n, 1000.0, repeats=n % 5) for n in (1, 2, 4, 8))
     made = table(
         label="<b>solve",

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +12,7 @@ needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is n
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, str]:
+def made():
     return dict(pages.pages())
 
 
@@ -46,13 +45,13 @@ def test_parts_of_the_help_are_sections(made):
 
 
 @pytest.fixture(scope="module")
-def bash(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str]]:
+def bash(tmp_path_factory):
     """Give what bash offers after some words."""
     folder = tmp_path_factory.mktemp("completion")
     for name, parser in pages.completions().items():
         (folder / name).write_text(pages.completion(parser, "bash"))
 
-    def offered(*words: str) -> set[str]:
+    def offered(*words):
         script = """
             . "$1"; shift
             COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

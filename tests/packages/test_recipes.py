@@ -29,7 +29,7 @@ BUNDLES = {
 }
 
 
-def least(requirement: Requirement) -> Version:
+def least(requirement):
     (only,) = requirement.specifier
     assert only.operator == ">="
     return Version(only.version)

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from packages import stage
 from slurm_plugin.cli.nimo import COMMANDS
 from tests.conftest import scratch_directory
-from tests.packages.system import NoSystemError, System, system_copy
+from tests.packages.system import NoSystemError, system_copy
 
 WHOLE = os.environ.get("NIMO_RPM", "")
 whole = pytest.mark.skipif(not WHOLE, reason="make test-rpm looks at the whole package")
@@ -20,7 +19,7 @@ SPEC = stage.PROJECT / "packages" / "rpm" / "nimo-slurm.spec"
 pytestmark = pytest.mark.skipif(shutil.which("rpmspec") is None, reason="rpm is not installed")
 
 
-def parsed(*options: str) -> str:
+def parsed(*options):
     defined = [f"--define=project {stage.PROJECT}", f"--define=builder {sys.executable}"]
     done = subprocess.run(
         ["rpmspec", *options, *defined, SPEC], capture_output=True, text=True, check=True
@@ -49,7 +48,7 @@ def test_it_lists_all_files_that_are_staged(tmp_path):
     assert [path for path in staged if not covered(path, listed)] == []
 
 
-def said(*options: str) -> str:
+def said(*options):
     ask = ["rpm", "-qp", *options, WHOLE]
     done = subprocess.run(ask, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -83,7 +82,7 @@ def test_what_it_needs_and_who_owns_it():
 
 
 @pytest.fixture
-def system() -> Iterator[System]:
+def system():
     try:
         with scratch_directory("nimo-rpm-") as folder, system_copy(folder) as made:
             yield made
@@ -107,6 +106,6 @@ def test_install_use_and_erase(system, tmp_path):
     assert system.exists("/var/lib/nimo/demo/nimo.db")
 
 
-def covered(path: str, listed: list[str]) -> bool:
+def covered(path, listed):
     places = [Path(path), *Path(path).parents]
     return any(place.match(pattern) for place in places for pattern in listed)

@@ -5,7 +5,6 @@ import re
 import tomllib
 import venv
 from importlib.metadata import PackageNotFoundError, requires
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -17,7 +16,7 @@ from packages import stage
 PROJECT = tomllib.loads((stage.PROJECT / "pyproject.toml").read_text())["project"]
 
 
-def pinned(path: Path) -> list[tuple[Requirement, list[str]]]:
+def pinned(path):
     """Each requirement of a file, with its hashes."""
     logical = path.read_text().replace("\\\n", " ").splitlines()
     result = []
@@ -37,7 +36,7 @@ def test_all_is_pinned_to_hashes(path):
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
 
 
-def needed(text: str, observed: set[str]) -> None:
+def needed(text, observed):
     """Add what a requirement needs on this Python, as far as it is installed here."""
     requirement = Requirement(text)
     name = canonicalize_name(requirement.name)

@@ -5,7 +5,6 @@ in one store, and what counts is the table that a submission would find.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -13,8 +12,8 @@ import pytest
 
 from predictor.refit import refit
 from predictor.table import at, decode, verdict_at
-from predictor.types import PredictionTable, Verdict
-from sacct_ingest.records import JobRun, KeyLevel
+from predictor.types import Verdict
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from tests.predictor.level.test_backtest import (
     COUNTS,
@@ -34,7 +33,7 @@ RUNS = 40
 DRAWN = 10
 
 
-def larger(rng: random.Random, nodes: int, number: int) -> float:
+def larger(rng, nodes, number):
     """The same script with another user's input, which takes seven times as long."""
     return 7 * steady(rng, nodes, number)
 
@@ -63,7 +62,7 @@ class Next:
     ratio: float  #: actual over predicted run time
 
 
-def runs_of(seed: int) -> Iterator[JobRun]:
+def runs_of(seed):
     """Give the runs of the site, those of an application one after the other."""
     number = 0
     for (user, name), times in (GOOD | BAD).items():
@@ -80,7 +79,7 @@ def runs_of(seed: int) -> Iterator[JobRun]:
 
 
 @cache
-def next_runs(seed: int) -> tuple[Next, ...]:
+def next_runs(seed):
     """Fit the site twice, as what the first fit adds counts from the second on, and ask it."""
     with Store.open("sqlite://") as store:
         store.runs.add(runs_of(seed))
@@ -98,15 +97,13 @@ def next_runs(seed: int) -> tuple[Next, ...]:
     return tuple(made)
 
 
-def _next(
-    application: tuple[str, str], table: PredictionTable, nodes: int, actual_s: float
-) -> Next:
+def _next(application, table, nodes, actual_s):
     said = at(table, nodes)
     inside = said.low_s <= actual_s <= said.high_s
     return Next(application, verdict_at(table, nodes), inside, actual_s / said.time_s)
 
 
-def all_next() -> list[Next]:
+def all_next():
     return [one for seed in SEEDS for one in next_runs(seed)]
 
 

@@ -1,9 +1,7 @@
 """Histories that an earlier release stored have curves over CPUs, too."""
 
 import random
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, insert, update
@@ -25,7 +23,7 @@ from tests.sacct_ingest.store.test_upgrades import make, tables
 
 
 @pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request, tmp_path):
     """URL of a database without tables, of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'nimo.db'}"
@@ -63,7 +61,7 @@ def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url):
 NOW_S, DAY_S = 1_790_000_000, 86_400
 
 
-def outcome(url: str, path: Path) -> dict[str, Any]:
+def outcome(url, path):
     with Store.open(url) as store:
         read = ingest(store, SavedSacct(path), now_s=NOW_S)
         refit(store, now_s=NOW_S)

@@ -8,7 +8,7 @@ values, and what the error says."""
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -45,7 +45,7 @@ from tests.predictor.example_curves import curve_of, downey, drawn
 from tests.predictor.public_calls import CALLS
 
 
-def bad(given: Any) -> Iterator[Any]:
+def bad(given):
     """Give every variant of a value with one bad number or one bad sequence in it."""
     if isinstance(given, bool | str | Enum) or given is None or callable(given):
         return
@@ -72,7 +72,7 @@ def bad(given: Any) -> Iterator[Any]:
         )
 
 
-def refused_or_numbers(call: Callable[[], Any]) -> None:
+def refused_or_numbers(call):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -86,7 +86,7 @@ def refused_or_numbers(call: Callable[[], Any]) -> None:
     assert not has_nan(made), made
 
 
-def has_nan(made: Any) -> bool:
+def has_nan(made):
     if isinstance(made, float):
         return made != made
     if isinstance(made, np.ndarray):
@@ -98,7 +98,7 @@ def has_nan(made: Any) -> bool:
     return isinstance(made, list | tuple) and any(map(has_nan, made))
 
 
-def public(name: str) -> Callable[..., Any]:
+def public(name):
     module, _, what = name.rpartition(".")
     result: Callable[..., Any] = getattr(importlib.import_module(f"predictor.{module}"), what)
     return result
@@ -113,14 +113,14 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_call_works(name: str) -> None:
+def test_the_call_works(name):
     call, given = CALLS[name]
     made = (call or public(name))(**given)
     assert not has_nan(made), made
 
 
 @pytest.mark.parametrize(("name", "argument"), CASES)
-def test_bad_values_are_refused_in_one_sentence(name: str, argument: str) -> None:
+def test_bad_values_are_refused_in_one_sentence(name, argument):
     call, given = CALLS[name]
     for value in bad(given[argument]):
         changed = partial(call or public(name), **{**given, argument: value})
@@ -164,23 +164,23 @@ BAD_OBSERVATIONS = (
 )
 
 
-def observed(call: Callable[..., Any]) -> Callable[..., Any]:
+def observed(call):
     return lambda bad: call(*(np.array(one, float) for one in bad))
 
 
-def searched(nodes: Any, times: Any) -> Any:
+def searched(nodes, times):
     ranges = envelope(np.array(NODES, float), TIMES, 0.05)
     one = np.ones((1, len(nodes)))
     return search(nodes, times, one, np.array([4.0]), ranges, SearchSettings())
 
 
-def waited(estimate: float, name: str = "physics") -> Any:
+def waited(estimate, name="physics"):
     rows = np.column_stack([np.arange(200.0), WAITS])
     rows[7, 1] = estimate
     return QueueWaitModel(estimate=name).fit(NAMES, rows, WAITS, np.arange(200.0))
 
 
-def of_settings(kind: Any, **bad: tuple[float, ...]) -> list[tuple[str, Any, tuple[Any, ...]]]:
+def of_settings(kind, **bad):
     return [
         ("must be", lambda value, name=name: kind(**{name: value}), values)
         for name, values in bad.items()

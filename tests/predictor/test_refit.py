@@ -1,5 +1,4 @@
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -12,8 +11,8 @@ from threadpoolctl import threadpool_info
 from predictor.refit import refit
 from predictor.table import decode
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable, Verdict
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from predictor.types import Verdict
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RecordRow, Store
 from sacct_ingest.store.fits import OUTLOOK, QUEUE
 from sacct_ingest.store.rows import RetentionTimes
@@ -22,12 +21,12 @@ from tests.sacct_ingest.records import decision
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store():
     with Store.open("sqlite://") as opened:
         yield opened
 
 
-def tables(store: Store, level: KeyLevel) -> dict[str, PredictionTable]:
+def tables(store, level):
     return {row.key: decode(row.payload) for row in store.fits.all() if row.level is level}
 
 
@@ -77,13 +76,13 @@ def test_a_run_that_would_help_most_fits_the_cluster(store, size, named, propose
     assert table.in_cluster == (size or 4 * bool(named))
 
 
-def settle(store: Store) -> None:
+def settle(store):
     """Refit until all tables rest on one record of the site."""
     while refit(store, now_s=5.0).fitted:
         pass
 
 
-def busy_site(store: Store) -> None:
+def busy_site(store):
     """Two users with many applications, fitted until their tables rest on one record."""
     runs = list(applications(8))
     store.runs.add(runs)
@@ -132,7 +131,7 @@ def test_what_becomes_of_stored_runs_is_fitted(store, change, fitted):
     assert refit(store, now_s=5.0).fitted == 0
 
 
-def decide(store: Store, run: JobRun) -> None:
+def decide(store, run):
     """Join a decision that gives a run a tag."""
     about = {"user": run.user, "name": run.name, "work_dir": run.work_dir, "uid": run.uid}
     row = decision(decision_id="d" * 12, at_s=run.submit_s, cluster=run.cluster, **about)
@@ -147,7 +146,7 @@ def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypat
     settle(store)
     every = 2 * 12 + 1
 
-    def stop(_: int) -> None:
+    def stop(_):
         if store.fits.version() > before:
             raise KeyboardInterrupt
 

@@ -15,9 +15,7 @@ from predictor import table
 from predictor.types import WORDS, Point, PredictionTable, Problem, Verdict
 
 
-def make(
-    nodes: tuple[int, ...] = (1, 4, 16), verdicts: tuple[Verdict, ...] = ()
-) -> PredictionTable:
+def make(nodes=(1, 4, 16), verdicts=()):
     times = tuple(160.0 / n for n in nodes)
     return PredictionTable(
         level="script",

@@ -1,7 +1,5 @@
 """The table of memory in docs/requests.md, in each of the three ways in."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -16,7 +14,7 @@ ROWS = memory_promises("Memory")
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\ntrue\n"
 
 
-def shown(job: dict[str, str]) -> str:
+def shown(job):
     """Memory that a job asks for, as slurmctld shows it."""
     by_cpu = job.get("MinMemoryCPU")
     return f"{by_cpu} a CPU" if by_cpu else job["MinMemoryNode"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.end_to_end.site import Site
 from tests.processes import wait_until
 from tests.requests import rest
 from tests.requests.conftest import REST_USER, SHAPES
@@ -20,16 +19,16 @@ TESTS: dict[str, Callable[..., None]] = {}
 
 
 @pytest.fixture
-def idle(site: Site) -> Iterator[Site]:
+def idle(site):
     site.empty_queue()
     yield site
     site.empty_queue()
 
 
-def way(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def way(name):
     """Say which row of the table a test is about."""
 
-    def note(test: Callable[..., None]) -> Callable[..., None]:
+    def note(test):
         TESTS[name] = test
         return test
 

@@ -6,18 +6,16 @@ import getpass
 import grp
 import pwd
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from sacct_ingest.records import DecisionRow
-from tests.end_to_end.site import Site
 from tests.processes import wait_until
 from tests.requests import rest
 from tests.requests.conftest import REST_USER, SHAPES
-from tests.requests.documented import Promise, count, promises
+from tests.requests.documented import count, promises
 
 pytestmark = pytest.mark.releases
 
@@ -41,12 +39,8 @@ class Submitted:
         return dict(line.split("=", 1) for line in lines)
 
 
-#: Submits a request, held, and gives the job's id.
-Way = Callable[[str, str], int]
-
-
 @pytest.fixture(scope="module")
-def reservation(site: Site) -> Iterator[str]:
+def reservation(site):
     """Nodes kept for later; jobs of ten minutes are done by then."""
     options = ("StartTime=now+2hours", "Duration=60", "Nodes=n1,n2", who(site))
     site.cluster.run("scontrol", "create", "reservation", "ReservationName=kept", *options)
@@ -54,7 +48,7 @@ def reservation(site: Site) -> Iterator[str]:
     site.cluster.run("scontrol", "delete", "ReservationName=kept")
 
 
-def who(site: Site) -> str:
+def who(site):
     """Give the users of a reservation; newer releases want an association of each, or a group."""
     users = (getpass.getuser(), REST_USER)
     if site.cluster.settings.version < (25, 5):
@@ -64,10 +58,10 @@ def who(site: Site) -> str:
 
 
 @pytest.fixture(scope="module")
-def submitted(asking: Site, reservation: str) -> Iterator[dict[str, Submitted]]:
+def submitted(asking, reservation):
     """Submit every request of the table by sbatch, whose hooks may ask ahead."""
 
-    def ask(request: str, output: str) -> int:
+    def ask(request, output):
         options = ("--hold", "-o", output, "--open-mode=truncate")
         return asking.submit(*options, *request.split())
 
@@ -75,10 +69,10 @@ def submitted(asking: Site, reservation: str) -> Iterator[dict[str, Submitted]]:
 
 
 @pytest.fixture(scope="module")
-def sent(site: Site, rest_socket: Path, reservation: str) -> Iterator[dict[str, Submitted]]:
+def sent(site, rest_socket, reservation):
     """Submit every request of the table over REST, as another user."""
 
-    def ask(request: str, output: str) -> int:
+    def ask(request, output):
         fields = {"name": "shapes", "hold": True, "standard_output": output}
         return rest.request(site.cluster, rest_socket, SHAPES, request, **fields)
 
@@ -86,9 +80,7 @@ def sent(site: Site, rest_socket: Path, reservation: str) -> Iterator[dict[str, 
     yield from submit_all(site, rows, ask, reservation)
 
 
-def submit_all(
-    site: Site, rows: list[Promise], ask: Way, reservation: str
-) -> Iterator[dict[str, Submitted]]:
+def submit_all(site, rows, ask, reservation):
     """Submit every request, each on an idle cluster; then let them run together."""
     begun = time.time()
     first = site.submit("--hold", "-N", "1")
@@ -111,9 +103,7 @@ def submit_all(
     site.empty_queue()
 
 
-def submit(
-    site: Site, row: Promise, names: dict[str, str], ask: Way
-) -> tuple[dict[str, str], Path]:
+def submit(site, row, names, ask):
     """Submit a request, held; give the job and its output file: of an array, that of its task 0."""
     request = row.request
     for name, value in names.items():
@@ -125,12 +115,12 @@ def submit(
     return site.cluster.job(job_id), site.cluster.layout.work / f"{job_id}{end}.out"
 
 
-def fill(cell: str, n: int | None) -> str:
+def fill(cell, n):
     """Put the chosen count into ``2n``; what does not depend on it stays."""
     return str(count(cell, n)) if cell.endswith("n") else cell
 
 
-def waits(row: Promise) -> bool:
+def waits(row):
     return any(option in row.request for option in LATER)
 
 
@@ -153,13 +143,13 @@ def test_over_slurmrestd_it_is_the_same(sent, row):
     assert one.decision.user == REST_USER
 
 
-def over_rest(sent: dict[str, Submitted], row: Promise) -> Submitted:
+def over_rest(sent, row):
     if row.request not in sent:
         pytest.skip("slurmrestd of this release has no field for it")
     return sent[row.request]
 
 
-def decided(one: Submitted, row: Promise) -> None:
+def decided(one, row):
     """Check a decision, and the job as slurmctld has it."""
     job, decision = one.job, one.decision
     assert decision.reason == row.why
@@ -190,7 +180,7 @@ def test_a_job_of_slurmrestd_runs_on_the_nodes_that_it_is_given(sent, row):
         assert one.placed["STARTED"] == nodes
 
 
-def ran_on_its_nodes(one: Submitted, row: Promise) -> str:
+def ran_on_its_nodes(one, row):
     """Check the nodes that a job had, and give their number."""
     nodes = one.placed["SLURM_JOB_NUM_NODES"]
     assert one.placed["SLURM_NNODES"] == nodes
@@ -199,7 +189,7 @@ def ran_on_its_nodes(one: Submitted, row: Promise) -> str:
     return nodes
 
 
-def plain(nodes: str) -> str:
+def plain(nodes):
     """Both ends of a range are shown even where they are the same."""
     low, _, high = nodes.partition("-")
     return low if low == high else nodes

@@ -4,8 +4,6 @@ import time
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
-from tests.end_to_end.site import Site
 from tests.requests.conftest import hook_settings
 from tests.requests.documented import promises
 from tests.requests.test_requests import fill, plain
@@ -24,7 +22,7 @@ MINE = ("-J", "shapes", "-t", "10", "--comment=mine")
 WITHOUT = "rewrite_in_cli_filter = no\n"
 
 
-def run(site: Site, program: str, options: list[str]) -> list[str]:
+def run(site, program, options):
     """Run a job; give what it finds and what is begun in it by srun."""
     if program == "srun":
         # Tasks write at the same time: what one of them finds goes into a file.
@@ -147,9 +145,7 @@ AHEAD = (
 )
 
 
-def _decided(
-    site: Site, program: str, options: list[str], *, ahead: str
-) -> tuple[list[str], DecisionRow]:
+def _decided(site, program, options, *, ahead):
     """Submit with ``ask_ahead`` as given; what became of the job, and the decision on it."""
     with hook_settings(site, f"{WITHOUT}ask_ahead = {ahead}\n"):
         site.settled()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from sacct_ingest.records import DecisionRow
-from tests.end_to_end.site import Site
 from tests.requests import rest
 from tests.requests.conftest import REST_USER
-from tests.requests.documented import SizePromise, size_promises
+from tests.requests.documented import size_promises
 
 pytestmark = pytest.mark.releases
 
@@ -37,13 +35,13 @@ class Submitted:
     placed: dict[str, str]
 
 
-def program(row: SizePromise) -> str:
+def program(row):
     if "gpu" in row.tag or "gres" in row.request:
         return "devices"
     return "ranks" if "-n" in row.request.split() else "threads"
 
 
-def by_sbatch(site: Site) -> dict[SizePromise, Submitted]:
+def by_sbatch(site):
     """Submit every request of the table; then let them run together."""
     script, held = site.write_script("sized.sh", LOOK), {}
     for row in ROWS:
@@ -61,12 +59,12 @@ def by_sbatch(site: Site) -> dict[SizePromise, Submitted]:
     return {row: Submitted(job, one, read(output)) for row, (job, one, output) in held.items()}
 
 
-def read(output: Any) -> dict[str, str]:
+def read(output):
     return dict(line.split("=", 1) for line in output.read_text().splitlines())
 
 
 @pytest.fixture(scope="module")
-def submitted(asking: Site) -> dict[SizePromise, Submitted]:
+def submitted(asking):
     """Submit every request."""
     return by_sbatch(asking)
 
@@ -85,11 +83,11 @@ def test_decided_as_documented(site, submitted, row):
         assert placed["STEP_GPUS"] == filled(row.gpus, decision)
 
 
-def filled(cell: str, decision: DecisionRow) -> str:
+def filled(cell, decision):
     return str(decision.nodes) if cell == "n" else cell
 
 
-def holds(row: SizePromise, job: dict[str, str], decision: DecisionRow) -> None:
+def holds(row, job, decision):
     """Check what slurmctld shows of a job."""
     if row.chosen:
         assert decision.nodes is not None

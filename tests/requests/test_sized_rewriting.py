@@ -8,8 +8,7 @@ import time
 import pytest
 
 from sacct_ingest.records import DecisionRow
-from tests.end_to_end.site import Site
-from tests.requests.documented import SizePromise, size_promises
+from tests.requests.documented import size_promises
 from tests.requests.test_sized_requests import filled, holds
 from tests.requests.test_sized_requests import program as application
 
@@ -22,7 +21,7 @@ LOOK = (
 BEGAN = "srun hostname | wc -l"
 
 
-def run(site: Site, row: SizePromise) -> list[str]:
+def run(site, row):
     """Run a job; give what it finds, and how many tasks a step of it has."""
     program, *options = row.request.split()
     mine = (f"-J{application(row)}", "-t", "10", f"--comment={row.tag}", *options)
@@ -41,7 +40,7 @@ def run(site: Site, row: SizePromise) -> list[str]:
     return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
 
 
-def gpus_of(job: dict[str, str]) -> str:
+def gpus_of(job):
     """Count the GPUs that a job was allocated."""
     result = re.search(r"gres/gpu=(\d+)", job.get("AllocTRES") or job["TRES"])
     return result[1] if result else "0"

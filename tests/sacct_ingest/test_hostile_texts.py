@@ -20,7 +20,7 @@ SIZE = 128 * 1024
 UUID = "5f0c954e-6a1a-4d1c-9f5e-0a1b2c3d4e5f"
 
 
-def full(unit: str, *, before: str = "", after: str = "") -> str:
+def full(unit, *, before="", after=""):
     return before + unit * ((SIZE - len(before) - len(after)) // len(unit)) + after
 
 
@@ -170,7 +170,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
 ]  # fmt: skip
 
 
-def takes_little(parse: Callable[[str], object], text: str) -> None:
+def takes_little(parse, text):
     """Fail where a parser takes too long; that it refuses the text is an answer, too."""
     before = signal.signal(signal.SIGVTALRM, lambda *_: pytest.fail("too much processor time"))
     signal.setitimer(signal.ITIMER_VIRTUAL, 1.5)

@@ -60,7 +60,7 @@ def test_nimod_has_bounds_of_its_own():
 HEAVY = {"alembic", "asyncio", "distributed", "matplotlib", "numpy", "rich", "scipy", "sqlalchemy"}
 
 
-def loaded_by(module: str) -> set[str]:
+def loaded_by(module):
     code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())

@@ -1,9 +1,8 @@
 """Other users' runs move nobody's job: their node count, limit and fate are as without them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from predictor.level.record import Record
 from predictor.level.record import decode as read
 from predictor.refit import refit
 from predictor.table import acting_of, decode
-from predictor.types import PredictionTable
-from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Explore, Mode, OnMissed, TimeUse
@@ -24,7 +22,6 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import feedback
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.limits import Association, LimitTables
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import NOW, cluster, job
@@ -63,21 +60,19 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterable[Site]:
+def site(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/nimo.db", create=True) as store:
         made = Site(store)
         store.runs.add(runs_of("alice", 3600.0))
         yield made
 
 
-def asked(**fields: Any) -> Job:
+def asked(**fields):
     given = {"comment": TAG, "script": SCRIPT, "time_limit": 600, "work_dir": "/home/alice"}
     return job(**given | fields)
 
 
-def runs_of(
-    user: str, work_s: float, *, first: int = 1, repeats: int = 12, **given: Any
-) -> list[JobRun]:
+def runs_of(user, work_s, *, first=1, repeats=12, **given):
     """Runs on 1 to 8 nodes with a tag, from the month before."""
     made = []
     for number in range(4 * repeats):
@@ -94,34 +89,33 @@ def runs_of(
     return made
 
 
-def tagged_short_tasks(site: Site) -> None:
+def tagged_short_tasks(site):
     site.store.runs.add(runs_of("bob", 1.0, first=10_000, repeats=34))
 
 
-def slow_runs(site: Site) -> None:
+def slow_runs(site):
     site.store.runs.add(runs_of("bob", 90_000.0, first=20_000))
 
 
-def runs_retagged_afterwards(site: Site) -> None:
+def runs_retagged_afterwards(site):
     plain = runs_of("bob", 1.0, first=30_000, comment="")
     site.store.runs.add(plain)
     site.store.runs.add([replace(one, comment=TAG) for one in plain])
 
 
-def runs_named_after_her(site: Site) -> None:
+def runs_named_after_her(site):
     site.store.runs.add(
         runs_of("bob", 1.0, first=40_000, comment="nimo:app=alice/cfd", name="alice/solve")
     )
 
 
-def the_same_script_elsewhere(site: Site) -> None:
+def the_same_script_elsewhere(site):
     """Bob's script has the same text: nimod decides on his jobs, too."""
     service = site.service()
     rows = []
     for number, one in enumerate(runs_of("bob", 1.0, first=50_000, comment="")):
         request = asked(user_name="bob", comment="", work_dir="/home/bob")
         row = service.submit(request, via="job_submit", now_s=float(one.submit_s))[1]
-        assert row is not None
         rows.append(row)
         note = f"NIMO1:{row.decision_id}:n=1"
         site.store.runs.add([replace(one, job_id=50_000 + number, admin_comment=note)])
@@ -149,30 +143,28 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
-def test_runs_of_another_user_move_no_job(site: Site, attack: Callable[[Site], None]) -> None:
+def test_runs_of_another_user_move_no_job(site, attack):
     # Twice: what a refit learns of predictions counts from the next one on.
     before = [site.answers(REQUESTS) for _ in range(2)][-1]
     attack(site)
     assert [site.answers(REQUESTS) for _ in range(2)] == [before] * 2
 
 
-def test_the_attacks_are_about_jobs_that_are_decided_on(site: Site) -> None:
+def test_the_attacks_are_about_jobs_that_are_decided_on(site):
     answer = site.answer()
     assert answer.action == "set"
-    assert answer.set is not None
     assert answer.set.time_limit is not None
     missed = site.answer(deadline=f"uts{int(NOW) + 60}")
     assert missed.action == "refuse"
 
 
-def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
+def outcomes(site, user, elapsed_s, first):
     """Jobs of a user are decided on, and take so long."""
     service, rows = site.service(), []
     for number, one in enumerate(runs_of(user, 1.0, first=first, repeats=2)):
         request = asked(user_name=user, min_nodes=one.nodes, max_nodes=one.nodes)
         at_s = int(NOW) + number
         row = service.submit(request, via="job_submit", now_s=float(at_s))[1]
-        assert row is not None
         rows.append(row)
         ended = replace(
             one,
@@ -188,7 +180,7 @@ def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
     feedback.judge_applications(site.store, site.config.band, site.config.policy, now_s=NOW)
 
 
-def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:
+def test_runs_of_another_user_switch_nothing_off_or_on(site):
     refit(site.store, now_s=NOW)
     outcomes(site, "bob", 1.0, 60_000)
     assert site.store.standings.off() == []
@@ -199,14 +191,13 @@ def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:
     assert (KeyLevel.TAG.value, "alice/cfd") in site.store.standings.off()
 
 
-def test_a_comment_that_changed_after_the_submission_is_no_tag(site: Site) -> None:
+def test_a_comment_that_changed_after_the_submission_is_no_tag(site):
     """`scontrol update comment=` while the job waits: nimod has recorded what it came with."""
     site.answer()
     service = site.service()
     one = runs_of("alice", 1.0, first=90_000, repeats=1)[0]
     request = asked(comment="")
     row = service.submit(request, via="job_submit", now_s=float(one.submit_s))[1]
-    assert row is not None
     site.store.decisions.add([row])
     site.store.runs.add([replace(one, admin_comment=f"NIMO1:{row.decision_id}:n=1")])
     site.store.decisions.join_outcomes()
@@ -214,9 +205,7 @@ def test_a_comment_that_changed_after_the_submission_is_no_tag(site: Site) -> No
     assert one.job_id not in [each.job_id for each in tagged]
 
 
-def tables_after(
-    tmp_path: Path, own: Sequence[JobRun], others: Sequence[Sequence[JobRun]]
-) -> tuple[list[PredictionTable], list[Any]]:
+def tables_after(tmp_path, own, others):
     """Give Alice's tables after three refits, between which others' runs come in.
 
     Beside them is what came of what would have changed her jobs: it switches applications off.
@@ -235,7 +224,7 @@ def tables_after(
         ]
 
 
-def stopped_by_their_limit(runs: Iterable[JobRun]) -> list[JobRun]:
+def stopped_by_their_limit(runs):
     """Every fifth run of some."""
     return [
         replace(one, state=JobState.TIMEOUT, limit_s=one.end_s - (one.start_s or 0))
@@ -259,7 +248,7 @@ HISTORIES = {
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: str) -> None:
+def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path, history):
     """What is shown leans on the site's record, which others feed; what acts does not."""
     own = HISTORIES[history]
     others = [
@@ -282,7 +271,7 @@ def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: 
     assert (without == beside) is (history == "one count")
 
 
-def _numbers(table: PredictionTable) -> PredictionTable:
+def _numbers(table):
     """Table without what is only told: of the predictions that were believed then."""
     return dataclasses.replace(table, record=(), problems=())
 
@@ -290,14 +279,14 @@ def _numbers(table: PredictionTable) -> PredictionTable:
 SHARED = SharedTag(name="lab", application="cf*", users=("bob",), accounts=("lab",))
 
 
-def shared_site(site: Site, **given: Any) -> Site:
+def shared_site(site, **given):
     """Bob ran it, and shares it with an account; Carol never did."""
     tags = (replace(SHARED, **given),)
     site.store.runs.add(runs_of("bob", 3600.0, first=10_000))
     return Site(site.store, replace(BINDING, sharing=Sharing(tags=tags)))
 
 
-def test_shared_runs_are_advice_and_change_nothing(site: Site) -> None:
+def test_shared_runs_are_advice_and_change_nothing(site):
     shared = shared_site(site)
     answer = shared.answer(user_name="carol", account="lab")
     assert (answer.action, answer.reason) == ("keep", Reason.OTHERS_RUNS)
@@ -308,7 +297,7 @@ def test_shared_runs_are_advice_and_change_nothing(site: Site) -> None:
     assert advice.nodes is not None
 
 
-def test_shared_runs_are_for_those_named_alone(site: Site) -> None:
+def test_shared_runs_are_for_those_named_alone(site):
     shared = shared_site(site)
     shared.answer()
     service = shared.service()
@@ -320,7 +309,7 @@ def test_shared_runs_are_for_those_named_alone(site: Site) -> None:
     assert b'"owner":"bob"' in table.payload.encode()
 
 
-def test_who_names_an_account_of_others_shares_nothing(site: Site) -> None:
+def test_who_names_an_account_of_others_shares_nothing(site):
     """`nimo-advise -A lab`: nobody but slurmctld checks what a user writes there."""
     shared = shared_site(site)
     shared.answer()
@@ -332,20 +321,20 @@ def test_who_names_an_account_of_others_shares_nothing(site: Site) -> None:
         assert advice.application == application
 
 
-def test_the_site_may_let_shared_runs_decide(site: Site) -> None:
+def test_the_site_may_let_shared_runs_decide(site):
     shared = shared_site(site, decide=True)
     assert shared.answer(user_name="carol", account="lab").action == "set"
     assert shared.answer(user_name="carol").action == "keep"
 
 
-def test_own_runs_go_before_shared_ones(site: Site) -> None:
+def test_own_runs_go_before_shared_ones(site):
     before = site.answer(account="lab")
     shared = shared_site(site)
     slow_runs(shared)
     assert shared.answer(account="lab") == before
 
 
-def test_few_own_runs_change_nothing(site: Site) -> None:
+def test_few_own_runs_change_nothing(site):
     site.store.runs.add(runs_of("dora", 3600.0, first=10_000, repeats=1))
     tried = site.answer(user_name="dora")
     assert (tried.reason, tried.set and tried.set.time_limit) == (Reason.LEARNING, None)
@@ -356,14 +345,12 @@ def test_few_own_runs_change_nothing(site: Site) -> None:
     assert enough.answer(user_name="dora").reason is not Reason.FEW_OWN_RUNS
 
 
-def test_limits_have_a_floor(site: Site) -> None:
+def test_limits_have_a_floor(site):
     """A share of what was asked for, and of the longest run on as many nodes or more."""
     shortest = site.answer().set
-    assert shortest is not None
     assert shortest.time_limit is not None
     week = 7 * 24 * 60
     long = site.answer(time_limit=week).set
-    assert long is not None
     assert long.time_limit == round(week * 0.05)
     hung = runs_of("alice", 1.0, first=99_000, repeats=1)[3]
     site.store.runs.add([replace(hung, elapsed_s=36_000.0, state=JobState.TIMEOUT)])

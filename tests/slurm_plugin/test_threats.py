@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
@@ -36,7 +35,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "system", "popen", "getoutput", "getstatusout
 ROW = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
-def submit(**fields: str) -> DecisionRow:
+def submit(**fields):
     advisor = DecisionService(Config(mode=Mode.ENFORCE), new_id=lambda: "0123456789ab")
     advisor.tables, advisor.cluster = stored(table()), cluster()
     answer, row = advisor.submit(job(**fields), via="job_submit", now_s=NOW)

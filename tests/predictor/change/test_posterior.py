@@ -10,7 +10,7 @@ from predictor.change.posterior import OCTAVES, PATHS, ChangeRun, posterior
 COUNTS = (1, 2, 4, 8)
 
 
-def at(runs: list[ChangeRun], nodes: float, asked: float) -> np.ndarray:
+def at(runs, nodes, asked):
     """T(nodes)/T(asked), sorted: that of each path."""
     made = posterior(runs)
     return np.array(
@@ -24,11 +24,11 @@ def at(runs: list[ChangeRun], nodes: float, asked: float) -> np.ndarray:
     )
 
 
-def asked_for(n: int, time_s: float, *, size: float = 0.0) -> ChangeRun:
+def asked_for(n, time_s, *, size=0.0):
     return ChangeRun(n, n, time_s, size, (n, n))
 
 
-def repeated(times: dict[int, float], repeats: int = 10) -> list[ChangeRun]:
+def repeated(times, repeats=10):
     return [
         asked_for(n, time_s * (1 + 0.01 * (i % 3)))
         for i in range(repeats)
@@ -36,7 +36,7 @@ def repeated(times: dict[int, float], repeats: int = 10) -> list[ChangeRun]:
     ]
 
 
-def test_before_any_run_fewer_nodes_take_longer_by_what_published_curves_say() -> None:
+def test_before_any_run_fewer_nodes_take_longer_by_what_published_curves_say():
     made = posterior([])
     assert made.paths.shape == (PATHS, 2 * OCTAVES + 1)
     half = at([], 4, 8)
@@ -45,13 +45,13 @@ def test_before_any_run_fewer_nodes_take_longer_by_what_published_curves_say() -
     assert half[-2] > 2
 
 
-def test_problems_as_large_as_their_nodes_say_nothing_of_a_change() -> None:
+def test_problems_as_large_as_their_nodes_say_nothing_of_a_change():
     runs = repeated(dict.fromkeys(COUNTS, 600.0))
     assert 4 < np.median(at(runs, 1, 8)) < 8.5
     assert np.quantile(at(runs, 1, 8), 0.05) > 1.5
 
 
-def test_one_problem_on_several_counts_says_it() -> None:
+def test_one_problem_on_several_counts_says_it():
     runs = repeated({n: 100 + 3600 / n for n in COUNTS})
     truth = (100 + 3600) / (100 + 3600 / 8)
     assert np.median(at(runs, 1, 8)) == pytest.approx(truth, rel=0.05)
@@ -59,7 +59,7 @@ def test_one_problem_on_several_counts_says_it() -> None:
 
 
 @pytest.mark.parametrize("truth", [1.0, 2.0, 1.4])
-def test_tries_of_one_range_say_it_at_once(truth: float) -> None:
+def test_tries_of_one_range_say_it_at_once(truth):
     runs = [ChangeRun(8, n, 600.0 * truth ** math.log2(8 / n), 0.0, (1, 8)) for n in (8, 4, 2)]
     quarter = at(runs, 2, 8)
     assert np.median(quarter) == pytest.approx(truth**2, rel=0.25)
@@ -77,7 +77,7 @@ def test_ratios_that_left_their_shape_make_the_next_ones_less_sure() -> None:
     assert width((1.0, 1.6, 0.7, 1.5)) > 2 * width((1.0, 1.0, 1.0, 1.0))
 
 
-def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory() -> None:
+def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory():
     study = [
         ChangeRun(n, n, 600.0 * 0.97 ** math.log2(n), n * 1e9, (n, n), "study") for n in COUNTS
     ]
@@ -88,7 +88,7 @@ def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_me
     assert np.median(at([*others, *unmarked], 4, 8)) > 1.4
 
 
-def test_problems_of_one_measured_size_asked_on_two_counts_say_it() -> None:
+def test_problems_of_one_measured_size_asked_on_two_counts_say_it():
     runs = [
         asked_for(n, 600.0 * size / n, size=size * 1e9)
         for size in (1.0, 2.0, 4.0, 8.0)
@@ -98,6 +98,6 @@ def test_problems_of_one_measured_size_asked_on_two_counts_say_it() -> None:
     assert np.allclose(np.quantile(at(runs, 2, 4), (0.1, 0.5, 0.9)), 2.0, rtol=0.15)
 
 
-def test_the_order_of_runs_does_not_matter() -> None:
+def test_the_order_of_runs_does_not_matter():
     runs = repeated({n: 100 + 3600 / n for n in COUNTS})
     assert np.array_equal(posterior(runs).paths, posterior(runs[::-1]).paths)

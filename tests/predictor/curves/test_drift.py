@@ -1,7 +1,6 @@
 """Histories whose problem changed, and as many in which nothing did."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,16 +15,8 @@ DAY = 86_400.0
 
 
 def history(
-    seed: int,
-    before: int,
-    after: int = 0,
-    *,
-    factor: float = 1.0,
-    noise: float = 0.05,
-    counts: Sequence[int] = COUNTS,
-    later: Sequence[int] = (),
-    outliers: float = 0.0,
-) -> list[Run]:
+    seed, before, after=0, *, factor=1.0, noise=0.05, counts=COUNTS, later=(), outliers=0.0
+):
     """One run a day of 600/n + 20 s, and ``factor`` times that after ``before`` runs."""
     chance = random.Random(seed)
     runs = []
@@ -38,7 +29,7 @@ def history(
     return runs
 
 
-def noticed(runs: Sequence[Run]) -> bool:
+def noticed(runs):
     return follow(runs)[1] is not None
 
 
@@ -145,7 +136,7 @@ def test_stopped_runs_are_carried_along():
     assert remaining.elapsed_s == pytest.approx(30.0 * drift.factor)
 
 
-def cut_at(limit_s: float, runs: Sequence[Run]) -> list[Run]:
+def cut_at(limit_s, runs):
     """What the runs were, had each been stopped after ``limit_s``."""
     return [
         Run(run.nodes, limit_s, started(run) + limit_s, censored=True)

@@ -9,7 +9,7 @@ from predictor.curves.from_runs import CurveSettings, build, censored_median
 from predictor.types import Run
 
 
-def runs(nodes: int, *times: float, censored: bool = False) -> list[Run]:
+def runs(nodes, *times, censored=False):
     return [Run(nodes, t, end_s=1e6 * i, censored=censored) for i, t in enumerate(times)]
 
 

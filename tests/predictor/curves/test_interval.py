@@ -49,7 +49,7 @@ def test_the_deviation_is_flat_inside_and_grows_outside():
 
 
 def test_a_coarse_clock_widens_the_intervals_of_short_runs_only():
-    def width(time_s: float, resolution_s: float) -> float:
+    def width(time_s, resolution_s):
         recorded = measure(Curve(CURVE.points, resolution_s=resolution_s), [])
         (p,) = around([8], np.array([time_s]), recorded, 0.9)
         return math.log(p.high_s / p.low_s)

@@ -18,7 +18,7 @@ CURVE = curve_of([2, 4, 8, 16], [80, 40, 20, 10])
 SETTINGS = ReliabilitySettings()
 
 
-def judged(nodes: int, curve_sd: float, *names: str, special: str = "") -> Verdict:
+def judged(nodes, curve_sd, *names, special=""):
     prediction = Prediction(nodes, 30.0, 25.0, 35.0, 0.9, curve_sd)
     problems = [Problem(name, "") for name in names]
     (verdict,) = verdicts(CURVE, [prediction], problems, SETTINGS, special=special)
@@ -75,7 +75,7 @@ def test_the_words_say_where_it_is_uncertain():
 
 
 def test_repeats_that_scatter_are_a_problem():
-    def names(spread: float, time_s: float = 1000.0) -> list[str]:
+    def names(spread, time_s=1000.0):
         curve = Curve((Point(4, time_s, 3, spread),), resolution_s=1.0)
         return [p.name for p in curve_problems(curve, SETTINGS)]
 
@@ -107,7 +107,7 @@ def test_the_observed_range_begins_at_its_first_and_ends_at_its_last(nodes, insi
 
 
 def test_the_factors_themselves_are_still_good_enough():
-    def at(sd: float) -> Verdict:
+    def at(sd):
         settings = ReliabilitySettings(
             reliable_factor=exp(NINE_IN_TEN * 0.1), doubtful_factor=exp(NINE_IN_TEN * 0.4)
         )

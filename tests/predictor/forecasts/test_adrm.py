@@ -21,7 +21,7 @@ from predictor.forecasts.transfer_time import (
 )
 
 
-def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
+def series(slope, offset, noise=0.05, count=200):
     """Make a link whose bandwidth drifts: pairs of a small probe and the transfer after it."""
     rng = np.random.default_rng(7)
     for step in range(count):
@@ -30,7 +30,7 @@ def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
         yield probe * rng.lognormal(0, noise / 2), transfer * rng.lognormal(0, noise)
 
 
-def score(model, pairs, start: int = 10):
+def score(model, pairs, start=10):
     predicted, measured, held = [], [], []
     for step, (probe, transfer) in enumerate(pairs):
         if step >= start:

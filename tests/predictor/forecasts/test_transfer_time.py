@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.forecasts.forecasters import Bank, Criterion, forecast_series
-from predictor.forecasts.transfer_time import LEVEL, TransferTime, transfer_time
+from predictor.forecasts.transfer_time import LEVEL, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 
@@ -16,21 +16,21 @@ MB = 1_000_000
 NOW = 100_000.0
 
 
-def probe(at_s: float, value: float | None, source: str = "a", target: str = "b") -> Probe:
+def probe(at_s, value, source="a", target="b"):
     return Probe(
         resource=Resource.BANDWIDTH, source=source, target=target, at_s=at_s, value=value,
         size_bytes=65536,
     )  # fmt: skip
 
 
-def transfer(at_s: float, value: float, size_bytes: int = 16 * MB) -> Probe:
+def transfer(at_s, value, size_bytes=16 * MB):
     return Probe(
         resource=Resource.TRANSFER, source="a", target="b", at_s=at_s, value=value,
         size_bytes=size_bytes, took_s=size_bytes / value,
     )  # fmt: skip
 
 
-def history(count: int) -> list[Probe]:
+def history(count):
     """Transfers that are three times as fast as the probe before, on a link that drifts."""
     result = []
     for number in range(count):
@@ -40,11 +40,11 @@ def history(count: int) -> list[Probe]:
     return result
 
 
-def predict(series: list[Probe], size_bytes: float = 16 * MB) -> TransferTime:
+def predict(series, size_bytes=16 * MB):
     return transfer_time(series, size_bytes, "a", "b", now_s=NOW)
 
 
-def names(made: TransferTime) -> list[str]:
+def names(made):
     return [problem.name for problem in made.problems]
 
 
@@ -137,7 +137,7 @@ def test_ten_predicted_transfers_are_enough(count, verdict):
 
 
 def test_ten_predictions_that_were_off_are_erratic_and_not_few():
-    def result(count: int) -> list[str]:
+    def result(count):
         series = []
         for n in range(1, count + 1):
             speed = 4.0 * MB * (3.0 if n % 2 else 1 / 3.0)
@@ -195,9 +195,7 @@ def test_of_transfers_alone_the_first_was_not_predicted(count, names_few):
     assert texts == [few] * names_few
 
 
-def series(
-    values: list[float | None], resource: Resource = Resource.BANDWIDTH, source: str = "a"
-) -> list[Probe]:
+def series(values, resource=Resource.BANDWIDTH, source="a"):
     return [
         Probe(resource=resource, source=source, target="b", at_s=100.0 + n, value=value)
         for n, value in enumerate(values)

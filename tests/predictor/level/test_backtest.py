@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import msgspec
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from predictor.level import backtest
 from predictor.level.backtest import NextRun, replay
-from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
+from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.distribution import calibrated
-from predictor.level.experts import MIXED, CurveAt, Guesses
+from predictor.level.experts import MIXED, Guesses
 from predictor.level.record import (
     POOLED,
     PooledErrors,
@@ -35,32 +35,32 @@ RUNS = 48
 Times = Callable[[random.Random, int, int], float]
 
 
-def steady(rng: random.Random, nodes: int, _: int) -> float:
+def steady(rng, nodes, _):
     """One problem with 2 % of noise."""
     return (600 / nodes + 40) * rng.lognormvariate(0, 0.02)
 
 
-def hung(rng: random.Random, nodes: int, number: int) -> float:
+def hung(rng, nodes, number):
     """The same, but one run in a hundred hangs."""
     return steady(rng, nodes, number) * (20 if rng.random() < 0.01 else 1)
 
 
-def inputs(rng: random.Random, nodes: int, number: int) -> float:
+def inputs(rng, nodes, number):
     """Two users with one script, whose inputs differ."""
     return steady(rng, nodes, number) * (1 if rng.random() < 0.6 else 5)
 
 
-def alternating(rng: random.Random, nodes: int, number: int) -> float:
+def alternating(rng, nodes, number):
     """One input after the other, a few runs each."""
     return steady(rng, nodes, number) * (1 if number // 3 % 2 else 3)
 
 
-def changing(rng: random.Random, nodes: int, number: int) -> float:
+def changing(rng, nodes, number):
     """The problem changes every nine runs."""
     return steady(rng, nodes, number) * 1.6 ** (number // 9 % 3)
 
 
-def heavy(rng: random.Random, nodes: int, number: int) -> float:
+def heavy(rng, nodes, number):
     """Heavy tails."""
     return steady(rng, nodes, number) * math.exp(0.4 * rng.gauss(0, 1) / rng.uniform(0.2, 1))
 
@@ -69,7 +69,7 @@ GOOD: tuple[Times, ...] = (steady, hung)
 BAD: tuple[Times, ...] = (inputs, alternating, changing, heavy)
 
 
-def history(times: Times, seed: int, runs: int = RUNS) -> list[Run]:
+def history(times, seed, runs=RUNS):
     """Runs one after the other, so that each knows all that came before."""
     rng, at_s, made = random.Random(f"{times.__name__} {seed}"), 1e9, []
     for number in range(runs):
@@ -80,12 +80,12 @@ def history(times: Times, seed: int, runs: int = RUNS) -> list[Run]:
     return made
 
 
-def of(runs: list[Run], site: PooledErrors = PooledErrors()) -> Record:  # noqa: B008 - frozen
+def of(runs, site=PooledErrors()):  # noqa: B008 - frozen
     return replay(runs, Record(), site, SETTINGS, same=True)
 
 
 @cache
-def site() -> PooledErrors:
+def site():
     """Record of a site with applications of all kinds."""
     recorded = PooledErrors()
     for first in (1000, 2000):
@@ -97,22 +97,20 @@ def site() -> PooledErrors:
     return recorded
 
 
-def next_of(
-    times: Times, seed: int, recorded: PooledErrors
-) -> tuple[NextRun, JudgedPrediction, float]:
+def next_of(times, seed, recorded):
     """What is said of the last run, from those before, and what came."""
     *past, last = history(times, seed)
     now = NextRun(past, of(past, recorded), recorded, SETTINGS, same=True, curve=curve(past))
     return now, now.judge(last.nodes), math.log(last.elapsed_s)
 
 
-def curve(runs: list[Run]) -> CurveAt | None:
+def curve(runs):
     return backtest.curve_of(runs, COUNTS, SETTINGS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", GOOD)
-def test_a_good_application_is_reliable(times: Times) -> None:
+def test_a_good_application_is_reliable(times):
     said = [next_of(times, seed, site()) for seed in SEEDS]
     assert sum(now.calibrator.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
 
@@ -120,14 +118,14 @@ def test_a_good_application_is_reliable(times: Times) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", BAD)
 @pytest.mark.parametrize("recorded", ["a site", "nothing"])
-def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
+def test_a_bad_application_never_is(times, recorded):
     for seed in SEEDS:
         now, judged, _ = next_of(times, seed, site() if recorded == "a site" else PooledErrors())
         assert not now.calibrator.reliable(judged)
 
 
 @pytest.mark.slow
-def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
+def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind():
     held: dict[str, list[bool]] = {}
     for times in (*GOOD, *BAD):
         for seed in SEEDS:
@@ -140,7 +138,7 @@ def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> None:
+def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful():
     """What the others did is known before an application has a record of its own."""
     entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
     bad = pooled_errors(pooled((), entries))
@@ -154,7 +152,7 @@ def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> N
         assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
-def test_a_record_goes_on_where_it_was_left() -> None:
+def test_a_record_goes_on_where_it_was_left():
     runs = history(steady, 3)
     early = of(runs[:40])
     later = replay(runs, early, PooledErrors(), SETTINGS, same=True)
@@ -163,7 +161,7 @@ def test_a_record_goes_on_where_it_was_left() -> None:
     assert replay(runs, later, PooledErrors(), SETTINGS, same=True) is later
 
 
-def test_nothing_is_learned_from_runs_that_had_not_ended() -> None:
+def test_nothing_is_learned_from_runs_that_had_not_ended():
     """Tasks of an array are submitted together: each is predicted from what came before all."""
     before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
     together = [Run(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]
@@ -171,7 +169,7 @@ def test_nothing_is_learned_from_runs_that_had_not_ended() -> None:
     assert all(entry.error == pytest.approx(math.log(5), abs=0.01) for entry in last)
 
 
-def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already() -> None:
+def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already():
     before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
     early = Run(1, 50.0, 9050.0, censored=True, submit_s=9000.0)
     late = Run(1, 400.0, 9400.0, censored=True, submit_s=9000.0)
@@ -180,10 +178,10 @@ def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already() ->
 
 
 @pytest.mark.slow
-def test_who_has_the_better_record_is_believed() -> None:
+def test_who_has_the_better_record_is_believed():
     """Of two inputs in long turns the last run says most, though the curve is smooth."""
 
-    def turns(rng: random.Random, nodes: int, number: int) -> float:
+    def turns(rng, nodes, number):
         return steady(rng, nodes, number) * (1 if number // 12 % 2 else 4)
 
     errors: list[tuple[float, float]] = []
@@ -195,14 +193,14 @@ def test_who_has_the_better_record_is_believed() -> None:
     assert own > usual
 
 
-def mixed_of(entries: list[RecordEntry], times_s: tuple[float, ...]) -> float:
+def mixed_of(entries, times_s):
     """Run time that is said where experts on several problems say these."""
     logs = (*map(math.log, times_s), None, None, None)
     calibrator = Calibrator(entries, PooledErrors(), SETTINGS, same=False)
     return math.exp(calibrator.judge(Guesses(logs, 3, None)).log_s)
 
 
-def test_of_several_problems_all_experts_have_a_say() -> None:
+def test_of_several_problems_all_experts_have_a_say():
     """Nobody has a record: what is between them is believed, and later who was right."""
     assert mixed_of([], (100.0, 110.0, 121.0, 110.0)) == pytest.approx(110.0)
     wrong = replace(next(entries_with(1.0, 1)), same=False)
@@ -212,7 +210,7 @@ def test_of_several_problems_all_experts_have_a_say() -> None:
 
 
 @pytest.mark.parametrize("times", [inputs, alternating, changing, heavy])
-def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> None:
+def test_the_mixture_is_never_much_worse_than_its_best_expert(times):
     accuracies: dict[int, list[float]] = {}
     for seed in SEEDS:
         record = replay(history(times, seed), Record(), PooledErrors(), SETTINGS, same=False)
@@ -226,7 +224,7 @@ def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> N
     assert mixed >= max(means.values()) - 0.05
 
 
-def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
+def test_entries_of_an_earlier_release_have_no_mixture_and_count():
     older = [replace(one, same=False) for one in entries_with(0.4, 30)]
     newer = [replace(one, errors=(*one.errors, 0.2), chosen=MIXED) for one in older]
     table = pooled_errors([*older, *newer])
@@ -240,13 +238,13 @@ def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_only_what_changes_jobs_is_judged_without_others(*, same: bool) -> None:
+def test_only_what_changes_jobs_is_judged_without_others(*, same):
     record = replay(history(inputs, 1), Record(), PooledErrors(), SETTINGS, same=same)
     assert record.entries
     assert all((entry.acting is not None) is same for entry in record.entries)
 
 
-def test_judges_that_share_a_record_say_what_each_says_alone() -> None:
+def test_judges_that_share_a_record_say_what_each_says_alone():
     entries = [*entries_with(0.2, 12), *entries_with(-0.7, 9)]
     site = pooled_errors([*entries_with(0.4, 40), *entries_with(-0.3, 40)])
     asked = [
@@ -265,7 +263,7 @@ def test_judges_that_share_a_record_say_what_each_says_alone() -> None:
     assert first.judge(asked[0]) != second.judge(asked[0])
 
 
-def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_else() -> None:
+def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_else():
     """Runs that wait for each other, overlap, and were cut short; each is left to its own past."""
     rng = random.Random(4)
     runs = []
@@ -287,7 +285,7 @@ def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_
     assert {end_s for end_s, _ in judged - expected} <= {run.end_s for run in runs if run.censored}
 
 
-def test_no_interval_is_wider_than_numbers_are() -> None:
+def test_no_interval_is_wider_than_numbers_are():
     """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
     wild = pooled_errors([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
     runs = history(inputs, 1)
@@ -308,9 +306,7 @@ def test_no_interval_is_wider_than_numbers_are() -> None:
         ([0.5] * 4, False),
     ],
 )
-def test_runs_are_not_one_problem_where_they_differ_too_much(
-    errors: list[float], *, several: bool
-) -> None:
+def test_runs_are_not_one_problem_where_they_differ_too_much(errors, *, several):
     """Half are off by more than a fifth, or one in four by more than half; of five or more."""
     entries = (one for error in errors for one in entries_with(error, 1))
     problems = mixed(Record(tuple(entries)), "my job")
@@ -324,7 +320,7 @@ def test_runs_are_not_one_problem_where_they_differ_too_much(
     ("times", "found"),
     [((3, 3, 12, 12, 3, 12), True), ((3, 3, 3, 12, 3, 12), False), ((3, 4, 6, 8, 9, 12), False)],
 )
-def test_few_runs_without_a_record_are_of_two_kinds_where_each_is_seen_thrice(times, found) -> None:
+def test_few_runs_without_a_record_are_of_two_kinds_where_each_is_seen_thrice(times, found):
     problems = mixed(Record(()), "solve", [row(1, float(one)) for one in times])
     assert bool(problems) is found
 
@@ -332,7 +328,7 @@ def test_few_runs_without_a_record_are_of_two_kinds_where_each_is_seen_thrice(ti
 @pytest.mark.parametrize(
     ("times", "two"), [((600, 3600, 620), True), ((600, 900, 1300, 1900), False)]
 )
-def test_two_kinds_of_runs_are_named_as_two(times: tuple[int, ...], *, two: bool) -> None:
+def test_two_kinds_of_runs_are_named_as_two(times, *, two):
     rows = [row(4, float(times[i % len(times)] + i)) for i in range(40)]
     (found,) = mixed(Record(tuple(entries_with(0.5, 10))), "solve", rows)
     words = "two kinds of runs: 27 of the last 40 took about 10 min, 13 about 1.0 h;"
@@ -341,19 +337,19 @@ def test_two_kinds_of_runs_are_named_as_two(times: tuple[int, ...], *, two: bool
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [*GOOD, inputs, alternating])
-def test_several_inputs_under_one_name_are_not_one_problem(times: Times) -> None:
+def test_several_inputs_under_one_name_are_not_one_problem(times):
     problems = [bool(mixed(of(history(times, seed)), "solve")) for seed in SEEDS]
     several = times in BAD
     assert sum(problem is several for problem in problems) >= 0.8 * len(SEEDS)
 
 
-def test_records_round_trip() -> None:
+def test_records_round_trip():
     record = of(history(steady, 1))
     assert decode(encode(record), Record) == record
     assert decode("[[[1]]]", Record) == decode(None, Record) == Record()
 
 
-def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
+def entries_with(error, count):
     for number in range(count):
         yield RecordEntry(
             end_s=float(number),
@@ -371,17 +367,17 @@ def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
         )
 
 
-def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
+def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones():
     assert pooled_errors(list(entries_with(0.01, 60))).reliable == PooledErrors().reliable
     failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
     assert pooled_errors(failed).reliable < 0.06 < PooledErrors().reliable
     assert pooled_errors(failed).fell["same seen"][-1] > 0.99
 
 
-def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones() -> None:
+def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones():
     """All are within a fifth: what is wrong is that less than half are within a twentieth."""
 
-    def of_width(error: float) -> list[RecordEntry]:
+    def of_width(error):
         return [replace(one, width=0.12) for one in entries_with(error, 60)]
 
     assert pooled_errors(of_width(0.04)).reliable == PooledErrors().reliable
@@ -389,15 +385,13 @@ def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones(
     assert pooled_errors([*of_width(0.08), *of_width(0.04)]).reliable == PooledErrors().reliable
 
 
-def judged_by(
-    entries: list[RecordEntry], recorded: PooledErrors
-) -> tuple[Calibrator, JudgedPrediction]:
+def judged_by(entries, recorded):
     """What is said where all experts say 100 s, on a count that was run three times."""
     calibrator = Calibrator(entries, recorded, SETTINGS, same=True)
     return calibrator, calibrator.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
 
 
-def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
+def test_a_good_site_does_not_make_up_for_an_applications_own_misses():
     fine = pooled_errors(list(entries_with(0.01, 400)))
     good = list(entries_with(0.01, 8))
     missed = [*good[:7], replace(good[7], errors=(0.5,) * 7)]
@@ -406,7 +400,7 @@ def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
         assert calibrator.reliable(judged) is reliable
 
 
-def test_intervals_are_wider_by_what_the_sites_missed() -> None:
+def test_intervals_are_wider_by_what_the_sites_missed():
     entries = list(entries_with(0.04, 8))
     _, plain = judged_by(entries, PooledErrors(fell={"same seen": (0.1, 0.5, 0.9)}))
     _, wider = judged_by(entries, PooledErrors(fell={"same seen": (0.1, 0.5, 0.999)}))
@@ -414,10 +408,10 @@ def test_intervals_are_wider_by_what_the_sites_missed() -> None:
     assert wider.low == pytest.approx(plain.low, abs=0.02)
 
 
-def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -> None:
+def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed():
     """Nor is it for long: many such beginnings that turned out well earn it."""
 
-    def beginnings(count: int) -> list[RecordEntry]:
+    def beginnings(count):
         return [replace(one, size=2.0) for one in entries_with(0.01, count)]
 
     hard = [replace(one, width=0.8) for one in entries_with(0.7, 60)]
@@ -435,7 +429,7 @@ def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -
         assert now.calibrator.reliable(judged) is reliable
 
 
-def replace_fresh(of_site: PooledErrors) -> PooledErrors:
+def replace_fresh(of_site):
     """PooledErrors that says nothing but how far such beginnings are believed."""
     return PooledErrors(fresh=of_site.fresh)
 
@@ -450,14 +444,14 @@ def test_intervals_that_missed_of_late_become_wider():
     assert missed[0] < held[0] < held[1] < missed[1]
 
 
-def test_the_pool_keeps_the_newest_of_each_class() -> None:
+def test_the_pool_keeps_the_newest_of_each_class():
     old, new = list(entries_with(0.5, 300)), list(entries_with(0.1, 300))
     remaining = pooled(old, new)
     assert len(remaining) == 400
     assert min(e.end_s for e in remaining) == 100.0
 
 
-def test_no_user_crowds_out_the_others_in_a_sites_record() -> None:
+def test_no_user_crowds_out_the_others_in_a_sites_record():
     few = [replace(one, owner="ada") for one in entries_with(0.01, 150)]
     many = [replace(one, owner="mallory", end_s=1e6 + one.end_s) for one in entries_with(2.0, 5000)]
     remaining = pooled(few, many)

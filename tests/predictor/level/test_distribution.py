@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from predictor.types import Run
 SETTINGS = BacktestSettings()
 
 
-def history(times: Callable[[random.Random], float], count: int = 200) -> list[Run]:
+def history(times, count=200):
     rng, at_s, made = random.Random(1), 1e9, []
     for _ in range(count):
         elapsed = times(rng)
@@ -25,29 +24,27 @@ def history(times: Callable[[random.Random], float], count: int = 200) -> list[R
     return made
 
 
-def half(rng: random.Random) -> float:
+def half(rng):
     """Half take 10 min, half 17."""
     return rng.choice((600, 1020)) * rng.lognormvariate(0, 0.03)
 
 
-def three(rng: random.Random) -> float:
+def three(rng):
     return rng.choice((60, 600, 6000)) * rng.lognormvariate(0, 0.1)
 
 
-def steady(rng: random.Random) -> float:
+def steady(rng):
     return 600 * rng.lognormvariate(0, 0.03)
 
 
-def score(low: float, high: float, actual: float) -> float:
+def score(low, high, actual):
     return high - low + 20 * (max(low - actual, 0) + max(actual - high, 0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("times", [half, three, steady])
-def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(
-    times: Callable[[random.Random], float], *, same: bool
-) -> None:
+def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(times, *, same):
     runs, own, empirical, inside, record = history(times), [], [], 0, Record()
     for number in range(80, len(runs), 5):
         past, actual = runs[:number], math.log(runs[number].elapsed_s)
@@ -62,7 +59,7 @@ def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(
     assert inside >= 0.8 * len(own)
 
 
-def test_the_users_other_runs_count_where_they_said_more() -> None:
+def test_the_users_other_runs_count_where_they_said_more():
     """One run of an application says little, unless the record says that it does."""
     others = history(three, 60)
     new = Run(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
@@ -78,7 +75,7 @@ def test_the_users_other_runs_count_where_they_said_more() -> None:
     assert with_them.log_s == alone.log_s
 
 
-def test_a_mixture_knows_each_kind_and_the_errors_of_the_record() -> None:
+def test_a_mixture_knows_each_kind_and_the_errors_of_the_record():
     logs = np.array([1.0, 2.0, 3.0])
     own = samples(logs, [logs == 3.0, logs > 0], runs=3)
     assert (own.weights[:, 2] > own.weights[:, 0]).all()
@@ -94,7 +91,7 @@ def test_a_mixture_knows_each_kind_and_the_errors_of_the_record() -> None:
     assert weights[-1] < 1 / COMPONENTS < weights.max()
 
 
-def test_quantiles_move_to_where_runs_fell() -> None:
+def test_quantiles_move_to_where_runs_fell():
     assert calibrated(0.05, [], ()) == (0.05, 0.95)
     high = [(0.9, 1.0), (0.94, 1.0)] * 20
     assert calibrated(0.05, high, ())[0] > 0.15

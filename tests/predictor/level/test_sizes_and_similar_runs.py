@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,9 @@ from hypothesis import strategies as st
 from predictor.level.experts import PastRun, RunRequest, typical
 from predictor.level.sizes import SizedRun, choose, log_factor
 from predictor.table import at, encode, for_sizes
-from predictor.tables.parts import Fitted, tables_of
+from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Prediction
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import RunRow
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import Job
@@ -27,9 +24,7 @@ from tests.predictor.tables.test_parts import row
 STEPS = (500, 5000, 1000, 4000, 2000, 3000)
 
 
-def runs_of(
-    time_s: Callable[[float], float], numbers: Sequence[float], noise: float = 0.02
-) -> list[SizedRun]:
+def runs_of(time_s, numbers, noise=0.02):
     rng = random.Random(1)
     return [
         SizedRun(
@@ -77,7 +72,7 @@ def test_one_run_that_hung_does_not_move_the_others():
     assert term.exponent == pytest.approx(1.0, abs=0.1)
 
 
-def rows(count: int) -> list[RunRow]:
+def rows(count):
     """Runs of one command with steps and one of two methods, the other of which takes twice."""
     rng = random.Random(2)
     made = []
@@ -90,7 +85,7 @@ def rows(count: int) -> list[RunRow]:
     return made
 
 
-def fitted(given: list[RunRow]) -> list[Fitted]:
+def fitted(given):
     return tables_of(KeyLevel.NAME, "ann/solve", given, now_s=9e9, settings=TableSettings())
 
 
@@ -101,10 +96,9 @@ def test_a_job_with_a_new_number_gets_its_own_time():
     )
     identity = replace(rows(1)[0].identity, script="", line="new")
 
-    def asked(steps: int, method: str) -> tuple[float, float, float]:
+    def asked(steps, method):
         values = {"--steps": f"{steps}", "--method": method}
         table = tables.find(identity, attributes=lambda: values)
-        assert table is not None
         assert table.sizes[0].reference == steps
         said = at(table, 2)
         return said.low_s, said.time_s, said.high_s
@@ -134,7 +128,7 @@ def test_numbers_and_node_counts_together_leave_the_interval_narrow():
 
 
 @pytest.mark.parametrize("beside", ["export", "array", "tag"])
-def test_numbers_beside_the_command_are_sizes_too(beside: str) -> None:
+def test_numbers_beside_the_command_are_sizes_too(beside):
     """All runs have one line; the numbers of an array's tasks together widen the interval."""
     rng, given = random.Random(3), []
     for number in range(40):
@@ -151,7 +145,7 @@ def test_numbers_beside_the_command_are_sizes_too(beside: str) -> None:
     made = tables_of(KeyLevel.LINE, key, given, now_s=9e9, settings=TableSettings())
     tables = PredictionLookup((t.level, t.key, encode(t)) for one in made if (t := one.table))
 
-    def asked(**fields: Any) -> Prediction:
+    def asked(**fields):
         job = Job(user_name="ann", argv=["md.sh"], **fields)
         values = attributes_of(job, None, "", "")
         table = tables.find(replace(given[0].identity, script=""), attributes=lambda: values)
@@ -231,7 +225,7 @@ def test_nothing_exceeds_the_limit():
 def test_typical_has_the_highest_expected_accuracy(times):
     weights = [(len(times) - i) ** -0.3 for i in range(len(times))]
 
-    def accuracy(p: float) -> float:
+    def accuracy(p):
         return sum(w * min(p, t) / max(p, t) for t, w in zip(times, weights, strict=True))
 
     free = RunRequest(4, math.inf)

@@ -8,34 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.models.adept import Adept
-from predictor.models.adept.anomalies import (
-    AnomalyExplanation,
-    AnomalySettings,
-    Diagnosis,
-    Metric,
-    diagnose,
-)
+from predictor.models.adept.anomalies import AnomalyExplanation, AnomalySettings, Metric, diagnose
 from predictor.types import Curve, Point
-from tests.predictor.example_curves import Floats, curve_of, downey
+from tests.predictor.example_curves import curve_of, downey
 
 POWERS = np.array([2, 4, 8, 16, 32, 64, 128.0])
 
 
-def metric(nodes: Floats, times: Floats, noise: float = 0.0) -> Metric:
+def metric(nodes, times, noise=0.0):
     sd = (noise,) * len(nodes)
     return Metric(tuple(nodes.tolist()), tuple(times.tolist()), sd, AnomalySettings())
 
 
-def fluctuation(nodes: Floats, times: Floats) -> Floats:
+def fluctuation(nodes, times):
     own = metric(nodes, times)
     return np.array([own.of_pair(i, i + 1) for i in range(len(nodes) - 1)])
 
 
-def all_of(count: int) -> AnomalyExplanation:
+def all_of(count):
     return AnomalyExplanation((tuple(range(count)),))
 
 
-def named(diagnosis: Diagnosis) -> list[str]:
+def named(diagnosis):
     return [problem.name for problem in diagnosis.problems]
 
 
@@ -105,7 +99,7 @@ def test_of_four_observations_an_anomalous_one_is_reported_and_keeps_its_weight(
     assert [i for i, factor in enumerate(more.factor) if factor < 1] == [2]
 
 
-def anomalous(diagnosis: Diagnosis) -> list[int | None]:
+def anomalous(diagnosis):
     return [p.observe for p in diagnosis.problems if p.name == "anomaly"]
 
 
@@ -146,7 +140,7 @@ def test_two_anomalies_are_both_detected(pair, factor):
     assert anomalous(diagnose(nodes, times)) == nodes[list(pair)].tolist()
 
 
-def pure_curves(count: int, noise: float, repeats: int) -> list[tuple[Floats, Floats, Floats]]:
+def pure_curves(count, noise, repeats):
     """Times over powers of two, each the median of noisy repeats, with their log deviations."""
     draw = np.random.default_rng(2)
     result = []
@@ -221,7 +215,7 @@ def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma):
     assert diagnose(nodes, times).anomalies == (5,)
 
 
-def blamed(at: int, factor: float) -> list[tuple[int, ...]]:
+def blamed(at, factor):
     """Give what is called anomalous on 200 curves where only ``at`` is."""
     draw, nodes = np.random.default_rng(5), 2.0 ** np.arange(8)
     result = []
@@ -292,7 +286,7 @@ def test_between_two_phases_all_observations_count():
 SPECIAL = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
 
 
-def specially_optimised(nodes: Floats, belongs: Floats) -> Floats:
+def specially_optimised(nodes, belongs):
     return downey(100, 0.8)(nodes) * np.where(belongs, 1, 1.4)
 
 

@@ -10,7 +10,6 @@ from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import (
     AnomalyExplanation,
     AnomalySettings,
-    Diagnosis,
     Metric,
     diagnose,
     explain,
@@ -26,8 +25,8 @@ from predictor.models.adept.model import (
 )
 from predictor.models.adept.search import EnvelopeLimits, Instances, SearchSettings
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms
-from predictor.types import Curve, Point
-from tests.predictor.example_curves import Floats, curve_of, downey, drawn
+from predictor.types import Point
+from tests.predictor.example_curves import curve_of, downey, drawn
 
 # --- Downey's model
 
@@ -79,7 +78,7 @@ BOXES = [
 ]
 
 
-def limits(*pairs: RangePair) -> EnvelopeLimits:
+def limits(*pairs):
     result = EnvelopeLimits.of(VarianceMode.LOW, pairs)
     assert result is not None
     return result
@@ -151,7 +150,7 @@ def test_no_delta_makes_a_rising_time_agree():
 # --- R and its explanations
 
 
-def metric(nodes: list[float], times: list[float], noise: float = 0.0) -> Metric:
+def metric(nodes, times, noise=0.0):
     return Metric(tuple(nodes), tuple(times), (noise,) * len(nodes), AnomalySettings())
 
 
@@ -218,7 +217,7 @@ def test_the_model_itself_has_hardly_any_misfit(A, sigma):
     assert pure.misfit(AnomalyExplanation((tuple(range(8)),))) < 0.01
 
 
-def stepped(count: int, at: int, gain: float = 1.5) -> Metric:
+def stepped(count, at, gain=1.5):
     nodes = 2.0 ** np.arange(count)
     times = 1000 / nodes / np.where(np.arange(count) >= at, gain, 1)
     return metric(nodes.tolist(), times.tolist())
@@ -255,7 +254,7 @@ def test_what_nothing_explains_stays_as_it_is():
 
 
 def test_a_decline_needs_three_observations_before_it():
-    def result(times: list[float]) -> Diagnosis:
+    def result(times):
         return diagnose(2.0 ** np.arange(len(times)), np.array(times))
 
     assert result([100, 60, 40, 60]).declining_from == 8
@@ -298,7 +297,7 @@ def test_what_adept_has_no_say_on():
 # --- Judgement
 
 
-def made(*rows: tuple[float, float, bool]) -> Instances:
+def made(*rows):
     """Instances of end, x and mode, with T(n) = p + x q."""
     ends, xs, high = (np.array(column) for column in zip(*rows, strict=True))
     return Instances(high.astype(bool), ends, xs, np.ones(len(ends)), np.zeros(len(ends)))
@@ -371,7 +370,7 @@ def test_of_two_rivals_the_one_that_differs_most_is_named():
     assert problem == alone
 
 
-def small_times(A: float, nodes: Floats) -> Floats:
+def small_times(A, nodes):
     p, q = terms(VarianceMode.LOW, nodes, np.array(A))
     return p + 0.2 * q
 
@@ -417,7 +416,7 @@ def test_node_counts_beside_a_step_keep_their_phase(last, first):
     assert [p.time_s for p in asked] == pytest.approx(times[3:5], rel=0.05)
 
 
-def problems(curve: Curve) -> dict[str, int | None]:
+def problems(curve):
     return {problem.name: problem.observe for problem in Adept().fit(curve).problems}
 
 

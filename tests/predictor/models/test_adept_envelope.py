@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.models.adept.envelope import Bounds, RangePair, envelope
+from predictor.models.adept.envelope import Bounds, envelope
 from predictor.models.downey import VarianceMode, speedup, terms
 
 NODES = st.lists(st.integers(1, 500), min_size=2, max_size=5, unique=True).map(sorted)
 
 
 @st.composite
-def instances(draw: st.DrawFn) -> tuple[VarianceMode, float, float]:
+def instances(draw):
     """Mode, end of the first section, σ."""
     A = draw(st.floats(1.5, 500))
     if draw(st.booleans()):
@@ -19,12 +19,12 @@ def instances(draw: st.DrawFn) -> tuple[VarianceMode, float, float]:
     return VarianceMode.HIGH, A + A * sigma - sigma, sigma
 
 
-def times_of(mode: VarianceMode, end: float, sigma: float, nodes: list[int]) -> np.ndarray:
+def times_of(mode, end, sigma, nodes):
     A = end if mode is VarianceMode.LOW else (end + sigma) / (1 + sigma)
     return 100 / speedup(nodes, A, sigma)
 
 
-def holds(pair: RangePair, mode: VarianceMode, end: float, sigma: float) -> bool:
+def holds(pair, mode, end, sigma):
     slack = 1 + 1e-6
     return (
         pair.mode is mode
@@ -113,7 +113,7 @@ def test_each_side_of_a_range_pair_is_met_by_an_instance_within_delta(nodes, A, 
             assert (place[0], place[-1]) == (pytest.approx(0, abs=2), pytest.approx(240, abs=2))
 
 
-def ratio(mode: VarianceMode, nodes: tuple[float, float], end: float, x: float) -> float:
+def ratio(mode, nodes, end, x):
     p, q = terms(mode, np.array(nodes), np.array(end))
     return float((p[0] + x * q[0]) / (p[1] + x * q[1]))
 

@@ -15,7 +15,7 @@ from predictor.models.adept.search import (
     weights,
 )
 from predictor.models.downey import VarianceMode, max_useful, parallelism_of, speedup
-from tests.predictor.example_curves import Floats, downey, drawn
+from tests.predictor.example_curves import downey, drawn
 
 #: Section V.C: four instances of each set of Table 2.
 TABLE_2 = [
@@ -24,7 +24,7 @@ TABLE_2 = [
 ]
 
 
-def ten_counts(A: float, sigma: float) -> list[int]:
+def ten_counts(A, sigma):
     """Ten node counts over all sections of the curve."""
     return [int(n) for n in np.geomspace(4, 1.3 * max_useful(A, sigma), 10).round()]
 
@@ -44,7 +44,7 @@ def test_table_2_is_recovered_perfectly(A, sigma):
     assert fit.delta == 0.05
 
 
-def exhaustive(nodes: Floats, times: Floats, weight: Floats) -> tuple[float, float, float, float]:
+def exhaustive(nodes, times, weight):
     """Least WSSRE over 600 values of A and 401 of σ, T(1) by least squares; A, σ, T(1), WSSRE."""
     best = (0.0, 0.0, 0.0, np.inf)
     for A in np.geomspace(1, 40 * nodes.max(), 600):
@@ -95,7 +95,7 @@ def test_a_small_q_follows_the_closest_observation(q):
     """What is predicted anew does, and what the fit holds of each observation."""
     curve = drawn([2, 4, 8, 16, 64], lambda n: downey(30, 0.6)(n) * (1 + 0.05 * (n > 30)))
 
-    def errors_at_the_end(q: float) -> tuple[float, float]:
+    def errors_at_the_end(q):
         fit = Adept(search=SearchSettings(q=q)).fit(curve)
         made = fit.predict([64])[0].time_s, fit.roughly([64])[0]
         return tuple(abs(one / curve.points[-1].time_s - 1) for one in made)
@@ -255,7 +255,7 @@ def test_of_equal_fits_the_largest_end_and_the_high_mode_are_taken():
 
 
 def test_special_counts_need_three_members():
-    def result(*nodes: float) -> str:
+    def result(*nodes):
         n = np.array(nodes)
         times = 100 / n * np.where(np.log2(n) % 1 == 0, 1, 1.4)
         return special_counts(n, times, AnomalySettings(), np.zeros(len(n)))
@@ -264,7 +264,7 @@ def test_special_counts_need_three_members():
     assert result(2, 3, 5, 6, 7, 10, 11, 13, 64) == ""
 
 
-def observed(times: Floats) -> ObservedTimes:
+def observed(times):
     count = len(times)
     return ObservedTimes(2.0 ** np.arange(count), times, Diagnosis((1.0,) * count, (0,) * count))
 

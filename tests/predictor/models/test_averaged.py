@@ -46,7 +46,7 @@ class Expected:
         return np.quantile(logs, shares, axis=0, method="hazen")
 
 
-def shape_times(settings: AveragedSettings, ratios: Floats) -> Floats:
+def shape_times(settings, ratios):
     """Log of T(x) / T(1): shapes by ratios."""
     every = shapes.draw(settings.prior)
     rows = []
@@ -56,7 +56,7 @@ def shape_times(settings: AveragedSettings, ratios: Floats) -> Floats:
     return np.array(rows)
 
 
-def noises_of(curve: Curve, settings: AveragedSettings) -> tuple[float, ...]:
+def noises_of(curve, settings):
     repeated = [p for p in curve.points if p.repeats > 1]
     if not repeated:
         return settings.noises
@@ -65,14 +65,14 @@ def noises_of(curve: Curve, settings: AveragedSettings) -> tuple[float, ...]:
     return (*settings.noises, shown) if shown > max(settings.noises) else settings.noises
 
 
-def walk(curve: Curve, settings: AveragedSettings, places: Floats) -> Floats:
+def walk(curve, settings, places):
     """Covariance of a walk of its own on either side of the observed range."""
     up = np.maximum(np.log(places / curve.points[-1].nodes), 0)
     down = np.maximum(np.log(curve.points[0].nodes / places), 0)
     return np.asarray(settings.stray**2 * (np.minimum.outer(up, up) + np.minimum.outer(down, down)))
 
 
-def drawn(curve: Curve, settings: AveragedSettings, places: Floats) -> Expected:
+def drawn(curve, settings, places):
     """Draws before any bound counts, but weighed by the bounds."""
     nodes = np.array([float(p.nodes) for p in curve.points])
     times = np.array([p.time_s for p in curve.points])
@@ -115,7 +115,7 @@ def drawn(curve: Curve, settings: AveragedSettings, places: Floats) -> Expected:
     )
 
 
-def expected(curve: Curve, settings: AveragedSettings, targets: Sequence[int]) -> Expected:
+def expected(curve, settings, targets):
     places = np.array(targets, dtype=float)
     every = np.append(places, [float(b.nodes) for b in curve.censored])
     plain = drawn(curve, settings, places)
@@ -181,17 +181,17 @@ CASES = [
 every_case = pytest.mark.parametrize(("curve", "settings"), CASES)
 
 
-def fitted(curve: Curve, settings: AveragedSettings) -> AveragedFit:
+def fitted(curve, settings):
     return Averaged(settings=settings).fit(curve)
 
 
-def inside(curve: Curve) -> Floats:
+def inside(curve):
     """Which targets lie between two observed node counts."""
     nodes = [p.nodes for p in curve.points]
     return np.array([n not in nodes and min(nodes) < n < max(nodes) for n in TARGETS])
 
 
-def stretched(logs: Floats, median: Floats, curve: Curve, settings: AveragedSettings) -> Floats:
+def stretched(logs, median, curve, settings):
     return np.asarray(median + np.where(inside(curve), settings.between, 1.0) * (logs - median))
 
 
@@ -230,7 +230,7 @@ def test_without_walk_and_mixture_the_interval_is_a_normal_one():
 CANDIDATES = (1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 14, 16, 18, 21, 24, 28, 32, 40, 64, 100)
 
 
-def ranked(fit: AveragedFit, targets: Sequence[int]) -> list[int]:
+def ranked(fit, targets):
     left, order = list(CANDIDATES), []
     while left:
         order.append(fit.most_informative(left, targets))

@@ -43,7 +43,7 @@ every_curve = pytest.mark.parametrize("curve", CURVES)
 
 
 @st.composite
-def any_curve(draw: st.DrawFn) -> Curve:
+def any_curve(draw):
     nodes = sorted(draw(st.lists(st.integers(1, 5000), min_size=3, max_size=8, unique=True)))
     times = draw(st.lists(st.floats(0.01, 1e6), min_size=len(nodes), max_size=len(nodes)))
     return curve_of(nodes, times)
@@ -90,7 +90,7 @@ def test_the_order_of_runs_does_not_matter(name):
     assert base.create(name).fit(build(runs)) == base.create(name).fit(build(shuffled))
 
 
-def slower(curve: Curve, factor: float) -> Curve:
+def slower(curve, factor):
     points = tuple(replace(p, time_s=p.time_s * factor) for p in curve.points)
     others = tuple(slower(other, factor) for other in curve.others)
     return replace(curve, points=points, others=others)
@@ -135,7 +135,7 @@ def test_uncertainty_grows_with_the_distance_from_the_observations(name):
 
 @every_model
 def test_repeats_that_scatter_widen_the_interval(name):
-    def width(spread: float) -> float:
+    def width(spread):
         points = tuple(replace(p, repeats=5, spread=spread) for p in CURVES[0].points)
         (p,) = base.create(name).fit(Curve(points)).predict([4])
         return p.high_s / p.low_s

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from predictor.curves.reliability import belongs
 from predictor.models.base import TooFewPoints
-from predictor.models.selection import Choice, fit_curve
+from predictor.models.selection import fit_curve
 from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.example_curves import amdahl, curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
 
 
-def names(choice: Choice, nodes: list[int]) -> list[str]:
+def names(choice, nodes):
     return [p.name for p in choice.judge(choice.predict(nodes))[1]]
 
 
@@ -59,7 +59,7 @@ def test_a_wide_gap_is_asked_about_first():
 
 @given(st.integers(2, 64), st.floats(0.0, 0.2))
 def test_the_observation_asked_for_narrows_what_is_uncertain(first, serial):
-    def time(n: float) -> float:
+    def time(n):
         return 1000 * ((1 - serial) / n + serial)
 
     nodes = [first, 2 * first, 4 * first]

@@ -1,6 +1,5 @@
 """The model of two sizes: nodes, and tasks or GPUs on each of them."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.models.averaged.model import Floats, Residuals, residuals
+from predictor.models.averaged.model import residuals
 from predictor.models.base import TooFewPoints
 from predictor.models.downey import (
     VarianceMode,
@@ -22,24 +21,21 @@ from predictor.models.downey import (
 from predictor.models.two_sizes import TwoSizes, translation_of
 from predictor.types import Curve, Point
 from sacct_ingest.runs.layout import Each, Layout, Unit, second_sizes
-from sacct_ingest.store import RunRow
 from tests.predictor.example_curves import sized
 from tests.predictor.tables.test_parts import made, row
 
-Law = Callable[[int, int], float]
 
-
-def of_nodes(nodes: int, each: int) -> float:
+def of_nodes(nodes, each):
     """Nodes scale as they do, whatever they hold."""
     return (600 / nodes + 20) * each**-0.7
 
 
-def of_all(nodes: int, each: int) -> float:
+def of_all(nodes, each):
     """All tasks count, and sharing a node costs."""
     return (2400 / (nodes * each) + 30) * each**0.2
 
 
-def curves(law: Law, counts: dict[int, Sequence[int]]) -> list[Curve]:
+def curves(law, counts):
     return [
         Curve(tuple(Point(n, law(n, each)) for n in nodes), each=each)
         for each, nodes in counts.items()
@@ -132,12 +128,12 @@ def test_half_filled_nodes_with_two_counts_get_the_curve_of_filled_ones():
     assert full.model == "averaged"
 
 
-def of_devices(devices: int, nodes: int) -> float:
+def of_devices(devices, nodes):
     """GPUs that share a node work together faster than those of several nodes."""
     return (900 / devices + 15) * nodes**0.8
 
 
-def on_gpus(counts: dict[int, Sequence[int]]) -> list[RunRow]:
+def on_gpus(counts):
     """Runs on so many GPUs of so many nodes, four CPUs for each GPU."""
     return [
         replace(
@@ -162,7 +158,7 @@ def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one():
 
 
 def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others():
-    def law(cpus: int, tasks: int) -> float:
+    def law(cpus, tasks):
         return (1200 / cpus + 25) * tasks**-0.2
 
     rows = [
@@ -191,7 +187,7 @@ PLACES = np.log([1.0, 2.0, 4.0])
 VALUES = np.array([[0.3, 0.1, 0.2], [1.0, 1.0, 1.0]])
 
 
-def process(tau: float, sd: float) -> Residuals:
+def process(tau, sd):
     return residuals(
         PLACES, np.full((1, 3), sd**2), tau=np.array([tau]), noise=np.array([sd]), reach=2.0
     )
@@ -201,7 +197,7 @@ TAU, NOISE, REACH = np.array([0.1, 0.5]), np.array([0.02, 0.3]), 1.3
 VARIANCES = np.array([[0.0004, 0.0002, 0.001], [0.09, 0.03, 0.2]])
 
 
-def bordered(tau: float, variances: Floats) -> Floats:
+def bordered(tau, variances):
     """Covariance of the observations with a row of ones: the flat prior of the scale."""
     made = np.ones((4, 4))
     made[:3, :3] = tau**2 * np.exp(-np.abs(PLACES[:, None] - PLACES) / REACH) + np.diag(variances)

@@ -26,14 +26,13 @@ from predictor.node_types.product_form import (
 
 RESOURCES = ("nodes", "clock")
 LIMITS = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1)  #: section 5
-Observation = tuple[dict[str, float], float]
 
 
-def truth(nodes: float, clock: float) -> float:
+def truth(nodes, clock):
     return (20.0 + 1000.0 / nodes) * (0.1 + 3.0 / clock)
 
 
-def observed(most: int, clock: float, noise: float = 0.0, seed: int = 1) -> list[Observation]:
+def observed(most, clock, noise=0.0, seed=1):
     """Follow the paper's protocol: each node count under each CPU limit."""
     rng = np.random.default_rng(seed)
     return [
@@ -45,14 +44,14 @@ def observed(most: int, clock: float, noise: float = 0.0, seed: int = 1) -> list
     ]
 
 
-def sums_of(observations: list[Observation], *, relative: bool = True) -> Sums:
+def sums_of(observations, *, relative=True):
     sums = Sums.none(RESOURCES, relative=relative)
     for amounts, time_s in observations:
         sums = sums.add(amounts, time_s)
     return sums
 
 
-def errors(observations: list[Observation], fit) -> list[float]:
+def errors(observations, fit):
     return [abs(fit.predict(a).time_s - t) / t for a, t in observations]
 
 
@@ -120,7 +119,7 @@ def test_what_is_missing_is_named():
         Sums.none(RESOURCES).merge(Sums.none(("nodes",)))
 
 
-def noisy(relative: bool) -> tuple[Sums, np.ndarray, np.ndarray]:
+def noisy(relative):
     """Runs over nodes alone, with H and x as the paper has them."""
     nodes = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     times = (30.0 + 400.0 / nodes) * np.array([1.04, 0.97, 1.05, 0.94, 1.06, 0.95])
@@ -403,7 +402,7 @@ def test_what_lies_a_thousandth_outside_is_as_it_was_observed():
         fit.predict({"nodes": 4.0, "clock": 3.0 * (1 + 1e-2)})
 
 
-def exactly(rows: np.ndarray) -> list[list[Fraction]]:
+def exactly(rows):
     columns = rows.shape[1]
     return [
         [sum(Fraction(row[i]) * Fraction(row[j]) for row in rows.tolist()) for j in range(columns)]

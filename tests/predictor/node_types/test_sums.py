@@ -1,29 +1,27 @@
 """aprof's sums in a store: each run once, whatever comes twice, late, changed or from elsewhere."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from predictor.node_types import sums
-from predictor.node_types.product_form import ProductForm, Sums
+from predictor.node_types.product_form import ProductForm
 from predictor.node_types.recognition import NodeTypes
 from predictor.node_types.sums import FORMS, decode
-from sacct_ingest.records import JobRun, JobState, KeyLevel, NodeProfile
+from sacct_ingest.records import JobState, KeyLevel, NodeProfile
 from sacct_ingest.store import Store
 from tests.predictor.rows import job
 
 SPEED = {"old": 1000.0, "new": 2500.0}
 
 
-def true_s(nodes: int, speed: float) -> float:
+def true_s(nodes, speed):
     return (20 + 400 / nodes) * (0.3 + 1000 / speed)
 
 
-def profiles(speed: dict[str, float] = SPEED) -> list[NodeProfile]:
+def profiles(speed=SPEED):
     return [
         NodeProfile(
             cluster="pine", node=f"{kind[0]}{i}", node_type=kind, at_s=1.0, cpu_events_per_s=value
@@ -33,7 +31,7 @@ def profiles(speed: dict[str, float] = SPEED) -> list[NodeProfile]:
     ]
 
 
-def runs(first: int = 1) -> list[JobRun]:
+def runs(first=1):
     """One run on 1 to 8 nodes of each type, of an application with a tag."""
     made, number = [], first
     for kind, speed in SPEED.items():
@@ -46,17 +44,17 @@ def runs(first: int = 1) -> list[JobRun]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     with Store.open(str(tmp_path / "nimo.db")) as store:
         store.profiles.add(profiles())
         yield store
 
 
-def add(store: Store) -> int:
+def add(store):
     return sums.add_runs(store, sums.node_types(store))
 
 
-def all_sums(store: Store) -> dict[tuple[str, str, str, str], Sums]:
+def all_sums(store):
     return {
         (level.value, key, row.node_type, row.form): decode(row.payload)
         for level in KeyLevel
@@ -65,7 +63,7 @@ def all_sums(store: Store) -> dict[tuple[str, str, str, str], Sums]:
     }
 
 
-def same(one: Store, other: Store) -> bool:
+def same(one, other):
     first, second = all_sums(one), all_sums(other)
     return first.keys() == second.keys() and all(
         first[key].count == second[key].count
@@ -75,7 +73,7 @@ def same(one: Store, other: Store) -> bool:
     )
 
 
-def other_store(tmp_path: Path) -> Store:
+def other_store(tmp_path):
     made = Store.open(str(tmp_path / "other.db"))
     made.profiles.add(profiles())
     return made
@@ -134,7 +132,7 @@ def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(store, monkeyp
     assert add(store) == 0
     store.runs.add(runs()[1:])
 
-    def broken(*_: object) -> str:
+    def broken(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

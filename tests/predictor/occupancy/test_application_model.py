@@ -15,27 +15,26 @@ from predictor.occupancy.regression import LinearOccupancyModel
 #: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
 MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)
 DELAYS_MS = tuple(0.2 + 2 * step for step in range(10))
-Grid = dict[tuple[float, float], Sample]
 
 
-def fmri(mhz: float, latency: float) -> Occupancies:
+def fmri(mhz, latency):
     """Follow the functions that the paper gives (section V), the reference 930 MHz and 8.2 ms."""
     cpu, net = mhz / 930.0, latency / 8.2
     parts = 4.40 / cpu - 0.2, 4.46 * net + 0.7, 0.32
     return Occupancies(*(part * 1e-6 for part in parts), 0.1064e9)
 
 
-def prefetching(mhz: float, latency: float) -> Occupancies:
+def prefetching(mhz, latency):
     """Read sequentially: three blocks ahead, so that computing hides the network (V.B.4)."""
     compute = 2.0 * 930 / mhz
     stall = max(0.0, latency / 3 - compute) + 0.1
     return Occupancies(compute * 1e-8, (stall - 0.1) * 1e-8, 1e-9, 1e9)
 
 
-def grid(of, noise: float = 0.0, seed: int = 1) -> Grid:
+def grid(of, noise=0.0, seed=1):
     rng = np.random.default_rng(seed)
 
-    def measured(true: Occupancies) -> Occupancies:
+    def measured(true):
         off = rng.lognormal(0, noise)
         parts = (true.compute_s, true.network_s, true.disk_s)
         return Occupancies(*(part * off for part in parts), true.data_bytes)
@@ -46,7 +45,7 @@ def grid(of, noise: float = 0.0, seed: int = 1) -> Grid:
     }
 
 
-def random_write(mhz: float, latency: float) -> Occupancies:
+def random_write(mhz, latency):
     """Follow GAMUT's random writes in the paper: linear, and one part falls where another rises."""
     cpu, net = mhz / 930.0, latency / 8.2
     parts = (
@@ -76,7 +75,7 @@ def test_of_few_runs_of_linear_functions_ours_learns_nearly_as_the_paper_s():
     assert ours < 1.15 * paper
 
 
-def errors(samples: Grid, reference: tuple[float, float], **model) -> list[float]:
+def errors(samples, reference, **model):
     """Learn from assignments with at most one resource other than the reference; PE of the rest."""
     same = [(mhz == reference[0] or ms == reference[1]) for mhz, ms in samples]
     train = [s for s, near in zip(samples.values(), same, strict=True) if near]
@@ -164,7 +163,7 @@ def test_fits_travel_as_json():
 def test_whatever_takes_longest_decides():
     """A saturated disk: the processor's work hides behind it, one for one."""
 
-    def run(mhz: float, latency: float) -> Sample:
+    def run(mhz, latency):
         busy, demand = 2e-6 * 930 / mhz, (1.5 + 0.1 * latency) * 1e-6
         stall = 0.02e-6 + max(0.0, demand - busy)
         result = Occupancies(busy, 0.3 * stall, 0.7 * stall, 1e9)
@@ -185,7 +184,7 @@ def test_whatever_takes_longest_decides():
 def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(shape):
     """Slow processors hide all, and fast ones were only run with the longest latency."""
 
-    def run(mhz: float, latency: float) -> Sample:
+    def run(mhz, latency):
         busy, demand = 3e-6 * 930 / mhz, 3e-6 * (1.0 if shape == "constant" else latency / 18)
         result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
         return Sample({"mhz": mhz, "latency": latency}, result)
@@ -202,7 +201,7 @@ def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(sha
 def test_a_run_that_hid_its_stall_bounds_that_of_others():
     """Two demands at once, of which the runs show one: the other is at most what was hidden."""
 
-    def run(mhz: float, latency: float) -> Sample:
+    def run(mhz, latency):
         busy, demand = 3e-6 * 930 / mhz, 1e-6 * max(1.5, latency / 3)
         result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
         return Sample({"mhz": mhz, "latency": latency}, result)
@@ -219,7 +218,7 @@ def test_a_run_that_hid_its_stall_bounds_that_of_others():
 def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(hidden):
     """One attribute at a time: long latencies were run with the fastest processor alone."""
 
-    def run(mhz: float, latency: float) -> Sample:
+    def run(mhz, latency):
         busy, least, demand = 29e-6 / mhz, 29e-6 / 1400, 5.2e-9 * (latency - 0.1)
         begun = 3e-9 if mhz == 1400 else 0.0
         stall = max(0.0, least + 3e-9 + demand - busy) if hidden else demand + begun

@@ -21,7 +21,7 @@ REFERENCE = {"mhz": 900.0, "lat": 8.0}
 Run = tuple[dict[str, float], float, float]
 
 
-def runs(demand, idle: float = 0.0, mhz=(450.0, 600.0, 900.0, 1400.0)) -> list[Run]:
+def runs(demand, idle=0.0, mhz=(450.0, 600.0, 900.0, 1400.0)):
     result = []
     for m, lat in product(mhz, (1.0, 4.0, 8.0, 12.0, 16.0)):
         busy = 10.0 * 450 / m
@@ -29,7 +29,7 @@ def runs(demand, idle: float = 0.0, mhz=(450.0, 600.0, 900.0, 1400.0)) -> list[R
     return result
 
 
-def learned(given: list[Run], attributes=("mhz", "lat")) -> Bottleneck | None:
+def learned(given, attributes=("mhz", "lat")):
     amounts, busy, stalls = zip(*given, strict=True)
     return learn_bottleneck(
         list(amounts), np.array(busy), np.array(stalls), reference=REFERENCE, attributes=attributes
@@ -88,7 +88,7 @@ def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute():
     assert high >= 6.0 - 1e-6
 
 
-def line(slope: float) -> Function:
+def line(slope):
     return Function({"lat": 1.0}, 1.0, 0.0, (Term("lat", Shape.LINEAR),), (slope,))
 
 
@@ -174,7 +174,7 @@ def test_hidden_runs_count_where_the_demand_is_above_what_they_took():
 
 
 def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first():
-    def one(criterion: float, *theta: float) -> LearnedDemand:
+    def one(criterion, *theta):
         return LearnedDemand(np.array(theta), 0.0, criterion)
 
     first, alike, worse = one(1.0, 2.0, 0.0), one(1.0, 3.0, 0.0), one(1.5, 9.0, 0.0)

@@ -33,7 +33,7 @@ SPACE = Space.full(
 LMAX = LearnerSettings(selection=Selection.LMAX_I1)
 
 
-def blast(given_: dict[str, float]) -> Sample:
+def blast(given_):
     """Make an application that computes, and reads more when memory is short."""
     missing = max(0.0, 512 / given_["memory_mb"] - 1)
     compute = 4.0 * 930 / given_["cpu_mhz"]
@@ -41,7 +41,7 @@ def blast(given_: dict[str, float]) -> Sample:
     return Sample(given_, Occupancies(compute * 1e-6, network * 1e-6, 0.3e-6, 1e9))
 
 
-def learned(settings: LearnerSettings, runs: int = 60) -> Learner:
+def learned(settings, runs=60):
     learner = Learner(SPACE, settings)
     for _ in range(runs):
         if (proposal := learner.propose()) is None:
@@ -50,7 +50,7 @@ def learned(settings: LearnerSettings, runs: int = 60) -> Learner:
     return learner
 
 
-def external_error(learner: Learner) -> float:
+def external_error(learner):
     every = [blast(one) for one in SPACE.candidates]
     return mape(
         [learner.fit.predict(one.attributes).time_s for one in every],
@@ -119,7 +119,7 @@ def test_a_learner_is_put_back_by_its_samples():
     assert again.propose() == stopped.propose()
 
 
-def flat_but_for_one_corner(given_: dict[str, float], demand: float = 2.2) -> Sample:
+def flat_but_for_one_corner(given_, demand=2.2):
     """Make an application whose network matters for the fastest processor alone."""
     hidden = max(0.0, demand * given_["latency_ms"] / 18 - 2.0 * 930 / given_["cpu_mhz"])
     return Sample(given_, Occupancies(2e-6 * 930 / given_["cpu_mhz"], hidden * 1e-6, 1e-8, 1e9))

@@ -30,11 +30,11 @@ BY_DOMAIN = replace(PAPER, order=RefinementOrder.DOMAIN, attribute_order=Refinem
 ALONE = replace(BY_DOMAIN, parts=(OccupancyPart.COMPUTE,), target=0.0, fewest=100)
 
 
-def plain(given: dict[str, float]) -> Sample:
+def plain(given):
     return Sample(dict(given), Occupancies(8 / given["cpu"], given["lat"], 1.0, 1.0))
 
 
-def run(learner: Learner, runs: int = 100) -> Learner:
+def run(learner, runs=100):
     while runs and (proposal := learner.propose()):
         learner.observe(plain(proposal.attributes))
         runs -= 1
@@ -81,7 +81,7 @@ def test_one_function_needs_no_screening_for_its_place():
 def test_the_data_flow_counts_with_what_a_byte_takes_on_average():
     """Four corners: 3 s a byte on average, 4 bytes more make 12 s; the network makes 20 s."""
 
-    def measured(given: dict[str, float]) -> Sample:
+    def measured(given):
         flow = 10.0 if given["lat"] == 1 else 14.0
         slow = 1.0 if given["cpu"] == 1 else -1.0
         return Sample(dict(given), Occupancies(1.0, 1.0 + (10 / flow) * slow, 1.0, flow))
@@ -97,7 +97,7 @@ def test_the_data_flow_counts_with_what_a_byte_takes_on_average():
 
 
 def test_the_data_flow_is_refined_like_the_occupancies():
-    def grows(given: dict[str, float]) -> Sample:
+    def grows(given):
         return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 10.0 + 5 * given["lat"]))
 
     own = {"parts": (OccupancyPart.DATA,), "attributes": {OccupancyPart.DATA: ("lat", "cpu")}}
@@ -150,10 +150,10 @@ def test_an_informative_run_takes_most_variance_for_its_time(seed):
     left = [every[i] for i in order[1 + seed :]]
     time_s = {space.key(one): float(rng.uniform(1, 20)) for one in every}
 
-    def on_scale(value: float, low: float, high: float) -> float:
+    def on_scale(value, low, high):
         return 2 * (value - low) / (high - low) - 1
 
-    def features(one: dict[str, float]) -> list[float]:
+    def features(one):
         a, b = on_scale(one["a"], 1, 8), on_scale(one["b"], 1, 9)
         inverse = on_scale(1 / one["a"], 1 / 8, 1), on_scale(1 / one["b"], 1 / 9, 1)
         return [1.0, a, b, 0.0, *inverse, 0.0, a * b, 0.0, 0.0]
@@ -161,7 +161,7 @@ def test_an_informative_run_takes_most_variance_for_its_time(seed):
     prior = np.diag(1 / np.array([1.0] * 7 + [0.3] * 3))
     rows = np.array([features(one) for one in every])
 
-    def variance(runs: list[dict[str, float]]) -> float:
+    def variance(runs):
         x = np.array([features(one) for one in runs])
         return float(np.trace(rows @ np.linalg.inv(prior + x.T @ x / 0.05**2) @ rows.T))
 
@@ -225,7 +225,7 @@ def test_two_levels_and_a_test_set_of_them_leave_nothing():
         Learner(SPACE, settings)
 
 
-def alike(given: dict[str, float]) -> Sample:
+def alike(given):
     """Each run took the same."""
     return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 1.0))
 

@@ -21,15 +21,15 @@ from predictor.occupancy.regression import LinearOccupancyModel, part_errors, pe
 from predictor.types import Verdict
 
 
-def constant(value: float, press: float = 0.0) -> Function:
+def constant(value, press=0.0):
     return Function({}, 1.0, value, press=press)
 
 
-def form(compute: float = 1.0, network: float = 0.5, disk: float = 0.5, data: float = 10.0) -> Form:
+def form(compute=1.0, network=0.5, disk=0.5, data=10.0):
     return Form(constant(compute), constant(network), constant(disk), constant(data))
 
 
-def fit(*forms: Form, plausible: int = 1, error: float = 0.1, samples: int = 8) -> OccupancyFit:
+def fit(*forms, plausible=1, error=0.1, samples=8):
     return OccupancyFit(forms, plausible, error, samples)
 
 
@@ -123,7 +123,7 @@ def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be():
     assert fit(form(), limited).best.bottleneck is None
 
 
-def falling(press: float = 0.0) -> Function:
+def falling(press=0.0):
     return Function({"x": 1.0}, 1.0, 3.0, (Term("x", Shape.LINEAR),), (-1.0,), press)
 
 
@@ -188,7 +188,7 @@ def test_the_error_has_a_prior_that_counts_as_one_sample():
     assert none.left_out == pytest.approx((log(1e-3),))
 
 
-def runs(of, xs=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)) -> list[Sample]:
+def runs(of, xs=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)):
     return [Sample({"x": x}, Occupancies(of(x), 0.0, 0.1, 10.0)) for x in xs]
 
 
@@ -302,7 +302,7 @@ def test_what_the_processor_has_to_do_hides_a_part_of_the_stall():
     assert made.network_s == pytest.approx(3.0)
 
 
-def timed(**times: float) -> list[Sample]:
+def timed(**times):
     """Make samples of ``x1=2.0``: x of 1 took 2 s."""
     return [
         Sample({"x": float(name[1:])}, Occupancies(time_s, 0.0, 0.0, 1.0))
@@ -352,7 +352,7 @@ def test_errors_of_the_data_flow_count_beside_the_data_flow():
 
 
 def test_a_demand_depends_on_the_attributes_of_the_stalls_alone():
-    def run(cpu: float, lat: float) -> Sample:
+    def run(cpu, lat):
         return Sample(
             {"cpu": cpu, "lat": lat}, Occupancies(4 / cpu, max(0.0, lat - 4 / cpu), 0.0, 1e9)
         )

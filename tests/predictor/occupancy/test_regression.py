@@ -15,7 +15,7 @@ X = np.array([one["x"] for one in GRID]) / 2
 Y = np.array([one["y"] for one in GRID]) / 4
 
 
-def terms_of(values, **also) -> set[str]:
+def terms_of(values, **also):
     function, _ = learn(GRID, list(values), reference=REFERENCE, attributes=("x", "y"), **also)
     return {str(term) for term in function.terms}
 
@@ -92,7 +92,7 @@ def test_a_term_has_to_lower_the_error_by_fifteen_per_cent():
     levels = np.array([1.0, 2.0] * 8)
     sign = np.array([1.0, 1.0, -1.0, -1.0] * 4)
 
-    def errors(slope: float) -> tuple[float, float]:
+    def errors(slope):
         values = 10 + sign + slope * levels
         parts = []
         for design in (np.ones((16, 1)), np.column_stack([np.ones(16), levels])):

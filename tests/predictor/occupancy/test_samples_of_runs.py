@@ -29,11 +29,11 @@ class Row:
             setattr(self, name, value)
 
 
-def profile(node_type: str, **figures: float) -> NodeProfile:
+def profile(node_type, **figures):
     return NodeProfile(cluster="pine", node=node_type, node_type=node_type, at_s=1.0, **figures)
 
 
-def steps(rows: list[Row], **given: object) -> dict[int, list]:
+def steps(rows, **given):
     return {one.run_id: [step(nodes=one.nodes, tasks=one.cpus, **given)] for one in rows}
 
 
@@ -116,7 +116,7 @@ def test_history_on_a_real_store_is_learned(tmp_path):
 GOOD = Occupancies(1.0, 2.0, 3.0, 4.0)
 
 
-def sample(**attributes: float) -> Sample:
+def sample(**attributes):
     return Sample(attributes, GOOD)
 
 
@@ -196,7 +196,7 @@ def test_each_sample_is_learned_from_the_others_alone(count, left_out):
     samples = [sample(cpu=float(n + 1)) for n in range(count)]
     asked = []
 
-    def learn(rest: list[Sample]) -> set[float]:
+    def learn(rest):
         asked.append(len(rest))
         return {one.attributes["cpu"] for one in rest}
 

@@ -41,7 +41,7 @@ def test_below_the_range_ratios_count_where_a_function_has_the_reciprocal(value,
     assert beyond(5.0, 6.0, 8.0, inverse=True) == pytest.approx(1.0)
 
 
-def grid() -> Support:
+def grid():
     every = [{"cpu": c, "lat": x} for c in (1.0, 2.0) for x in (1.0, 5.0)]
     return supported(every, ["cpu", "lat"])
 

@@ -4,7 +4,7 @@ The sequences are worked out by hand on five levels of two attributes.  Errors t
 of :func:`left_out`, which knows nothing of the models: algorithm 6 and section 3.6 by ``lstsq``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -41,20 +41,20 @@ Application = Callable[[dict[str, float]], Sample]
 WRONG = {A: ("lat", "cpu"), N: ("cpu", "lat"), D: ("cpu", "lat")}
 
 
-def straight(given: dict[str, float]) -> Sample:
+def straight(given):
     """Equation 1, linear as the paper transforms: o_a = 60/cpu, o_n = 4 + 10 lat, o_d = 1."""
     parts = Occupancies(60 / given["cpu"], 4 + 10 * given["lat"], 1.0, 1.0)
     return Sample(dict(given), parts)
 
 
-def bent(given: dict[str, float]) -> Sample:
+def bent(given):
     """Neither is linear; the disk's is 1."""
     busy = dict(zip(LEVELS, (60.0, 50.0, 20.0, 16.0, 12.0), strict=True))[given["cpu"]]
     waits = dict(zip(LEVELS, (14.0, 16.0, 20.0, 28.0, 54.0), strict=True))[given["lat"]]
     return Sample(dict(given), Occupancies(busy, waits, 1.0, 1.0))
 
 
-def runs(settings: LearnerSettings, app: Application = straight) -> dict[Purpose, list[Run]]:
+def runs(settings, app=straight):
     learner = Learner(SPACE, settings)
     made: dict[Purpose, list[Run]] = {}
     while proposal := learner.propose():
@@ -68,7 +68,7 @@ def runs(settings: LearnerSettings, app: Application = straight) -> dict[Purpose
 CORNERS = [(5, 5), (1, 5), (5, 1), (1, 1)]
 
 
-def without(run: Run) -> list[Run]:
+def without(run):
     return [one for one in CORNERS if one != run]
 
 
@@ -108,7 +108,7 @@ def test_initialization_rand():
     ]  # fmt: skip
 
 
-def _drawn(seed: int) -> LearnerSettings:
+def _drawn(seed):
     return replace(TABLE, reference=Reference.RAND, seed=seed)
 
 
@@ -138,7 +138,7 @@ def test_prediction_error_on_a_random_test_set():
     assert [*made][1] is Purpose.TEST
 
 
-def left_out(samples: Sequence[Sample], part: OccupancyPart, names: Sequence[str]) -> float:
+def left_out(samples, part, names):
     """Section 3.6: mean absolute percentage error of f learned from the others, in turn."""
     values = np.array([getattr(one.measured, FIELDS[part]) for one in samples])
     faster = {"cpu"}
@@ -227,11 +227,11 @@ class ByThePaper:
         return self.ran[screened:]
 
 
-def rough(seed: int) -> Application:
+def rough(seed):
     """Make an application whose occupancies are any: no two errors are alike."""
     table = np.random.default_rng(seed).lognormal(2.0, 0.5, (3, 5, 5))
 
-    def run(given: dict[str, float]) -> Sample:
+    def run(given):
         at = int(given["cpu"]) - 1, int(given["lat"]) - 1
         return Sample(dict(given), Occupancies(*table[:, at[0], at[1]].tolist(), 1.0))
 

@@ -7,36 +7,27 @@ import pytest
 
 from predictor.table import over_nodes
 from predictor.tables.split import axis_of, on_axis
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
-from sacct_ingest.store import RunRow
 from tests.predictor.tables.test_parts import made, row
 
 
-def sized(
-    number: int,
-    elapsed_s: float,
-    *,
-    cpus: int,
-    tasks: int | None = None,
-    gpus: int | None = None,
-    nodes: int = 1,
-) -> RunRow:
+def sized(number, elapsed_s, *, cpus, tasks=None, gpus=None, nodes=1):
     return replace(row(number, nodes, elapsed_s), cpus=cpus, tasks=tasks, gpus=gpus)
 
 
-def time_s(size: int) -> float:
+def time_s(size):
     return 600 / size + 20
 
 
-def threads(*, first: int = 0, nodes: int = 1) -> list[RunRow]:
+def threads(*, first=0, nodes=1):
     return [
         sized(first + i, time_s(n), cpus=n, tasks=1, nodes=nodes)
         for i, n in enumerate((1, 2, 4, 8) * 2)
     ]
 
 
-def only(rows: list[RunRow]) -> PredictionTable:
+def only(rows):
     (table,) = made(rows)
     return table
 
@@ -95,7 +86,7 @@ def test_without_steps_the_submission_says_how_many_tasks_there_were():
     assert only(unknown).layout == Layout(each=Each.JOB, nodes=1)
 
 
-def half_and_whole(power: float) -> list[RunRow]:
+def half_and_whole(power):
     shapes = [(nodes, each) for nodes in (1, 2, 4, 8) for each in (18, 36)] * 2
     return [
         sized(i, 9000 / (n * each**power) + 20, cpus=n * each, tasks=n * each, nodes=n)

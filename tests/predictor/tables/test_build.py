@@ -13,19 +13,18 @@ from predictor.tables.build import record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
 from predictor.tables.run_facts import label_of, memory_of
 from predictor.tables.settings import TableSettings
-from predictor.types import UNBOUNDED, Memory, PredictionTable, Verdict
+from predictor.types import UNBOUNDED, Memory, Verdict
 from sacct_ingest.records import JobState, KeyLevel
-from sacct_ingest.store import RunRow
 from tests.predictor.rows import row
 
 SETTINGS = TableSettings()
 
 
-def rows_of(*nodes: int) -> list[RunRow]:
+def rows_of(*nodes):
     return [row(n, 600 / n + 20) for n in nodes]
 
 
-def table_of(rows: list[RunRow], level: KeyLevel = KeyLevel.SCRIPT) -> PredictionTable | None:
+def table_of(rows, level=KeyLevel.SCRIPT):
     return tabulate(level, "k", rows, now_s=9.0, settings=SETTINGS)
 
 
@@ -168,7 +167,7 @@ def test_an_application_of_several_users_is_called_by_its_name():
     assert label_of(KeyLevel.TAG, "wrf/conus", rows) == "wrf/conus"
 
 
-def drifting(*later: int) -> list[RunRow]:
+def drifting(*later):
     """Eight runs on each of 1 to 8 nodes, then times doubled on those of ``later``."""
     counts = [*(1, 2, 4, 8) * 8, *later]
     times = [(600 / n + 20) * (1 + 0.01 * (i % 5)) for i, n in enumerate(counts)]
@@ -198,7 +197,7 @@ def test_a_steady_curve_says_nothing_of_drift():
     assert "drift" not in {problem.name for problem in table.problems}
 
 
-def repeated(*factors: float, state: JobState = JobState.COMPLETED) -> list[RunRow]:
+def repeated(*factors, state=JobState.COMPLETED):
     """Runs on 1 to 8 nodes, and then one more on four for each factor."""
     more = [replace(row(4, 170 * f, state), end_s=10_000 + i) for i, f in enumerate(factors)]
     return [*rows_of(1, 2, 4, 8), *more]

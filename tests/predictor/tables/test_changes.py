@@ -10,16 +10,15 @@ from predictor.table import at, for_type
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.settings import TableSettings
-from predictor.types import Memory, PredictionTable, Verdict
+from predictor.types import Memory, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import RunRow
 from tests.predictor.rows import row
 
 GIB = 2**30
 
 
-def tried(nodes: int, elapsed_s: float, number: int, *, asked: int = 8) -> RunRow:
+def tried(nodes, elapsed_s, number, *, asked=8):
     """Run of ``sbatch -N 1-8`` on a count that NIMO chose, if it is not that asked for."""
     return replace(
         row(nodes, elapsed_s),
@@ -35,13 +34,13 @@ def tried(nodes: int, elapsed_s: float, number: int, *, asked: int = 8) -> RunRo
     )
 
 
-def made(rows: list[RunRow]) -> PredictionTable:
+def made(rows):
     first, *_ = tables_of(KeyLevel.LINE, "x", rows, now_s=2e6, settings=TableSettings())
     assert first.table is not None
     return first.table
 
 
-def weak(counts: tuple[int, ...] = (1, 2, 4, 8)) -> list[RunRow]:
+def weak(counts=(1, 2, 4, 8)):
     return [
         replace(row(n, 600.0), run_id=i, end_s=10_000 * i, submit_s=10_000 * i - 700,
                 mem_bytes=GIB)
@@ -121,7 +120,7 @@ def test_ratios_are_one_on_the_count_asked_for_and_turn_round_with_it():
     assert {one.nodes for one in as_asked(rows, change_of(rows, Unit.NODES), Unit.NODES)} == {8}
 
 
-def test_tries_on_whole_nodes_have_the_layout_of_what_was_asked_for() -> None:
+def test_tries_on_whole_nodes_have_the_layout_of_what_was_asked_for():
     """Slurm accounts the CPUs asked for on the fewest nodes of a range: one, or those of a try."""
     rows = [
         replace(

@@ -8,24 +8,24 @@ from predictor.table import folder_digest, for_inputs
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from tests.predictor.tables.test_build import row
 
 START = 1_790_000_000
 
 
-def table_of(rows, level: KeyLevel = KeyLevel.LINE) -> PredictionTable:
+def table_of(rows, level=KeyLevel.LINE):
     (table,) = tables(rows, level)
     return table
 
 
-def tables(rows, level: KeyLevel = KeyLevel.LINE) -> list[PredictionTable]:
+def tables(rows, level=KeyLevel.LINE):
     made = tables_of(level, "key", rows, now_s=START, settings=TableSettings())
     return [one.table for one in made if one.table is not None]
 
 
-def ended(state: JobState, number: int, elapsed_s: float = 600.0):
+def ended(state, number, elapsed_s=600.0):
     return [row(4, elapsed_s + i, state) for i in range(number)]
 
 
@@ -90,7 +90,7 @@ def test_an_input_that_changed_since_the_last_run_lowers_the_verdict():
     assert changed.problems[0].name == "new_input"
 
 
-def stopped(state: JobState, limit_s: int, mem_bytes: int = 8_000):
+def stopped(state, limit_s, mem_bytes=8_000):
     return replace(row(4, 600.0, state), limit_s=limit_s, req_mem_bytes=mem_bytes)
 
 

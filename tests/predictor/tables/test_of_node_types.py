@@ -1,32 +1,29 @@
 """One application on several types of nodes: told for the type where it has not run, or rarely."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from predictor.refit import refit
 from predictor.table import at, decode, for_type, verdict_at
-from predictor.types import ByType, PredictionTable, Verdict
-from sacct_ingest.records import JobRun, KeyLevel, NodeProfile
+from predictor.types import Verdict
+from sacct_ingest.records import KeyLevel, NodeProfile
 from sacct_ingest.store import Store
 from tests.predictor.rows import job
 
 SPEED = {"amber": 1000.0, "birch": 1500.0, "cedar": 2600.0, "dale": 700.0}
 
 
-def computing(nodes: int, speed: float) -> float:
+def computing(nodes, speed):
     """WRF's kind: overheads and a part that the CPU's speed divides (aprof, equation 4)."""
     return (30 + 900 / nodes) * (0.2 + 800 / speed)
 
 
-def waiting(nodes: int, speed: float) -> float:
+def waiting(nodes, speed):
     """A fifth computes; the disk does not care for the CPU."""
     return (20 + 800 / nodes) * (0.8 + 0.2 * 1000 / speed)
 
 
-def profile(kind: str, **given: float) -> list[NodeProfile]:
+def profile(kind, **given):
     return [
         NodeProfile(
             cluster="pine", node=f"{kind}{i}", node_type=kind, at_s=1.0,
@@ -36,13 +33,7 @@ def profile(kind: str, **given: float) -> list[NodeProfile]:
     ]  # fmt: skip
 
 
-def history(
-    true_s: Callable[[int, float], float],
-    counts: dict[str, tuple[int, ...]],
-    *,
-    used: float | None = None,
-    repeats: int = 2,
-) -> Iterator[JobRun]:
+def history(true_s, counts, *, used=None, repeats=2):
     rng = np.random.default_rng(5)
     number = 0
     for kind, nodes in counts.items():
@@ -56,21 +47,21 @@ def history(
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     with Store.open(str(tmp_path / "nimo.db")) as store:
         for kind in SPEED:
             store.profiles.add(profile(kind))
         yield store
 
 
-def table_of(store: Store, runs: Iterator[JobRun]) -> PredictionTable:
+def table_of(store, runs):
     store.runs.add(runs)
     refit(store, now_s=1.8e9)
     (row,) = store.fits.find([(KeyLevel.TAG, "ann/wrf")])
     return decode(row.payload)
 
 
-def of(table: PredictionTable, kind: str) -> ByType:
+def of(table, kind):
     return next(one for one in table.by_type if one.node_type == kind)
 
 
@@ -123,7 +114,7 @@ def test_few_runs_on_a_type_make_it_sure(store):
 
 @pytest.mark.slow
 def test_a_type_that_scales_otherwise_gets_its_own_curve(store):
-    def torn(nodes: int, speed: float) -> float:
+    def torn(nodes, speed):
         return 900 / nodes if speed == SPEED["amber"] else 300 / nodes**0.2 + 20 * nodes
 
     table = table_of(store, history(torn, {"amber": ALL, "cedar": ALL}))

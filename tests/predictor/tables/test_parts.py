@@ -8,9 +8,9 @@ from msgspec import structs
 
 from predictor.level.record import ENOUGH, pooled_errors
 from predictor.table import acting_of, at, for_layout, part_for, verdict_at
-from predictor.tables.parts import Fitted, tables_of
+from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.store import RunRow
@@ -19,7 +19,7 @@ from tests.predictor.public_calls import ENTRY
 SETTINGS = TableSettings()
 
 
-def row(number: int, nodes: int, elapsed_s: float, *, tasks_node: int = 4) -> RunRow:
+def row(number, nodes, elapsed_s, *, tasks_node=4):
     end_s = 1_790_000_000 + 5000 * number
     return RunRow(
         run_id=number,
@@ -46,25 +46,25 @@ def row(number: int, nodes: int, elapsed_s: float, *, tasks_node: int = 4) -> Ru
     )
 
 
-def rows(tasks_node: int, scale: float, *, first: int = 0) -> list[RunRow]:
+def rows(tasks_node, scale, *, first=0):
     counts = (1, 2, 4, 8) * 2
     return [
         row(first + i, n, scale / n + 20 + i, tasks_node=tasks_node) for i, n in enumerate(counts)
     ]
 
 
-def made(given: list[RunRow]) -> list[PredictionTable]:
+def made(given):
     made = tables_of(KeyLevel.LINE, "l", given, now_s=9.0, settings=SETTINGS)
     return [one.table for one in made if one.table is not None]
 
 
-def test_one_layout_is_one_curve_that_names_it() -> None:
+def test_one_layout_is_one_curve_that_names_it():
     (table,) = made(rows(4, 600.0))
     assert (table.layout, table.parts) == (Layout(4, 4), ())
     assert table.verdict is Verdict.RELIABLE
 
 
-def test_a_request_with_another_layout_is_refused_with_the_reason() -> None:
+def test_a_request_with_another_layout_is_refused_with_the_reason():
     (table,) = made(rows(4, 600.0))
     same = for_layout(table, (Layout(4, 4),))
     assert same is table
@@ -74,7 +74,7 @@ def test_a_request_with_another_layout_is_refused_with_the_reason() -> None:
     assert "1 task and" in other.problems[0].text
 
 
-def test_a_curve_never_mixes_layouts() -> None:
+def test_a_curve_never_mixes_layouts():
     both = sorted([*rows(4, 600.0), *rows(1, 900.0, first=20)], key=lambda one: one.submit_s)
     whole, *parts = made(both)
     assert whole.model == "history"
@@ -82,7 +82,6 @@ def test_a_curve_never_mixes_layouts() -> None:
     assert all(table.runs == 8 and table.model != "history" for table in parts)
     for tasks, scale in ((4, 600.0), (1, 900.0)):
         part = part_for(whole, (Layout(tasks, tasks),))
-        assert part is not None
         own = next(table for table in parts if table.key == part.key)
         assert own.layout == part.layout == Layout(tasks, tasks)
         assert abs(own.median_s[0] / (scale + 23) - 1) < 0.05
@@ -92,20 +91,19 @@ def test_a_curve_never_mixes_layouts() -> None:
     assert for_layout(whole, (Layout(2, 2),)).verdict is Verdict.REFUSED
 
 
-def test_a_failed_run_makes_no_part() -> None:
+def test_a_failed_run_makes_no_part():
     failed = replace(row(50, 1, 3.0, tasks_node=1), state=JobState.FAILED)
     (table,) = made([*rows(4, 600.0), failed])
     assert table.layout == Layout(4, 4)
 
 
-def test_runs_with_other_gpus_have_tables_of_their_own() -> None:
+def test_runs_with_other_gpus_have_tables_of_their_own():
     two = [replace(one, gpus=2 * one.nodes) for one in rows(4, 600.0)]
     none = rows(4, 2400.0, first=20)
     whole, *parts = made([*two, *none])
     assert (whole.model, len(parts)) == ("history", 2)
     for gpus, scale in ((2, 600.0), (0, 2400.0)):
         own = part_for(whole, (Layout(4, 4, gpus=gpus),))
-        assert own is not None
         table = next(table for table in parts if table.key == own.key)
         assert abs(table.median_s[0] / (scale + 23) - 1) < 0.05
     other = for_layout(whole, (Layout(4, 4, gpus=1),))
@@ -113,7 +111,7 @@ def test_runs_with_other_gpus_have_tables_of_their_own() -> None:
     assert "this job has 4 tasks, 4 CPUs and 1 GPU on each node" in other.problems[0].text
 
 
-def made_on_a_site(seed: int) -> list[Fitted]:
+def made_on_a_site(seed):
     """Tables of a user's random runs, on a site where others' predictions failed."""
     rng = Random(seed)
     noise, counts = rng.choice((0.01, 0.05, 0.3)), rng.sample((1, 2, 4, 8, 16), 3)
@@ -130,7 +128,7 @@ def made_on_a_site(seed: int) -> list[Fitted]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed: int) -> None:
+def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed):
     for fitted in made_on_a_site(seed):
         if (table := fitted.table) is None or not table.is_curve:
             continue
@@ -148,7 +146,7 @@ def test_neither_others_runs_nor_none_make_less_sure_than_own_ones_do(seed: int)
 
 
 @pytest.mark.slow
-def test_own_runs_make_surer() -> None:
+def test_own_runs_make_surer():
     falls = []
     for seed in range(6):
         rng, noise = Random(seed), (0.02, 0.1, 0.3)[seed % 3]
@@ -162,7 +160,7 @@ def test_own_runs_make_surer() -> None:
     assert min(falls) > -0.1
 
 
-def wide(table: PredictionTable, nodes: int) -> tuple[float, int]:
+def wide(table, nodes):
     """Width of an interval, and how little its verdict trusts it."""
     one = at(table, nodes)
     return one.high_s / one.low_s, list(Verdict).index(verdict_at(table, nodes))

@@ -11,13 +11,12 @@ from predictor.tables.resource_use import memory_need, ran_short, resource_uses
 from predictor.types import Memory, ResourceUse
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import RunRow
 from tests.predictor.rows import row
 from tests.predictor.tables.test_parts import made
 from tests.predictor.tables.test_parts import row as numbered
 
 
-def using(number: int, share: float, *, gpus: int = 0, percent: float | None = None) -> RunRow:
+def using(number, share, *, gpus=0, percent=None):
     """A run of 100 s on four CPUs that used this share of them."""
     run = numbered(number, 1, 100.0)
     return replace(run, cpu_s=share * 400, gpus=gpus or None, gpu_percent=percent)

@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -10,24 +9,23 @@ import pytest
 
 from predictor.level.record import Record, decode, encode
 from predictor.table import part_for
-from predictor.tables.parts import Fitted, tables_of
+from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import attributes_of_run
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Example, choose
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import RunRow
 from tests.predictor.tables.test_parts import row
 
 SEEDS = range(12)
 
 
-def example(number: int, log_s: float, values: Mapping[str, str], *, nodes: int = 4) -> Example:
+def example(number, log_s, values, *, nodes=4):
     at_s = 1e6 * number
     return Example(nodes, nodes, log_s, at_s, at_s + math.exp(log_s), partial(dict, values))
 
 
-def mixed(seed: int, runs: int = 40) -> list[Example]:
+def mixed(seed, runs=40):
     """Input b takes five times as long as input a; nothing else matters."""
     rng = random.Random(seed)
     made = []
@@ -98,7 +96,7 @@ def test_only_what_had_ended_explains():
     assert choose(together) == ()
 
 
-def rows(seed: int, *, named: bool = True, runs: int = 48) -> list[RunRow]:
+def rows(seed, *, named=True, runs=48):
     """One script that alternates between two inputs, which its command line names or does not."""
     rng = random.Random(seed)
     made = []
@@ -111,11 +109,11 @@ def rows(seed: int, *, named: bool = True, runs: int = 48) -> list[RunRow]:
     return made
 
 
-def fitted(given: list[RunRow], level: KeyLevel = KeyLevel.TAG) -> list[Fitted]:
+def fitted(given, level=KeyLevel.TAG):
     return tables_of(level, "ann/solve", given, now_s=9.0, settings=TableSettings())
 
 
-def made_of(made: list[Fitted], job: RunRow) -> PredictionTable:
+def made_of(made, job):
     """Table that a job like this one finds."""
     whole = made[0].table
     assert whole is not None

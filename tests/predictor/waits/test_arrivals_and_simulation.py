@@ -158,7 +158,7 @@ def test_without_a_queue_the_first_end_that_frees_enough_counts():
 SUBMIT_S = [90.0 * n for n in range(6_720)]
 
 
-def steady() -> ArrivalDemand:
+def steady():
     count = len(SUBMIT_S)
     return arrival_demand(SUBMIT_S, [2] * count, [300.0] * count)
 

@@ -3,7 +3,6 @@
 import lzma
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -28,7 +27,7 @@ SHARED = Path(__file__).parents[5] / "shared"
 KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
 
 
-def plain_easy(submits: list[int], shapes: list[JobShape], order: Order) -> list[float]:
+def plain_easy(submits, shapes, order):
     """EASY as its definition says it, with nothing remembered from one moment to the next."""
     starts: dict[int, float] = {}
     queue: list[int] = []
@@ -113,7 +112,7 @@ def test_what_is_asked_sees_the_cluster_at_that_moment():
     observed = {}
     engine = Engine(4)
 
-    def shape_of(job: int, now_s: float) -> JobShape:
+    def shape_of(job, now_s):
         observed[job] = engine.free, len(engine.waiting), engine.releases(), engine.waiting
         return JobShape(3, 10.0, 7.0)
 
@@ -148,7 +147,7 @@ class Log(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kth() -> Log:
+def kth():
     with lzma.open(KTH, "rt") as log:
         rows = np.loadtxt(log, comments=";")
     rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
@@ -252,7 +251,7 @@ def test_typical_factors_are_those_in_the_middle():
 PROCESSORS, RUN_S = 8, 4 * 3_600.0
 
 
-def scheduled(order: Callable[[RecentUse, PastJob, float], float]) -> list[PastJob]:
+def scheduled(order):
     """Let a scheduler start a crowd of jobs in an order of its own, smallest first."""
     rng, use = random.Random(7), RecentUse()
     now_s, coming = 0.0, list[PastJob]()
@@ -281,17 +280,17 @@ def scheduled(order: Callable[[RecentUse, PastJob, float], float]) -> list[PastJ
     return done
 
 
-def asked(jobs: list[PastJob]) -> list[PastWait]:
+def asked(jobs):
     factors, _ = fair_shares(jobs)
     with_factors = [replace(one, fair_share=f) for one, f in zip(jobs, factors, strict=True)]
     return list(walk(with_factors, step=2))
 
 
-def by_fair_share(use: RecentUse, one: PastJob, now_s: float) -> float:
+def by_fair_share(use, one, now_s):
     return -use.factor(one.user, now_s)
 
 
-def by_submission(_: RecentUse, one: PastJob, __: float) -> float:
+def by_submission(_, one, __):
     return one.submit_s
 
 
@@ -314,7 +313,7 @@ def test_where_the_scheduler_goes_by_fair_share_that_is_learned():
     assert made.factors["u11"] < made.factors["u0"]
 
 
-def _without(one: PastWait, names: tuple[str, ...]) -> PastWait:
+def _without(one, names):
     features = (
         0.0 if name in names else value for name, value in zip(FEATURES, one.features, strict=True)
     )

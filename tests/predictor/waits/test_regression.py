@@ -13,7 +13,7 @@ NAMES = ["ahead", "cores", "age"]
 SMALL = QueueWaitModel(trees=30, leaves=8)
 
 
-def queue(jobs: int, seed: int, *, drift: float = 0.0):
+def queue(jobs, seed, *, drift=0.0):
     """Waits that grow with the work ahead; on later days by a factor that drifts."""
     rng = np.random.default_rng(seed)
     asked_s = np.sort(rng.uniform(0, 60 * 86400, jobs))

@@ -7,20 +7,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import count
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from sacct_ingest.store import Store
 from tests.conftest import database_server, scratch_directory
-from tests.databases import MariaDB, PostgreSQL, Server, unprivileged
+from tests.databases import MariaDB, PostgreSQL, unprivileged
 from tests.processes import Account, ProcessError, wait_until
-from tests.sacct_ingest.faults.history import NOWS, Entry, make_history
+from tests.sacct_ingest.faults.history import NOWS, make_history
 from tests.sacct_ingest.faults.site import Site, after, ended, kill
 
 #: Time that an undisturbed ingest takes, about; what is killed is killed within it.
@@ -29,25 +27,25 @@ TAKES_S = 0.25
 Fault = Callable[[Site, Random], object]
 
 
-def killed(site: Site, rng: Random) -> None:
+def killed(site, rng):
     process = site.start()
     number = rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
     after(rng.uniform(0, TAKES_S), lambda: kill(process, number))
 
 
-def sacct_fails(site: Site, rng: Random) -> None:
+def sacct_fails(site, rng):
     kind = rng.choice(("status", "signal", "garbage", "cut"))
     site.fail(kind=kind, call=rng.randrange(1, 4), share=rng.random())
     ended(site.start())
 
 
-def sacct_is_silent(site: Site, rng: Random) -> None:
+def sacct_is_silent(site, rng):
     site.fail(kind="silence", call=rng.randrange(1, 4), share=rng.random())
     process = site.start()
     after(rng.uniform(0.1, TAKES_S), lambda: kill(process))
 
 
-def two_at_once(site: Site, rng: Random) -> None:
+def two_at_once(site, rng):
     first, second = site.start(), after(rng.uniform(0, TAKES_S), site.start)
     if rng.random() < 0.5:
         after(rng.uniform(0, TAKES_S), lambda: kill(first))
@@ -56,12 +54,12 @@ def two_at_once(site: Site, rng: Random) -> None:
     assert ended(second) == 0
 
 
-def disk_full(site: Site, rng: Random) -> None:
+def disk_full(site, rng):
     file = database_file(site)
     ended(site.start(file_bytes=file.stat().st_size + rng.randrange(1, 60_000)))
 
 
-def locked(site: Site, rng: Random) -> None:
+def locked(site, rng):
     writer = sqlite3.connect(database_file(site), isolation_level=None)
     process = site.start()
     after(rng.uniform(0, TAKES_S / 2), lambda: writer.execute("BEGIN IMMEDIATE"))
@@ -69,7 +67,7 @@ def locked(site: Site, rng: Random) -> None:
     ended(process)
 
 
-def nothing(site: Site, rng: Random) -> None:
+def nothing(site, rng):
     site.ingest()
 
 
@@ -77,21 +75,21 @@ ANYWHERE: tuple[Fault, ...] = (killed, killed, sacct_fails, sacct_is_silent, two
 SQLITE: tuple[Fault, ...] = (*ANYWHERE, disk_full, locked)
 
 
-def database_file(site: Site) -> Path:
+def database_file(site):
     return site.folder / "nimo.db"
 
 
 @cache
-def made(seed: int) -> list[Entry]:
+def made(seed):
     return make_history(Random(seed))
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str, Any]]:
+def undisturbed(tmp_path_factory):
     """What is in the store in the end if nothing happens, by the seed of the history."""
 
     @cache
-    def contents(seed: int) -> dict[str, Any]:
+    def contents(seed):
         folder = tmp_path_factory.mktemp("undisturbed")
         site = Site.make(folder, made(seed), f"sqlite:///{folder / 'nimo.db'}")
         for now_s in NOWS:
@@ -103,14 +101,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dic
 
 
 @pytest.fixture(scope="session")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty(tmp_path_factory):
     """A store with nothing in it."""
     path = tmp_path_factory.mktemp("empty") / "nimo.db"
     Store.open(str(path)).close()
     return path
 
 
-def disturbed(site: Site, rng: Random, faults: tuple[Fault, ...]) -> dict[str, Any]:
+def disturbed(site, rng, faults):
     reported = []
     for now_s in NOWS:
         site.at(now_s)
@@ -166,7 +164,7 @@ def test_follow_goes_on_until_it_is_asked_to_end_and_then_where_it_was(
     assert site.contents() == undisturbed(0)
 
 
-def read_to(site: Site) -> int | None:
+def read_to(site):
     with Store.open(site.url) as store:
         return store.watermarks.get("sacct:")
 
@@ -201,7 +199,7 @@ SERVERS = [
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(request):
     """A server of our own, since it is killed."""
     kind, account = request.param
     with database_server(kind, account()) as server:
@@ -209,7 +207,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield server
 
 
-def keep_what_is_committed(server: Any) -> None:
+def keep_what_is_committed(server):
     """Undo what our servers are told for speed: MariaDB would lose the last second."""
     if isinstance(server, MariaDB):
         server.execute("set global innodb_flush_log_at_trx_commit = 1")
@@ -218,10 +216,10 @@ def keep_what_is_committed(server: Any) -> None:
 _numbers = count()
 
 
-def server_gone(server: Any) -> Fault:
+def server_gone(server):
     daemon = "mariadbd" if isinstance(server, MariaDB) else "postgres"
 
-    def gone(site: Site, rng: Random) -> None:
+    def gone(site, rng):
         process = site.start()
         server_end = signal.SIGKILL if isinstance(server, MariaDB) else signal.SIGQUIT
         after(rng.uniform(0, TAKES_S), lambda: server.processes.signal(daemon, server_end))
@@ -234,8 +232,8 @@ def server_gone(server: Any) -> Fault:
     return gone
 
 
-def connections_lost(server: Any) -> Fault:
-    def lost(site: Site, rng: Random) -> None:
+def connections_lost(server):
+    def lost(site, rng):
         process = site.start()
         after(rng.uniform(0, TAKES_S), lambda: end_connections(server))
         ended(process)
@@ -244,7 +242,7 @@ def connections_lost(server: Any) -> Fault:
     return lost
 
 
-def end_connections(server: Any) -> None:
+def end_connections(server):
     if isinstance(server, PostgreSQL):
         server.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity "

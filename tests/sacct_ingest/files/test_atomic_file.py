@@ -15,7 +15,7 @@ from sacct_ingest.store import Store
 
 
 @pytest.fixture
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shared(tmp_path, monkeypatch):
     """Give a folder that everybody may write to, as /tmp."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     folder = tmp_path / "shared"
@@ -25,7 +25,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
+def victim(tmp_path):
     path = tmp_path / "victim"
     path.write_text("precious")
     return path

@@ -47,11 +47,11 @@ class Accounting:
             raise SacctError("sacct broke off")
 
 
-def windows(begin_s: int, end_s: int, width_s: int = 100) -> list[tuple[int, int]]:
+def windows(begin_s, end_s, width_s=100):
     return [(at, min(at + width_s, end_s)) for at in range(begin_s, end_s, width_s)]
 
 
-def runs_ending_at(*times: int) -> list[JobRun]:
+def runs_ending_at(*times):
     return [run(job_id=time, end_s=time) for time in times]
 
 

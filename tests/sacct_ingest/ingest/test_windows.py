@@ -13,7 +13,6 @@ from sacct_ingest.ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSet
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
-from sacct_ingest.store import Store
 from tests.sacct_ingest.records import runs_with
 
 DAY_S = 86_400
@@ -56,7 +55,7 @@ class SlowAccounting:
         yield from ()
 
 
-def load(store: Store, source: SlowAccounting, days: int) -> None:
+def load(store, source, days):
     pace = Pace(SETTINGS, clock=source.time.clock, pause=source.time.pause)
     span = SpanSettings(first_s=days * DAY_S)
     ingest(store, source, now_s=400 * DAY_S, settings=IngestSettings(span=span), pace=pace)
@@ -153,11 +152,11 @@ def test_reading_it_again_changes_nothing(sqlite_store, tmp_path):
 FOLLOWING = FollowSettings(every_s=600, first_retry_s=30, longest_s=100)
 
 
-def rounds(*outcomes: Exception | None) -> list[float]:
+def rounds(*outcomes):
     """Follow once for each outcome; give the pauses."""
     left, pauses = list(outcomes), list[float]()
 
-    def once() -> None:
+    def once():
         outcome = left.pop(0)
         if outcome is not None:
             raise outcome

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from sacct_ingest.probes.agreement import MEASURES, TypeProfile, type_profiles
+from sacct_ingest.probes.agreement import MEASURES, type_profiles
 from sacct_ingest.probes.benchmarks import BenchmarkPlan, read, script
 from sacct_ingest.records import NodeProfile
 
@@ -35,13 +35,13 @@ IPERF = json.dumps(
 )
 
 
-def output(*sections: tuple[str, str, int]) -> str:
+def output(*sections):
     facts = "@@nimo fact job 42\n@@nimo fact cpus 16\n@@nimo fact model AMD EPYC 7763\n"
     parts = (f"@@nimo begin {n}\n{text}\n@@nimo end {n} {status}\n" for n, text, status in sections)
     return facts + "".join(parts)
 
 
-def named(text: str) -> tuple[NodeProfile, str]:
+def named(text):
     return read(text, cluster="pine", node="n1", at_s=5.0)
 
 
@@ -148,19 +148,19 @@ def test_what_is_not_asked_for_is_not_run():
     assert "iperf3 -c" not in script(BenchmarkPlan(network_host=""))
 
 
-def nodes(*speeds: float | None, kind: str = "epyc") -> list[NodeProfile]:
+def nodes(*speeds, kind="epyc"):
     return [
         NodeProfile(cluster="pine", node=f"n{i}", node_type=kind, at_s=1.0, cpu_events_per_s=speed)
         for i, speed in enumerate(speeds, 1)
     ]
 
 
-def only(profiles: list[NodeProfile], **given: float) -> TypeProfile:
+def only(profiles, **given):
     (kind,) = type_profiles(profiles, **given)
     return kind
 
 
-def outliers(*speeds: float | None) -> list[str]:
+def outliers(*speeds):
     return [each.node for each in only(nodes(*speeds)).outliers]
 
 

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.conftest import unavailable
 MIB = 1 << 20
 
 
-def knows_o_direct(folder: Path) -> bool:
+def knows_o_direct(folder):
     try:
         os.close(os.open(folder / "direct", os.O_WRONLY | os.O_CREAT | os.O_DIRECT))
     except OSError:
@@ -28,11 +27,11 @@ def test_a_bounded_file_is_written_read_and_removed(tmp_path, monkeypatch):
     written, flags = [], []
     real_write, real_open = os.write, os.open
 
-    def write(file: int, data: bytes) -> int:
+    def write(file, data):
         written.append(real_write(file, data))
         return written[-1]
 
-    def opened(path: str, how: int, mode: int = 0o777) -> int:
+    def opened(path, how, mode=0o777):
         flags.append(how)
         return real_open(path, how, mode)
 
@@ -64,7 +63,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_file_system_that_only_answers_from_its_cache(tmp_path, monkeypatch):
-    def refuse(*_: object) -> int:
+    def refuse(*_):
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "open", refuse)

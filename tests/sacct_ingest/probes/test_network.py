@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +46,7 @@ print(json.dumps([dataclasses.asdict(each) for each in found]))
 
 
 @contextmanager
-def sensor_on(hosts: Hosts) -> Iterator[None]:
+def sensor_on(hosts):
     argv = hosts.command(hosts.far, sys.executable, "-c", FAR, ADDRESSES[1], KEY)
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as far:
         try:
@@ -57,7 +56,7 @@ def sensor_on(hosts: Hosts) -> Iterator[None]:
             far.kill()
 
 
-def measure(hosts: Hosts, size_bytes: int) -> dict[str, float]:
+def measure(hosts, size_bytes):
     argv = hosts.command(hosts.near, sys.executable, "-c", NEAR, ADDRESSES[1], KEY, str(size_bytes))
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
@@ -66,7 +65,7 @@ def measure(hosts: Hosts, size_bytes: int) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def namespaces() -> None:
+def namespaces():
     """Skip where this machine cannot be two."""
     if reason := slow_link.missing():
         pytest.skip(reason)
@@ -117,7 +116,7 @@ def test_a_host_that_never_answers_costs_no_more_than_the_time_out():
     assert result[0]["took_s"] >= 0.9
 
 
-def _drop_all(hosts: Hosts) -> None:
+def _drop_all(hosts):
     """Take the far host's link down, with its address still known to the near one."""
     for argv in (
         ("ip", "neighbour", "replace", ADDRESSES[1], "lladdr", "02:00:00:00:00:01", "dev", "nimo0"),
@@ -148,7 +147,7 @@ class Busy(Channel):
 
 
 @pytest.fixture
-def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+def connection():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
@@ -252,7 +251,7 @@ def test_transfers_of_a_changing_link_are_learnt(tmp_path):
     assert (made.verdict, made.transfers) == (Verdict.DOUBTFUL, 5)
 
 
-def learnt(hosts: Hosts, sender: Sender) -> list[Probe]:
+def learnt(hosts, sender):
     """Probe and send at each of some rates; give all measurements."""
     series: list[Probe] = []
     for rate_mbit in (20, 10, 16, 12, 18, 15):

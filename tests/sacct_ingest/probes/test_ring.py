@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sacct_ingest.probes import network, wire
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.ring import Clique, Generation, Ring
 from sacct_ingest.probes.wire import Message, Superseded
-from sacct_ingest.records import Probe, Resource
+from sacct_ingest.records import Resource
 from slurm_plugin.experiments.probe_command import Collector
 from tests.processes import free_ports, wait_until
 
@@ -38,9 +38,7 @@ class Others:
 
 
 @contextmanager
-def running(
-    others: Others, settings: ProbeSettings = FAST, me: int = 0
-) -> Iterator[tuple[Ring, list]]:
+def running(others, settings=FAST, me=0):
     held: list[Generation] = []
     stopped = threading.Event()
     ring = Ring(Clique(CLIQUE, me, others), settings, lambda token, until: held.append(token))
@@ -53,7 +51,7 @@ def running(
         thread.join()
 
 
-def accept(name: str, request: Message) -> Message:
+def accept(name, request):
     return {"ok": True, "holds": True}
 
 
@@ -66,7 +64,7 @@ def test_the_first_token_is_made_used_and_passed_on():
 
 
 def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation():
-    def dead_b(name: str, request: Message) -> Message:
+    def dead_b(name, request):
         if name == "b":
             raise ProbeError("b: timed out")
         return accept(name, request)
@@ -78,7 +76,7 @@ def test_who_does_not_take_the_token_is_passed_by_with_a_new_generation():
 
 
 def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by():
-    def b_takes_it_and_dies(name: str, request: Message) -> Message:
+    def b_takes_it_and_dies(name, request):
         if name == "b" and request["op"] == "holds":
             raise ProbeError("b: Connection refused")
         return accept(name, request)
@@ -90,7 +88,7 @@ def test_a_token_whose_holder_died_is_made_again_and_the_dead_passed_by():
 
 
 def test_a_token_that_never_comes_back_is_made_again():
-    def b_passes_it_on(name: str, request: Message) -> Message:
+    def b_passes_it_on(name, request):
         return {"ok": True, "holds": False}
 
     others = Others(b_passes_it_on)
@@ -109,7 +107,7 @@ def test_an_old_token_is_refused_and_its_holder_may_not_probe():
 
 
 def test_who_meets_a_newer_token_gives_up_its_own():
-    def newer(name: str, request: Message) -> Message:
+    def newer(name, request):
         raise Superseded(name, (9, 2))
 
     with running(Others(newer)) as (ring, _):
@@ -118,7 +116,7 @@ def test_who_meets_a_newer_token_gives_up_its_own():
 
 
 def test_alone_it_goes_on_measuring():
-    def nobody(name: str, request: Message) -> Message:
+    def nobody(name, request):
         raise ProbeError(f"{name}: no route to host")
 
     with running(Others(nobody)) as (_, held):
@@ -180,7 +178,7 @@ class Sensors:
 
 
 @pytest.fixture(scope="module")
-def sensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sensors]:
+def sensors(tmp_path_factory):
     # A long period: after a round the token rests with one host until somebody wakes them.
     made = Sensors(tmp_path_factory.mktemp("ring"), period_s=600.0, timeout_s=2.0, hold_s=8.0)
     try:
@@ -219,12 +217,12 @@ def test_the_token_survives_a_kill_of_its_holder(sensors):
     assert_one_at_a_time(result + whole)
 
 
-def more(collector: Collector, result: list[Probe]) -> list[Probe]:
+def more(collector, result):
     result += collector.measure_now().probes
     return result
 
 
-def tried(collector: Collector, result: list[Probe], alive: list[str], dead: Member) -> bool:
+def tried(collector, result, alive, dead):
     """Whether both others have noted that the dead one could not be measured."""
     failed = {(p.source, p.target) for p in result if p.value is None and p.error}
     if failed >= {(name, dead.name) for name in alive}:
@@ -233,7 +231,7 @@ def tried(collector: Collector, result: list[Probe], alive: list[str], dead: Mem
     return False
 
 
-def measured(probes: list[Probe]) -> set[tuple[str, str]]:
+def measured(probes):
     return {
         (p.source, p.target)
         for p in probes
@@ -241,7 +239,7 @@ def measured(probes: list[Probe]) -> set[tuple[str, str]]:
     }
 
 
-def assert_one_at_a_time(probes: list[Probe]) -> None:
+def assert_one_at_a_time(probes):
     """No two messages were on their way at one time: all clocks are this machine's."""
     spans = sorted(
         (p.at_s, p.at_s + p.took_s)

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,13 +17,13 @@ KEY = b"a key that only tests know"
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, Channel]]:
+def ends():
     near, far = socket.socketpair()
     with near, far:
         yield near, Channel(far, 10)
 
 
-def seals(ours: bytes = KEY, theirs: bytes = KEY) -> tuple[Seal, Seal]:
+def seals(ours=KEY, theirs=KEY):
     server = Seal.new(theirs)
     return Seal.new(ours, theirs=server.greeting.decode()), server
 
@@ -94,7 +93,7 @@ def test_an_answer_without_the_key_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as false:
         port = false.getsockname()[1]
 
-        def answer() -> None:
+        def answer():
             link, _ = false.accept()
             with link:
                 seal = Seal.new(b"another", theirs="0" * 32)

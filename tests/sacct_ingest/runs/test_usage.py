@@ -1,24 +1,22 @@
 """Steps to T, U and D: the arithmetic, and a real program on a real Slurm."""
 
 import time
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.records import JobState, KeyLevel, StepRun
 from sacct_ingest.runs.usage import usage
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
-from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
 from tests.sacct_ingest.records import run, runs_with
 
 MIB = 1 << 20
 
 
-def step(name: str = "0", **given: object) -> StepRun:
+def step(name="0", **given):
     fields: dict[str, object] = {
         "step": name,
         "state": JobState.COMPLETED,
@@ -123,7 +121,7 @@ def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(slurm, tm
     data.unlink()
 
 
-def stored(slurm: SlurmCluster, job_id: int, folder: Path) -> JobRun:
+def stored(slurm, job_id, folder):
     """Read one job with sacct, keep it, and give it with the steps that the store gives back."""
     source = LiveSacct(command=[str(slurm.bin / "sacct")])
     now_s = int(time.time())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW, attributes
 from sacct_ingest.scripts.engines import ENGINES, engine_job, name_template, template
 from sacct_ingest.scripts.signature import (
@@ -11,13 +11,12 @@ from sacct_ingest.scripts.signature import (
     words_of_line,
     words_of_request,
 )
-from slurm_plugin.protocol.request_messages import Job
 from tests.engine_jobs import job_of, run_of, submissions
 
 NAMES = [engine.name for engine in ENGINES]
 
 
-def asked(job: Job, user: str = "ada") -> Identity:
+def asked(job, user="ada"):
     return identity_of_request(
         user=user,
         name=job.name,

@@ -111,7 +111,7 @@ def test_all_that_follows_wrap_is_one_word(line):
     )
 )
 def test_quoted_values_come_back(options):
-    def quoted(text: str) -> str:
+    def quoted(text):
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
     lines = [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.scripts.job_script import bounded_cache
 from sacct_ingest.scripts.signature import identity_of_line, identity_of_request
 from tests.sacct_ingest.records import run
@@ -13,17 +13,15 @@ SCRIPT = "#!/bin/sh\n#SBATCH -N 2\n# wrf\nsrun ./wrf.exe $1\n"
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\nsrun ./x -a 'b c'\n\n"
 
 
-def request(
-    *argv: str, user: str = "ada", name: str = "wrf", comment: str = "", script: str = SCRIPT
-) -> Identity:
+def request(*argv, user="ada", name="wrf", comment="", script=SCRIPT):
     return identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
 
 
-def identity_of_run(made: JobRun) -> Identity:
+def identity_of_run(made):
     return identity_of_line(made.user, made.name, made.comment, made.submit_line)
 
 
-def line(submit_line: str, **given: str) -> str:
+def line(submit_line, **given):
     return identity_of_run(run(submit_line=submit_line, **given)).line
 
 
@@ -176,7 +174,7 @@ def test_short_texts_are_worked_out_once_and_of_long_ones_the_last():
     calls = []
 
     @bounded_cache(entries=2, characters=4)
-    def length(*texts: str) -> int:
+    def length(*texts):
         calls.append(texts)
         return sum(map(len, texts))
 

@@ -1,7 +1,6 @@
 """The table of columns."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import fields
@@ -22,7 +21,7 @@ from sacct_ingest.sources.columns import (
 )
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
 from sacct_ingest.sources.pyslurm_jobs import JOB, STEP
-from sacct_ingest.sources.runs_from_rows import ColumnPlan, plans
+from sacct_ingest.sources.runs_from_rows import plans
 from sacct_ingest.sources.saved import FORMATS
 from sacct_ingest.sources.swf import COLUMNS as SWF
 from slurm_plugin.cli.commands.ingest import LIVE
@@ -149,7 +148,7 @@ def test_what_steps_used_is_distinguished_by_resource():
     assert set(read_one(step, ["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
 
 
-def read_one(plan: ColumnPlan, record: list[str]) -> dict[str, Any]:
+def read_one(plan, record):
     return {field: value for field, (value,) in plan.read([record]).items()}
 
 
@@ -216,7 +215,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "sources.md"
 SOURCES = {"JSON": DB_JOB | DB_STEP, "slurmctld": LIVE_JOB, "PySlurm": JOB | STEP, "SWF": SWF}
 
 
-def columns_table() -> str:
+def columns_table():
     """The table of columns as the page has it."""
     lines = ["| column | field | of steps | not in |", "| --- " * 4 + "|"]
     for name in dict.fromkeys(column.name for column in COLUMNS):
@@ -228,7 +227,7 @@ def columns_table() -> str:
     return "\n".join(lines)
 
 
-def named(field: str) -> bool:
+def named(field):
     return bool(field) and not field.startswith("_")
 
 

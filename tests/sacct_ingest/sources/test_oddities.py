@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.store.add_runs import pack_runs
@@ -39,7 +39,7 @@ JOB = {
 }
 
 
-def read(*rows: dict[str, str], tally: Tally | None = None) -> list[JobRun]:
+def read(*rows, tally=None):
     lines = ["|".join(JOB) + "\n", *("|".join((JOB | row).values()) + "\n" for row in rows)]
     return list(read_text(lines, tally or Tally()))
 
@@ -198,7 +198,7 @@ def test_memory_and_gpus(row, expected):
     )
 
 
-def payload(text: str) -> str:
+def payload(text):
     return "JS1:" + base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 

@@ -81,7 +81,7 @@ class FakeModule(ModuleType):
         super().__init__("pyslurm")
         self.asked: dict[str, Any] = {}
 
-        def load(_: Any) -> dict[int, SimpleNamespace]:
+        def load(_):
             if error:
                 raise error
             return {job["id"]: SimpleNamespace(**job) for job in jobs}
@@ -92,8 +92,8 @@ class FakeModule(ModuleType):
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def install(*jobs: dict[str, Any], error: Exception | None = None) -> FakeModule:
+def install(monkeypatch):
+    def install(*jobs, error=None):
         module = FakeModule(*jobs, error=error)
         monkeypatch.setitem(sys.modules, "pyslurm", module)
         return module
@@ -101,7 +101,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Any:
     return install
 
 
-def read(tally: Tally | None = None) -> list[JobRun]:
+def read(tally=None):
     return list(PySlurmJobs().read(1, 2, tally or Tally()))
 
 

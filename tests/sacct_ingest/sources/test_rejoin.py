@@ -53,14 +53,14 @@ def test_any_name_comes_back_or_is_refused(name):
         assert result == row
 
 
-def read(*rows: str) -> tuple[list[str], Tally]:
+def read(*rows):
     tally = Tally()
     text = "JobID|Cluster|JobName|User|UID|State|Submit|ElapsedRaw\n" + "".join(rows)
     runs = read_text(text.splitlines(keepends=True), tally)
     return [run.name for run in runs], tally
 
 
-def row(job: int, name: str) -> str:
+def row(job, name):
     return f"{job}|c|{name}|ann|1001|COMPLETED|50|5\n"
 
 

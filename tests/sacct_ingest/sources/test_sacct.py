@@ -4,11 +4,9 @@ import secrets
 import signal
 import stat
 import time
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,13 +14,12 @@ from msgspec import structs
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.ingest.into_store import IngestSettings, ingest
 from sacct_ingest.ingest.windows import SpanSettings
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.sources.columns import canonical_name, useful
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from tests.cluster import SlurmCluster
 from tests.processes import wait_until
 from tests.requests.rest import jobs, slurmrestd
 from tests.sacct_ingest.records import runs_with
@@ -30,7 +27,7 @@ from tests.sacct_ingest.records import runs_with
 HEADER = "JobID Cluster State Submit ElapsedRaw"
 
 
-def fake(folder: Path, body: str, header: str = HEADER) -> LiveSacct:
+def fake(folder, body, header=HEADER):
     """Make a sacct that offers a few columns; it was given $D as delimiter, and the word $W."""
     path = folder / "sacct"
     path.write_text(
@@ -44,7 +41,7 @@ def fake(folder: Path, body: str, header: str = HEADER) -> LiveSacct:
     return LiveSacct(command=[str(path)])
 
 
-def read(source: LiveSacct) -> list[JobRun]:
+def read(source):
     return list(source.read(0, 10, Tally()))
 
 
@@ -150,7 +147,7 @@ def test_nobody_is_left_behind_by_a_reader_that_stops_early(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
+def history(slurm):
     """Jobs of all kinds on a real cluster: name to id."""
     submit = slurm.sbatch
     ids = {
@@ -189,9 +186,7 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
     slurm.run("scancel", str(ids["long"]))
 
 
-def ingest_now(
-    slurm: SlurmCluster, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> tuple[int, int, int]:
+def ingest_now(slurm, store, monkeypatch):
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
     lately = IngestSettings(span=SpanSettings(first_s=3600))
@@ -240,7 +235,7 @@ def test_steps_from_before_the_window_are_there(slurm, monkeypatch):
     assert one_run(LiveSacct(), job_id, end_s - 1, end_s + 1) == whole
 
 
-def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
+def one_run(source, job_id, begin_s, end_s):
     (result,) = [run for run in source.read(begin_s, end_s, Tally()) if run.job_id == job_id]
     return result
 
@@ -265,7 +260,7 @@ UNREPORTED = {
 Key = tuple[int, int, JobState]
 
 
-def by_key(runs: Iterable[JobRun]) -> dict[Key, dict[str, Any]]:
+def by_key(runs):
     """Give the runs that have ended, by what tells them apart."""
     return {
         (run.job_id, run.submit_s, run.state): structs.asdict(run)
@@ -274,7 +269,7 @@ def by_key(runs: Iterable[JobRun]) -> dict[Key, dict[str, Any]]:
     }
 
 
-def same(text: dict[Key, dict[str, Any]], from_json: dict[Key, dict[str, Any]]) -> None:
+def same(text, from_json):
     """Hold what JSON says of some runs against what the text says."""
     for key, run in text.items():
         reported = {name: value for name, value in from_json[key].items() if name not in UNREPORTED}
@@ -343,7 +338,7 @@ def test_a_name_with_the_delimiter_of_sacct_makes_no_job(slurm, monkeypatch):
     job_id = slurm.sbatch("--wrap=true", env={"SBATCH_JOB_NAME": name})
     slurm.wait(job_id)
 
-    def ids() -> list[int]:
+    def ids():
         source = LiveSacct(command=[str(slurm.bin / "sacct")])
         return [run.job_id for run in source.read(now_s - 60, int(time.time()) + 1, Tally())]
 
@@ -359,7 +354,7 @@ def test_slurmdbd_killed_while_it_answers_loses_nothing(slurm, sqlite_store, mon
     connected = connections(slurm)
     slurm.processes.signal("slurmdbd", signal.SIGSTOP)  # until sacct waits for its answer
 
-    def kill() -> None:
+    def kill():
         wait_until(lambda: connections(slurm) > connected, what="sacct to ask slurmdbd")
         slurm.processes.signal("slurmdbd", signal.SIGKILL)
 
@@ -377,12 +372,12 @@ def test_slurmdbd_killed_while_it_answers_loses_nothing(slurm, sqlite_store, mon
     assert len(contents(sqlite_store)) == len(before[0]) + 3
 
 
-def contents(store: Store) -> list[tuple[object, ...]]:
+def contents(store):
     rows = (row for _, group in store.runs.by_key(KeyLevel.USER) for row in group)
     return sorted((row.job_id, row.submit_s, row.state, row.end_s) for row in rows)
 
 
-def connections(slurm: SlurmCluster) -> int:
+def connections(slurm):
     """Count the connections that slurmdbd's host has for it, accepted or not."""
     port = f":{slurm.settings.ports[1]:04X}"
     lines = map(str.split, Path("/proc/net/tcp").read_text().splitlines())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text, split_records
 from sacct_ingest.sources.saved import SavedSacct
@@ -18,13 +18,13 @@ from slurm_plugin.demo.sandbox import sacct_text
 DATA = Path(__file__).parents[2] / "data"
 
 
-def read(text: str, tally: Tally | None = None, **options: object) -> list[JobRun]:
+def read(text, tally=None, **options):
     lines = text.splitlines(keepends=True)
     return list(read_text(lines, tally or Tally(), **options))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def real() -> dict[str, JobRun]:
+def real():
     """Runs of a real cluster by their job id, the last start of each."""
     tally = Tally()
     runs = list(SavedSacct(DATA / "sacct-22.05-epoch.txt").read(0, 0, tally))

@@ -30,7 +30,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def read(path: Path, tally: Tally | None = None, **options: str) -> list[JobRun]:
+def read(path, tally=None, **options):
     return list(SavedSacct(path, **options).read(0, 0, tally or Tally()))  # type: ignore[arg-type]
 
 

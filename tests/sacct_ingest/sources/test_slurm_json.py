@@ -43,27 +43,27 @@ NOT_LIVE = {
 }
 
 
-def document(*jobs: Any, **more: Any) -> str:
+def document(*jobs, **more):
     return json.dumps({"meta": {"plugin": {}}, "jobs": list(jobs), "errors": [], **more}, indent=1)
 
 
-def read(text: str, tally: Tally | None = None, **options: Any) -> list[JobRun]:
+def read(text, tally=None, **options):
     return list(read_json(io.StringIO(text), tally or Tally(), **options))
 
 
-def one(job: dict[str, Any]) -> JobRun:
+def one(job):
     tally = Tally()
     (run,) = read(document(job), tally)
     assert tally.rejects == []
     return run
 
 
-def facts(run: JobRun, without: Any = ()) -> dict[str, Any]:
+def facts(run, without=()):
     return {k: v for k, v in msgspec.structs.asdict(run).items() if k not in without}
 
 
 @pytest.fixture(scope="module")
-def from_text() -> JobRun:
+def from_text():
     (run,) = read_text(TEXT.splitlines(keepends=True), Tally())
     return run
 
@@ -84,7 +84,7 @@ def test_slurmctld_says_all_but_what_is_gathered(from_text):
     assert facts(one(live_job()), NOT_LIVE) == facts(from_text, NOT_LIVE)
 
 
-def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+def changed(job, path, value):
     at = job
     *parents, last = path.split(".")
     for key in parents:
@@ -214,7 +214,7 @@ def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place):
     assert runs == read(document(*(new_job(i) for i in range(1, 4))))[: len(runs)]
 
 
-def read_into(runs: list[JobRun], text: str) -> None:
+def read_into(runs, text):
     runs.extend(read_json(io.StringIO(text), Tally()))
 
 
@@ -335,10 +335,10 @@ def test_gpus_of_slurmctld():
     assert one(live_job(tres_alloc_str="cpu=4,node=2,gres/gpu=4")).gpus == 4
 
 
-def slowly(text: str) -> tuple[list[JobRun], list[Any]]:
+def slowly(text):
     """Read with Python's decoder alone."""
 
-    def refuse(kind: object, text: str) -> object:
+    def refuse(kind, text):
         raise ValueError("not this one")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -346,7 +346,7 @@ def slowly(text: str) -> tuple[list[JobRun], list[Any]]:
         return outcome(text)
 
 
-def outcome(text: str) -> tuple[list[JobRun], list[Any]]:
+def outcome(text):
     tally = Tally()
     runs: list[JobRun] = []
     with contextlib.suppress(FormatError):

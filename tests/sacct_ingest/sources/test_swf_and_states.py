@@ -29,7 +29,7 @@ NOTES = """\
 LINE = "  3  100  20 60  8   50 1024   8   300  2048  1  7  4  12  2  1  -1 -1"
 
 
-def read(text: str, tally: Tally | None = None, **options: str) -> list[JobRun]:
+def read(text, tally=None, **options):
     return list(read_swf(text.splitlines(keepends=True), tally or Tally(), **options))
 
 

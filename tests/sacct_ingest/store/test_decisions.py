@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
-from sacct_ingest.store import DecisionSelection, RunRow, Store
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel
+from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.store.rows import RetentionTimes
 from sacct_ingest.text.admin_comment import Note, build
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
@@ -15,7 +15,7 @@ from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
 
 
-def outcomes(store: Store) -> dict[str, int | None]:
+def outcomes(store):
     """Ids of decisions and of the jobs of their runs."""
     return {
         row.decision_id: None if outcome is None else outcome.job_id
@@ -160,7 +160,7 @@ def test_a_start_that_turns_out_to_be_requeued_is_no_outcome_any_more(store):
 
 @pytest.mark.parametrize("old", [20, 200])
 def test_what_was_joined_before_is_not_read_again(store, monkeypatch, old):
-    def add(numbers: range) -> None:
+    def add(numbers):
         rows = [(f"{i:012x}", SUBMIT_S + 60 * i) for i in numbers]
         store.decisions.add([decision(decision_id=one, at_s=at_s) for one, at_s in rows])
         notes = [(f"NIMO1:{one}:n=4", at_s) for one, at_s in rows]
@@ -169,7 +169,7 @@ def test_what_was_joined_before_is_not_read_again(store, monkeypatch, old):
     read: list[int] = []
     execute = sa.Connection.execute
 
-    def counted(connection: sa.Connection, *given: Any) -> Any:
+    def counted(connection, *given):
         result = execute(connection, *given)
         if not result.returns_rows:
             return result
@@ -196,7 +196,7 @@ def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store):
     assert [key for key, _ in store.runs.by_key(KeyLevel.SCRIPT)] == ["5c41"]
 
 
-def tasks(*numbers: int, **given: Any) -> list[JobRun]:
+def tasks(*numbers, **given):
     """Tasks of one array whose comment was changed after the submission."""
     return [
         run(job_id=17 + n, array_job_id=17, array_task_id=n, comment="nimo:app=melt", **given)
@@ -299,7 +299,7 @@ def test_a_page_holds_what_is_selected(store):
         ]
     )
 
-    def result(**expected: str) -> str:
+    def result(**expected):
         page = store.decisions.newest(DecisionSelection(**expected), most=9)
         return "".join(sorted(one.decision_id[0] for one, _ in page))
 

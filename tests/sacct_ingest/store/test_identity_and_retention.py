@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, update
@@ -20,7 +19,7 @@ from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 DAY_S = 86_400
 
 
-def history(days: int, *, job_id: int = 0, **given: object) -> list[object]:
+def history(days, *, job_id=0, **given):
     """A run a day, each with a step; the newest on day 0."""
     return [
         run(
@@ -149,7 +148,7 @@ def test_a_store_of_before_gets_a_number(tmp_path):
         assert store.change() == ""
 
 
-def number_in(path: Path) -> int | None:
+def number_in(path):
     """Give the number in the store's file, which another store at the same place does not have."""
     with closing(sqlite3.connect(path)) as raw:
         row = raw.execute("SELECT value FROM counters WHERE name = 'store'").fetchone()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
 
 
 @pytest.fixture
-def engine(store_url: str) -> Iterator[Engine]:
+def engine(store_url):
     """Connections of our own to the database of the store."""
     made = create_engine(store_url)
     yield made
@@ -46,7 +46,7 @@ def engine(store_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def filled(store: Store, engine: Engine) -> Store:
+def filled(store, engine):
     store.runs.add(
         run(
             job_id=i,
@@ -74,7 +74,7 @@ def filled(store: Store, engine: Engine) -> Store:
 def test_no_query_reads_all_runs_or_steps(filled, engine, name):
     statements: list[tuple[str, Any]] = []
 
-    def note(_: Any, __: Any, sql: str, parameters: Any, ___: Any, many: bool) -> None:
+    def note(_, __, sql, parameters, ___, many):
         statements.append((sql, parameters[0] if many else parameters))
 
     event.listen(Engine, "before_cursor_execute", note)
@@ -91,13 +91,13 @@ def test_a_scan_is_noticed(engine):
     assert scanned(engine, "SELECT sum(elapsed_s) FROM runs", ()) == {"runs"}
 
 
-def scanned(engine: Engine, sql: str, given: Any) -> set[str]:
+def scanned(engine, sql, given):
     """Give the tables that a statement reads as a whole."""
     with engine.connect() as connection:
         return _SCANNED[engine.dialect.name](connection.exec_driver_sql, sql, given)
 
 
-def _sqlite(execute: Any, sql: str, given: Any) -> set[str]:
+def _sqlite(execute, sql, given):
     details = [row[3] for row in execute(f"EXPLAIN QUERY PLAN {sql}", given)]
     # Nearly all runs have the same decision, none: to begin with its index reads them all.
     nearly_all = details[0].startswith("SEARCH runs USING INDEX ix_runs_decision_id (decision_id=?")
@@ -105,19 +105,19 @@ def _sqlite(execute: Any, sql: str, given: Any) -> set[str]:
     return scans | ({"runs"} if nearly_all else set())
 
 
-def _postgresql(execute: Any, sql: str, given: Any) -> set[str]:
+def _postgresql(execute, sql, given):
     # Of so few rows it would read all in any case.
     execute("SET enable_seqscan = off")
     plan = "\n".join(row[0] for row in execute(f"EXPLAIN {sql}", given))
     return set(re.findall(r"Seq Scan on (\w+)", plan))
 
 
-def _mariadb(execute: Any, sql: str, given: Any) -> set[str]:
+def _mariadb(execute, sql, given):
     plan = json.loads(execute(f"EXPLAIN FORMAT=JSON {sql}", given).scalar_one())
     return {result["table_name"] for result in _tables(plan) if result["access_type"] == "ALL"}
 
 
-def _tables(plan: Any) -> Iterator[dict[str, Any]]:
+def _tables(plan):
     if isinstance(plan, list):
         for each in plan:
             yield from _tables(each)

@@ -7,7 +7,7 @@ from sacct_ingest.store.retention import RetentionTimes
 from tests.sacct_ingest.records import run, step
 
 
-def probe(**given: object) -> Probe:
+def probe(**given):
     fields: dict[str, object] = {
         "resource": Resource.BANDWIDTH,
         "source": "n1",
@@ -20,7 +20,7 @@ def probe(**given: object) -> Probe:
     return Probe(**fields | given)  # type: ignore[arg-type]
 
 
-def profile(**given: object) -> NodeProfile:
+def profile(**given):
     fields: dict[str, object] = {
         "cluster": "pine",
         "node": "n1",

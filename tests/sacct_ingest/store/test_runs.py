@@ -1,21 +1,19 @@
 """Runs: idempotent to write, grouped by identity to read, the same in all databases."""
 
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
-from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.store import DecisionSelection, RunRow, Store, Stored, add_runs
+from sacct_ingest.store import DecisionSelection, RunRow, Stored, add_runs
 from sacct_ingest.text.admin_comment import decision_id_in
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
 
-def everything(url: str, table: str) -> list[dict[str, Any]]:
+def everything(url, table):
     engine = create_engine(url)
     with engine.connect() as connection:
         rows = connection.execute(text(f"select * from {table} order by 1, 2")).mappings()
@@ -24,7 +22,7 @@ def everything(url: str, table: str) -> list[dict[str, Any]]:
     return result
 
 
-def test_adding_again_changes_nothing(store: Store, store_url: str) -> None:
+def test_adding_again_changes_nothing(store, store_url):
     runs = [run(job_id=i, steps=(step(), step(step="1"))) for i in range(5)]
     assert store.runs.add(runs) == Stored(new=5)
     before = everything(store_url, "runs"), everything(store_url, "steps")
@@ -33,7 +31,7 @@ def test_adding_again_changes_nothing(store: Store, store_url: str) -> None:
     assert len(before[1]) == 10
 
 
-def test_what_has_changed_is_written_with_its_steps(store: Store, store_url: str) -> None:
+def test_what_has_changed_is_written_with_its_steps(store, store_url):
     store.runs.add([run(steps=(step(), step(step="1")))])
     again = run(elapsed_s=7.5, steps=(step(mem_bytes=5 << 40),))
     assert store.runs.add([again, run(job_id=18)]) == Stored(new=1, changed=1)
@@ -42,18 +40,18 @@ def test_what_has_changed_is_written_with_its_steps(store: Store, store_url: str
     assert [row["mem_bytes"] for row in everything(store_url, "steps")] == [5 << 40]
 
 
-def test_a_run_is_identified_by_cluster_id_and_submit_time(store: Store) -> None:
+def test_a_run_is_identified_by_cluster_id_and_submit_time(store):
     runs = [run(), run(submit_s=SUBMIT_S + 1), run(cluster="oak"), run(job_id=18)]
     assert store.runs.add(runs) == Stored(new=4)
     assert store.runs.count() == 4
 
 
-def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
+def test_of_a_run_given_twice_the_last_counts(store):
     assert store.runs.add([run(state=JobState.FAILED), run()]) == Stored(new=1)
     assert runs_with(store, KeyLevel.USER, "ada")[0].state is JobState.COMPLETED
 
 
-def test_all_facts_are_retained(store: Store, store_url: str) -> None:
+def test_all_facts_are_retained(store, store_url):
     given = run(
         array_job_id=16,
         array_task_id=0,
@@ -80,7 +78,7 @@ def test_all_facts_are_retained(store: Store, store_url: str) -> None:
     assert stored["het_offset"] is None
 
 
-def test_groups_are_those_of_the_keys(store: Store) -> None:
+def test_groups_are_those_of_the_keys(store):
     lines = ["sbatch -N1 a.sh", "sbatch -N2 b.sh", "sbatch -N4 a.sh"]
     store.runs.add(
         [run(job_id=i, submit_line=line, end_s=SUBMIT_S + 100 - i) for i, line in enumerate(lines)]
@@ -93,7 +91,7 @@ def test_groups_are_those_of_the_keys(store: Store) -> None:
     assert [key for key, _ in store.runs.by_key(KeyLevel.NAME)] == ["ada/wrf"]
 
 
-def test_keys_differ_in_case_and_accents(store: Store) -> None:
+def test_keys_differ_in_case_and_accents(store):
     names = ["wrf", "WRF", "wrf-é", "wrf-e", "wrf/2"]
     store.runs.add([run(job_id=i, name=name) for i, name in enumerate(names)])
     keys = [key for key, _ in store.runs.by_key(KeyLevel.NAME)]
@@ -102,22 +100,20 @@ def test_keys_differ_in_case_and_accents(store: Store) -> None:
         assert [row.job_id for row in runs_with(store, KeyLevel.NAME, f"ada/{name}")] == [i]
 
 
-def test_runs_without_a_key_are_in_no_group(store: Store) -> None:
+def test_runs_without_a_key_are_in_no_group(store):
     store.runs.add([run(user="", name="")])
     for level in KeyLevel:
         assert level is KeyLevel.LINE or list(store.runs.by_key(level)) == []
 
 
-def test_the_newest_run_of_a_group_is_the_last(store: Store) -> None:
+def test_the_newest_run_of_a_group_is_the_last(store):
     store.runs.add([run(job_id=i, end_s=SUBMIT_S + i) for i in (5, 3, 9, 1)])
     assert [row.job_id for row in runs_with(store, KeyLevel.USER, "ada")] == [1, 3, 5, 9]
     assert runs_with(store, KeyLevel.USER, "bob") == []
 
 
-def test_runs_that_are_packed_together_keep_their_own_steps(
-    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def made(job_id: int, memory: int) -> JobRun:
+def test_runs_that_are_packed_together_keep_their_own_steps(store, store_url, monkeypatch):
+    def made(job_id, memory):
         steps = (step(step=str(i), mem_bytes=memory + i) for i in range(job_id % 4))
         return run(job_id=job_id, steps=tuple(steps))
 
@@ -134,12 +130,12 @@ def test_runs_that_are_packed_together_keep_their_own_steps(
     assert sorted(stored) == sorted(expected)
 
 
-def test_many_runs_are_stored_in_several_transactions(sqlite_store: Store) -> None:
+def test_many_runs_are_stored_in_several_transactions(sqlite_store):
     assert sqlite_store.runs.add(run(job_id=i) for i in range(4500)) == Stored(new=4500)
     assert [len(rows) for _, rows in sqlite_store.runs.by_key(KeyLevel.USER)] == [4500]
 
 
-def test_groups_can_be_read_while_somebody_writes(sqlite_store: Store) -> None:
+def test_groups_can_be_read_while_somebody_writes(sqlite_store):
     sqlite_store.runs.add(run(job_id=i, user=f"user{i % 7}") for i in range(5000))
     observed = 0
     for _, rows in sqlite_store.runs.by_key(KeyLevel.USER):
@@ -159,7 +155,7 @@ def test_groups_can_be_read_while_somebody_writes(sqlite_store: Store) -> None:
         ("", ""),
     ],
 )
-def test_decisions_noted_in_admin_comments(comment: str, result: str) -> None:
+def test_decisions_noted_in_admin_comments(comment, result):
     assert decision_id_in(comment) == result
 
 
@@ -188,7 +184,7 @@ ODD = st.text(max_size=300)
         unique_by=lambda run: run.job_id,
     )
 )
-def test_no_text_is_too_odd_for_any_database(store: Store, runs: list[JobRun]) -> None:
+def test_no_text_is_too_odd_for_any_database(store, runs):
     store.runs.add(runs)
     again = store.runs.add(runs)
     assert (again.new, again.changed) == (0, 0)
@@ -197,7 +193,7 @@ def test_no_text_is_too_odd_for_any_database(store: Store, runs: list[JobRun]) -
         assert len(set(keys)) == len(keys)
 
 
-def test_a_run_stays_what_it_was_first_taken_for(store: Store) -> None:
+def test_a_run_stays_what_it_was_first_taken_for(store):
     """Whoever changes a job's comment, name or command line later does not move its run."""
     plain = run(comment="nimo:app=wrf")
     store.runs.add([plain])
@@ -208,7 +204,7 @@ def test_a_run_stays_what_it_was_first_taken_for(store: Store) -> None:
     assert before[0] == ["ada/wrf"]
 
 
-def test_a_run_that_is_requeued_still_ended_for_lack_of_memory(store: Store) -> None:
+def test_a_run_that_is_requeued_still_ended_for_lack_of_memory(store):
     short = run(job_id=1, state=JobState.OUT_OF_MEMORY)
     failed = run(job_id=2, state=JobState.FAILED)
     store.runs.add([short, failed])
@@ -220,7 +216,7 @@ def test_a_run_that_is_requeued_still_ended_for_lack_of_memory(store: Store) -> 
     assert first.state is JobState.COMPLETED
 
 
-def test_a_tag_is_each_users_own(store: Store) -> None:
+def test_a_tag_is_each_users_own(store):
     store.runs.add(
         run(job_id=number, user=user, comment="nimo:app=wrf")
         for number, user in enumerate(("ada", "bob", "ada"))
@@ -229,7 +225,7 @@ def test_a_tag_is_each_users_own(store: Store) -> None:
     assert result == {"ada/wrf": [0, 2], "bob/wrf": [1]}
 
 
-def test_shared_tags_have_the_runs_of_those_named(store: Store) -> None:
+def test_shared_tags_have_the_runs_of_those_named(store):
     of = [
         ("ada", "bio", "wrf"),
         ("bob", "hpc", "wrf"),
@@ -246,14 +242,14 @@ def test_shared_tags_have_the_runs_of_those_named(store: Store) -> None:
     assert result == [("@lab/cfd", [3]), ("@lab/wrf", [2, 1, 0])]
 
 
-def task(index: int, elapsed_s: float = 100.0, array: int = 40, **given: object):
+def task(index, elapsed_s=100.0, array=40, **given):
     own = {"job_id": array + index, "array_job_id": array, "array_task_id": index}
     times = {"elapsed_s": elapsed_s, "end_s": SUBMIT_S + 10 + int(elapsed_s)}
     return run(**own | times | given)
 
 
 @pytest.fixture
-def filled(store: Store) -> Store:
+def filled(store):
     later = {"submit_s": SUBMIT_S + 900, "user": "bob", "account": "physics"}
     store.runs.add(
         [

@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,7 +26,7 @@ MIGRATIONS = Path(sacct_ingest.store.__file__).parent / "migrations"
 NOBODY = 65534  # on Debian, as a user and as a group
 
 
-def fit(key: str = "a", **given: object) -> FitRow:
+def fit(key="a", **given):
     fields: dict[str, object] = {
         "level": KeyLevel.LINE,
         "key": key,
@@ -94,11 +93,11 @@ def test_a_store_of_a_newer_release_is_left_alone(new_url):
         Store.open(new_url)
 
 
-def together(call: Callable[[int], None], count: int) -> list[Exception]:
+def together(call, count):
     """Errors of the store of as many threads that call at once, each with its number."""
     failures: list[Exception] = []
 
-    def each(number: int) -> None:
+    def each(number):
         try:
             call(number)
         except StoreError as error:
@@ -110,7 +109,7 @@ def together(call: Callable[[int], None], count: int) -> list[Exception]:
 
 
 def test_processes_may_make_the_same_store_at_once(new_url):
-    def open_it(_: int) -> None:
+    def open_it(_):
         for _ in range(10):  # opened and closed: the last to leave removes SQLite's log
             Store.open(new_url).close()
 
@@ -120,7 +119,7 @@ def test_processes_may_make_the_same_store_at_once(new_url):
 def test_writers_take_turns(new_url):
     Store.open(new_url).close()
 
-    def write(number: int) -> None:
+    def write(number):
         first = 30 * number
         with Store.open(new_url) as store:
             for i in range(first, first + 60, 20):
@@ -189,7 +188,7 @@ def test_users_of_its_group_may_read_a_store_that_is_not_theirs(in_use):
             assert in_another_account(path) == "1 readonly"
 
 
-def in_another_account(path: Path) -> str:
+def in_another_account(path):
     """Read and try to write a store as nobody; a fork, since nobody may not read our Python."""
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
@@ -274,7 +273,7 @@ def test_watermarks(store):
     assert store.watermarks.get("sacct:pine") == 7
 
 
-def reject(i: int) -> RejectRow:
+def reject(i):
     return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", read_s=i)
 
 

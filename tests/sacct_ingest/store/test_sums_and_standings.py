@@ -1,10 +1,8 @@
 """Sums are written with what each run added, on each of the databases."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sacct_ingest.records import JobState, KeyLevel, StandingRow
-from sacct_ingest.store import Store, SumsRow
 from sacct_ingest.store.rows import Contribution
 from tests.sacct_ingest.records import SUBMIT_S, decision, run
 
@@ -14,14 +12,12 @@ ONE = Contribution(
 )  # fmt: skip
 
 
-def fold(
-    text: str, form: str, added: Sequence[Contribution], removed: Sequence[Contribution]
-) -> str:
+def fold(text, form, added, removed):
     total = float(text or 0) + sum(one.time_s for one in added) - sum(r.time_s for r in removed)
     return str(total) if form == "time" and total else ""
 
 
-def of(store: Store, level: KeyLevel) -> dict[str, list[SumsRow]]:
+def of(store, level):
     return store.sums.of_level(level)
 
 

@@ -5,20 +5,17 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import (
     Boolean,
-    Connection,
     Double,
     Engine,
     Float,
     Integer,
     MetaData,
-    Table,
     create_engine,
     event,
     insert,
@@ -40,7 +37,7 @@ FIRST = Path(__file__).parents[2] / "data" / "store-0013"
 _ROWS = 3
 
 
-def make(connection: Connection) -> None:
+def make(connection):
     """Make the tables as the first release did."""
     kind = connection.dialect.name.replace("mysql", "mariadb")
     statements = (FIRST / f"{kind}.sql").read_text()
@@ -49,14 +46,14 @@ def make(connection: Connection) -> None:
             connection.execute(text(statement))
 
 
-def tables(connection: Connection) -> list[Table]:
+def tables(connection):
     result = MetaData()
     result.reflect(connection)
     skipped = ("alembic_version", "counters")
     return [table for table in result.sorted_tables if table.name not in skipped]
 
 
-def value(table: Table, column: Any, row: int) -> Any:
+def value(table, column, row):
     if table.name == "runs" and column.name == "state":
         return "COMPLETED"
     if column.name in ("run_id", "id"):
@@ -70,18 +67,18 @@ def value(table: Table, column: Any, row: int) -> Any:
     return f"{column.name[:8]}-{row}"
 
 
-def contents(connection: Connection, tables_: list[Table]) -> dict[str, list[tuple[Any, ...]]]:
+def contents(connection, tables_):
     return {
         table.name: sorted(tuple(row) for row in connection.execute(select(table)))
         for table in tables_
     }
 
 
-def dies(url: str, statements: int) -> bool:
+def dies(url, statements):
     """Open a store in a process that dies after so many statements; whether it came to that."""
     if not (child := os.fork()):
 
-        def counted(*_: object) -> None:
+        def counted(*_):
             nonlocal statements
             if not statements:
                 os._exit(9)

@@ -7,20 +7,16 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store, Stored, ingests
 from sacct_ingest.store import writer as module
-from sacct_ingest.store.add_runs import PackedRuns
 from sacct_ingest.store.rows import RetentionTimes
 from sacct_ingest.store.writer import RunWriter
 from tests.databases import MariaDB, Server
@@ -31,14 +27,14 @@ DOCS = Path(__file__).parents[3] / "docs" / "ingest.md"
 _numbers = count()
 
 
-def statements(kind: str, who: str) -> list[str]:
+def statements(kind, who):
     """Statements of the documentation's block for a kind of server and a user."""
     (block,) = re.findall(rf"```sql\n-- {kind}: {who}\n(.*?)```", DOCS.read_text(), re.DOTALL)
     return [line for line in block.splitlines() if line.strip()]
 
 
 @pytest.fixture(params=["mariadb", "postgresql"])
-def granted(request: pytest.FixtureRequest) -> Callable[[str], str]:
+def granted(request):
     """URL for each user of the documentation, made with just its statements."""
     kind: str = request.param
     server: Server = request.getfixturevalue(f"{kind}_server")
@@ -46,7 +42,7 @@ def granted(request: pytest.FixtureRequest) -> Callable[[str], str]:
     database = f"granted_{number}"
     urls: dict[str, str] = {}
 
-    def url(who: str) -> str:
+    def url(who):
         if database not in urls:
             urls[database] = server.create(database)
         user = {"owner": "nimo_owner", "reader": "nimo_reader"}[who] + str(number)
@@ -64,7 +60,7 @@ def granted(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return url
 
 
-def execute(server: Any, database: str, sql: str) -> None:
+def execute(server, database, sql):
     if isinstance(server, MariaDB):
         server.execute(sql)
     elif not sql.startswith("CREATE DATABASE"):
@@ -77,7 +73,7 @@ def execute(server: Any, database: str, sql: str) -> None:
         engine.dispose()
 
 
-def as_user(server: Any, url: str, user: str) -> str:
+def as_user(server, url, user):
     if isinstance(server, MariaDB):
         return re.sub(r"//[^@]*@", f"//{user}:secret@", url)
     return url.replace("//nimo@", f"//{user}@")
@@ -113,7 +109,7 @@ def test_turns_are_taken_one_after_the_other(store_url):
     order: list[str] = []
     waits = threading.Event()
 
-    def second() -> None:
+    def second():
         with Store.open(store_url) as store, store.ingest_lock(waits.set):
             order.append("second")
 
@@ -136,7 +132,7 @@ def test_a_turn_ends_with_its_process(store_url, ending):
         assert holder.stdout.readline() == "mine\n"
         waits, had = threading.Event(), threading.Event()
 
-        def wait() -> None:
+        def wait():
             with store.ingest_lock(waits.set):
                 had.set()
 
@@ -177,7 +173,7 @@ BATCHES = [
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 5)
     # pytest's plug-ins have threads of their own, which sleep.
     count, asleep = threading.active_count, threading.active_count() - 1
@@ -211,7 +207,7 @@ def test_the_process_is_not_the_last_to_leave_the_file(tmp_path, at_once, monkey
     path, logs = tmp_path / "nimo.db", []
     close = RunWriter.close
 
-    def closed(writer: RunWriter) -> None:
+    def closed(writer):
         close(writer)
         logs.append(Path(f"{path}-wal").exists())
 
@@ -227,7 +223,7 @@ def test_a_busy_process_is_not_waited_for(store, at_once, monkeypatch):
     add_packed = module.add_packed
     waiting, release = os.pipe()
 
-    def slow(engine: Engine, batch: Sequence[PackedRuns]) -> Stored:
+    def slow(engine, batch):
         os.read(waiting, 1)
         return add_packed(engine, batch)
 
@@ -284,7 +280,7 @@ def test_an_open_file_is_not_taken_along(tmp_path, at_once):
 
 
 def test_what_the_process_did_not_expect_reaches_the_caller(store, at_once, monkeypatch):
-    def broken(*_: object) -> Stored:
+    def broken(*_):
         raise ZeroDivisionError("odd")
 
     monkeypatch.setattr(module, "add_packed", broken)
@@ -342,7 +338,7 @@ with Store.open(sys.argv[1]) as store, store.writer() as writer:
 """
 
 
-def _process_of(writer: RunWriter) -> Path:
+def _process_of(writer):
     assert writer.pid is not None
     return Path(f"/proc/{writer.pid}")
 

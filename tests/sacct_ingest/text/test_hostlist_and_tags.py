@@ -171,7 +171,7 @@ assert count_indexes("0-999999999999") == 10**12
 """
     limit = 256 * 2**20
 
-    def cap() -> None:
+    def cap():
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     done = subprocess.run(

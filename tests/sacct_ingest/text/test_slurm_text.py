@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -21,7 +20,7 @@ from sacct_ingest.text.slurm_text import (
 )
 
 
-def as_sacct(seconds: int, *, with_hours: bool) -> str:
+def as_sacct(seconds, *, with_hours):
     """``[D-]HH:MM:SS``, as Elapsed; the short ``MM:SS.mmm`` of TotalCPU below an hour."""
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
@@ -163,7 +162,7 @@ def test_no_time_is_none(text):
 
 
 @pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def berlin(monkeypatch):
     monkeypatch.setitem(os.environ, "TZ", "Europe/Berlin")
     time.tzset()
     parse_epoch.cache_clear()

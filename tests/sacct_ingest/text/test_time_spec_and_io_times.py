@@ -33,7 +33,7 @@ DISKS = """\
 NONE = {"light": 0, "light_ms": 0, "reads": 0, "queue": 0, "trips": 0, "ios": 0, "ms": 0, "own": 0}
 
 
-def share(mounts: bool = True, disks: bool = True, **after: int) -> float | None:
+def share(mounts=True, disks=True, **after):
     shape = (MOUNTS if mounts else "") + (DISKS if disks else "= diskstats\n= io.stat\n")
     return network_share(parse(shape.format(**NONE)), parse(shape.format(**NONE | after)))
 
@@ -53,7 +53,7 @@ def test_reads_no_slower_than_light_operations_are_all_on_the_way():
     assert share(disks=False, light=10, light_ms=100, reads=50, trips=400) == 1.0
 
 
-def over_a_link(reads: int, trip_ms: float, *, in_flight: int = 1, speed: int = 1000) -> float:
+def over_a_link(reads, trip_ms, *, in_flight=1, speed=1000):
     """Share of reads of 1 MiB whose trip took so long, over a link of so many Mbit/s."""
     counters = (
         "device io1:/d mounted on /d with fstype nfs4\n"
@@ -133,7 +133,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 10, 30, 5, tzinfo=BERLIN)
 
 
-def said(text: str, now: datetime = NOW) -> str:
+def said(text, now=NOW):
     seconds = parse_time(text, now_s=now.timestamp(), zone=now.tzinfo)
     return datetime.fromtimestamp(seconds, now.tzinfo).strftime("%Y-%m-%d %H:%M:%S")
 

@@ -2,19 +2,17 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.cli.advise import main
-from slurm_plugin.demo.sandbox import DemoSite
 
 #: On a busy machine nimod may take longer than users would wait for.
 CALL = "import sys; from slurm_plugin.cli import advise; advise._TIMEOUT_S = 120.0\n"
 CALL += "code = advise.main(sys.argv[1:])\n"
 
 
-def python(site: DemoSite, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+def python(site, code, *words):
     """Run the whole process, as a shell script would."""
     return subprocess.run(
         [sys.executable, "-c", code, *words],
@@ -26,11 +24,11 @@ def python(site: DemoSite, code: str, *words: str) -> subprocess.CompletedProces
     )
 
 
-def advise(site: DemoSite, *words: str, user: str = "ada") -> subprocess.CompletedProcess[str]:
+def advise(site, *words, user="ada"):
     return python(site, f"{CALL}sys.exit(code)", "--user", user, *words)
 
 
-def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> None:
+def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod):
     done = advise(nimod, "wrf.sh", "d02")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -40,18 +38,18 @@ def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> Non
     assert "wait" in done.stdout
 
 
-def test_a_typed_option_is_named_that_outranks_the_lines(nimod: DemoSite) -> None:
+def test_a_typed_option_is_named_that_outranks_the_lines(nimod):
     done = advise(nimod, "-N", "2-6", "wrf.sh", "d02")
     assert done.stdout.splitlines()[-1].startswith("--nodes of the command line outranks")
 
 
-def test_the_recommended_count_is_one_the_job_asks_for(nimod: DemoSite) -> None:
+def test_the_recommended_count_is_one_the_job_asks_for(nimod):
     answer = json.loads(advise(nimod, "--json", "-N", "2-6", "wrf.sh", "d02").stdout)
     assert 2 <= answer["nodes"] <= 6
     assert answer["directive"] == f"#SBATCH --nodes={answer['nodes']}"
 
 
-def test_all_shows_more_than_the_selection(nimod: DemoSite) -> None:
+def test_all_shows_more_than_the_selection(nimod):
     few, every = advise(nimod, "wrf.sh", "d02"), advise(nimod, "--all", "wrf.sh", "d02")
     assert len(every.stdout.splitlines()) > len(few.stdout.splitlines()) + 8
 
@@ -78,16 +76,14 @@ def test_many_requests_are_answered_a_line_each(learned, capsys, monkeypatch):
     assert [one["id"] for one in others] == [8, None, 9, None, None]
 
 
-def test_lines_for_scripts(nimod: DemoSite) -> None:
+def test_lines_for_scripts(nimod):
     header, *rows = advise(nimod, "-P", "wrf.sh", "d02").stdout.splitlines()
     named = [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
     assert [row["Nodes"] for row in named[:3]] == ["2", "3", "4"]
     assert [row["Recommended"] for row in named].count("1") == 1
 
 
-def test_an_unknown_job_is_status_3_without_a_line_to_paste(
-    nimod: DemoSite, tmp_path: Path
-) -> None:
+def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod, tmp_path):
     script = tmp_path / "never-seen.sh"
     script.write_text("#!/bin/sh\n#SBATCH -N 1-8\nsrun ./never-seen\n")
     done = advise(nimod, str(script), user="nobody-here")
@@ -96,21 +92,21 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(
     assert "NIMO has no finished run of this job yet" in done.stdout
 
 
-def test_two_node_counts_are_enough_for_advice_and_the_fix_is_reported(nimod: DemoSite) -> None:
+def test_two_node_counts_are_enough_for_advice_and_the_fix_is_reported(nimod):
     done = advise(nimod, "capsid.sh")
     assert done.returncode == 0
     assert "One run on 16 nodes would improve the prediction most" in " ".join(done.stdout.split())
     assert "#SBATCH --nodes=" in done.stdout
 
 
-def test_a_deadline_that_cannot_be_made_is_status_4(nimod: DemoSite) -> None:
+def test_a_deadline_that_cannot_be_made_is_status_4(nimod):
     done = advise(nimod, "--deadline=now+10minutes", "wrf.sh", "d02")
     assert done.returncode == 4
     assert "not expected to make its deadline" in done.stdout
     assert advise(nimod, "--deadline=now+10hours", "wrf.sh", "d02").returncode == 0
 
 
-def test_without_nimod_the_store_answers_and_says_so(use: DemoSite) -> None:
+def test_without_nimod_the_store_answers_and_says_so(use):
     config = use.folder / "no-nimod.yaml"
     config.write_text(f"store: sqlite:///{use.store}\nsocket: {use.folder}/none.sock\n")
     done = advise(use, "--config", str(config), "wrf.sh", "d02")
@@ -122,7 +118,7 @@ def test_without_nimod_the_store_answers_and_says_so(use: DemoSite) -> None:
     assert "wait" not in done.stdout
 
 
-def test_a_store_can_be_named_and_gives_the_same_times(nimod: DemoSite) -> None:
+def test_a_store_can_be_named_and_gives_the_same_times(nimod):
     one = json.loads(advise(nimod, "--json", "wrf.sh", "d02").stdout)
     other = advise(nimod, "--json", "--store", str(nimod.store), "wrf.sh", "d02")
     assert other.stderr == ""
@@ -130,9 +126,7 @@ def test_a_store_can_be_named_and_gives_the_same_times(nimod: DemoSite) -> None:
     assert {row["nodes"]: row["time_s"] for row in one["rows"]}.items() <= times.items()
 
 
-def test_neither_nimod_nor_store_is_an_error(
-    use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_neither_nimod_nor_store_is_an_error(use, capsys):
     assert main(["--store", str(use.folder / "none.db"), "wrf.sh"]) == 74
     assert "no store at" in capsys.readouterr().err
 
@@ -146,9 +140,7 @@ def test_neither_nimod_nor_store_is_an_error(
         ("slurm_plugin.cli.nimo", ["report", "-u", "nobody"], "No decision is recorded", []),
     ],
 )
-def test_the_way_through_nimod_loads_nothing_heavy(
-    nimod: DemoSite, module: str, words: list[str], shown: str, more: list[str]
-) -> None:
+def test_the_way_through_nimod_loads_nothing_heavy(nimod, module, words, shown, more):
     code = (
         f"import sys; from {module} import main; main(sys.argv[1:])\n"
         "heavy = {'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic', 'yaml'}\n"
@@ -165,22 +157,20 @@ def test_the_way_through_nimod_loads_nothing_heavy(
     ("words", "said"),
     [(["none.sh"], "none.sh: No such file"), (["-N", "many", "wrf.sh"], "--nodes=many")],
 )
-def test_a_script_or_option_that_cannot_be_read_is_one_line(
-    words: list[str], said: str, use: DemoSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_or_option_that_cannot_be_read_is_one_line(words, said, use, capsys):
     assert main(words) == 66
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"nimo-advise: {said}")
 
 
-def test_a_binary_is_no_job_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_binary_is_no_job_script(tmp_path, capsys):
     (tmp_path / "a.out").write_bytes(b"\x7fELF\0\0")
     assert main([str(tmp_path / "a.out")]) == 66
     assert "not a job script" in capsys.readouterr().err
 
 
-def test_help_has_examples_and_all_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples_and_all_statuses(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert ended.value.code == 0

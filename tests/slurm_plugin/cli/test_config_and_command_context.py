@@ -58,7 +58,7 @@ def test_a_path_is_an_sqlite_file(given, url):
 
 
 @pytest.fixture
-def config_file(tmp_path: Path) -> Path:
+def config_file(tmp_path):
     path = tmp_path / "nimo.yaml"
     path.write_text("mode: enforce\npolicy:\n  price: 4\n")
     return path

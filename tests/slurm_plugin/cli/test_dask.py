@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from tests.conftest import need_in_jobs
 from tests.predictor.rows import applications
 
 
-def workers(count: int = 2) -> LocalCluster:
+def workers(count=2):
     """Make a scheduler on loopback, each of its workers a process."""
     return LocalCluster(
         n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
@@ -31,20 +30,20 @@ def workers(count: int = 2) -> LocalCluster:
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def scheduler():
     with workers() as cluster:
         yield cluster.scheduler_address
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store():
     with Store.open("sqlite://") as opened:
         opened.runs.add(applications(20))
         yield opened
 
 
 @contextmanager
-def environment(**values: str) -> Iterator[None]:
+def environment(**values):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             patch.setenv(name, value)
@@ -72,7 +71,7 @@ def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
         doomed = pool.executor.submit(os.getpid).result()
         killed: list[int] = []
 
-        def kill_once(_: int) -> None:
+        def kill_once(_):
             if not killed:
                 killed.append(doomed)
                 os.kill(doomed, signal.SIGKILL)

@@ -1,11 +1,9 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +14,6 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
-from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
 from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
 
@@ -118,7 +115,7 @@ _BY_TAG = ("tag", "nodes")
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[list[Path]]:
+def clusters(tmp_path):
     """Three stores: two saw some runs in common, and the third one of them another way."""
     paths = [tmp_path / f"{name}.db" for name in ("oak", "pine", "elm")]
     faster = {"old": 1100.0, "new": 2500.0}
@@ -132,7 +129,7 @@ def clusters(tmp_path: Path) -> Iterator[list[Path]]:
     yield paths
 
 
-def merge(store: str | Path, *argv: str | Path, capsys: Any) -> dict[str, Any]:
+def merge(store, *argv, capsys):
     capsys.readouterr()
     assert main(["merge", "--store", str(store), "--json", *map(str, argv)]) == 0
     reported: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -215,7 +212,7 @@ class ConstantWork:
 
 
 @pytest.fixture
-def added(use: DemoSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoSite:
+def added(use, tmp_path, monkeypatch):
     """A copy of the learned site, with a new file beside the models and its name in nimo.yaml."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "constant_work.py").write_text(MODEL)

@@ -3,7 +3,6 @@ import lzma
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,13 @@ HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine
 ROW = "{id}|pine|ada|COMPLETED|1790000000|1790000010|1790000110|100|{n}|sbatch -N {n} a.sh|a\n"
 
 
-def saved(folder: Path, *rows: str) -> str:
+def saved(folder, *rows):
     path = folder / "jobs.txt"
     path.write_text(HEADER + "".join(rows))
     return str(path)
 
 
-def ingest(store: Path, *arguments: str) -> int:
+def ingest(store, *arguments):
     return main(["ingest", "--store", str(store), *arguments])
 
 

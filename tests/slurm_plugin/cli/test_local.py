@@ -97,7 +97,7 @@ class Login:
 
 
 @pytest.fixture
-def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
+def login(tmp_path, monkeypatch):
     made = Login(tmp_path)
     (tmp_path / "slurm.conf").write_text("ClusterName=pine\n")
     config = tmp_path / "nimo.yaml"

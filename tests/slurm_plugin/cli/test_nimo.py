@@ -107,7 +107,7 @@ def test_progress_is_silent_where_stderr_is_no_terminal():
     ("error", "status"), [(ConfigError, 78), (StoreError, 74), (NoHistory, 3), (NimoError, 1)]
 )
 def test_our_errors_are_one_line_and_their_status(error, status, capsys):
-    def command() -> int:
+    def command():
         raise error("nimo.yaml: modes: 'enfroce' is no mode; did you mean 'enforce'?")
 
     assert guarded("nimo", command) == status
@@ -117,7 +117,7 @@ def test_our_errors_are_one_line_and_their_status(error, status, capsys):
 
 
 def test_a_mistake_in_the_program_keeps_its_traceback():
-    def command() -> int:
+    def command():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -125,7 +125,7 @@ def test_a_mistake_in_the_program_keeps_its_traceback():
 
 
 def test_interrupted_by_the_user():
-    def command() -> int:
+    def command():
         raise KeyboardInterrupt
 
     assert guarded("nimo", command) == INTERRUPTED

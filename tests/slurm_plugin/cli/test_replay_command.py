@@ -1,7 +1,6 @@
 """``nimo replay`` from a store and from a file."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from tests.sacct_ingest.records import SUBMIT_S
 from tests.sacct_ingest.records import run as job
 
 
-def fill(path: Path, count: int = 200) -> None:
+def fill(path, count=200):
     """Store jobs of one application that scales, on 1, 2, 4 and 8 nodes."""
     with Store.open(str(path)) as store:
         store.runs.add(
@@ -84,7 +83,7 @@ def test_nodes_of_the_cluster_are_those_of_the_logs_header(tmp_path, capsys):
     jobs = [f"{n} {60 * n} 0 600 4 -1 -1 4 1200 -1 1 1 1 1 1 1 -1 -1" for n in range(1, 40)]
     log.write_text("\n".join(["; MaxProcs: 64", *jobs]) + "\n")
 
-    def nodes(*more: str) -> int:
+    def nodes(*more):
         assert main(["replay", "-M", "lab", "--assume", "0.5", "--json", *more, str(log)]) == 0
         return int(json.loads(capsys.readouterr().out)["nodes"])
 

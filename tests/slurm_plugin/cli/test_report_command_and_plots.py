@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from predictor.table import decode
-from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import main
@@ -23,7 +22,7 @@ from tests.slurm_plugin.reports.rows import decision
 
 
 @pytest.fixture
-def store(tmp_path: Path, one_run: JobRun) -> str:
+def store(tmp_path, one_run):
     """Store with two decisions, one of which has an outcome."""
     path = str(tmp_path / "nimo.db")
     note = "NIMO1:0123456789ab:n=4,req=1-8,t=1,lo=1,hi=1,v=reliable,m=enforce,r=cheapest"
@@ -39,7 +38,7 @@ def store(tmp_path: Path, one_run: JobRun) -> str:
     return path
 
 
-def report(store: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+def report(store, capsys, *options):
     assert main(["report", "--store", store, *options]) == 0
     return capsys.readouterr().out
 
@@ -84,7 +83,7 @@ EVIL = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def evil_store(tmp_path: Path) -> str:
+def evil_store(tmp_path):
     """Store with a decision about a job that is named to do harm."""
     path = str(tmp_path / "evil.db")
     with Store.open(path) as opened:

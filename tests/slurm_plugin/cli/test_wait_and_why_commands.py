@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from datetime import datetime
 
 import pytest
@@ -13,7 +12,6 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation
-from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.protocol.status_messages import Counts, Status, WaitRow, Waits
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.table_columns import WIDTH
@@ -133,7 +131,7 @@ def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_
 ):
     asked: list[object] = []
 
-    def explain(_: object, ask: Ask, *__: object) -> Explanation:
+    def explain(_, ask, *__):
         job = ask.job
         asked.append((job.user_name, job.name, job.work_dir, ask.selection.since_s))
         return Explanation(decision=decision() if len(asked) > 1 else None)
@@ -212,12 +210,10 @@ LONG = Finding(
 
 
 @pytest.fixture
-def printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[Finding, int], list[str]]:
+def printed(monkeypatch, capsys):
     """Rows that `nimo doctor` prints of a finding in so many columns."""
 
-    def rows(finding: Finding, width: int) -> list[str]:
+    def rows(finding, width):
         monkeypatch.setattr(doctor, "installation_of", lambda _: None)
         monkeypatch.setattr(doctor, "examine", lambda _, **__: [finding])
         monkeypatch.setattr(doctor, "terminal_width", lambda: width)

@@ -28,7 +28,7 @@ PRIOR = change_of((), Unit.NODES)
 JOB = Request(low=1, high=8, given=(1, 8), explore=True)
 
 
-def learned(*counts: int, tries: int = 0, **fields):
+def learned(*counts, tries=0, **fields):
     """Runs of ``-N 1-8`` of an hour on eight nodes, after these counts."""
     own = AskedRange(1, 8, 8, counts or (8,), tries)
     change = replace(PRIOR, ranges=(own,))
@@ -88,7 +88,7 @@ def test_one_try_of_an_application_waits_or_runs_at_a_time():
     tries, known = PendingTries(), learned()
     later = replace(known, change=replace(known.change, moved=1))
 
-    def look(seconds: float, *shown: str) -> Cluster:
+    def look(seconds, *shown):
         return Cluster(name="c", taken_s=NOW + seconds, partitions={}, shown=frozenset(shown))
 
     assert not tries.pending(known, None, NOW)

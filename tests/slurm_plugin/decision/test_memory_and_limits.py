@@ -66,7 +66,7 @@ SHORT = "nimo: the last 3 runs of this job ran out of memory with 1024M; "
 PART = partition(max_time_s=900.0, node_mem_bytes=3 * 2**30, node_cpus=4)
 
 
-def message(reached: LimitReached, made=history, **fields: object) -> str:
+def message(reached, made=history, **fields):
     service = advisor(tables=[made(limit_reached=reached)], look=cluster(PART), mode=Mode.ADVISE)
     return submit(service, job(**{"min_nodes": 4, "max_nodes": 4, **fields}))[0].message
 

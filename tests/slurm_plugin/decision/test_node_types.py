@@ -1,16 +1,14 @@
 """Jobs are decided on by the type of the nodes that they would get; partitions side by side."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from predictor.types import ByType, PredictionTable, Tail, Verdict
+from predictor.types import ByType, Tail, Verdict
 from slurm_plugin.cli.stored_advice import places_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.made import NOW, job, stored, table
@@ -21,7 +19,7 @@ TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
 }
 
 
-def by_type(verdict: Verdict = Verdict.RELIABLE, runs: int = 2) -> ByType:
+def by_type(verdict=Verdict.RELIABLE, runs=2):
     """Cedar: all takes a third of the time."""
     base = table()
     third = tuple(t / 3 for t in base.median_s)
@@ -33,11 +31,11 @@ def by_type(verdict: Verdict = Verdict.RELIABLE, runs: int = 2) -> ByType:
     )  # fmt: skip
 
 
-def learned(**given: Any) -> PredictionTable:
+def learned(**given):
     return table(node_type="amber", widest=16, **{"by_type": (by_type(),), **given})
 
 
-def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partition:
+def partition(name, nodes, features="", **given):
     groups = {
         NodeGroup(
             cpus=4, mem_mib=1000, features=frozenset({kind}), steps=((NOW, 4, 1000, ()),),
@@ -51,7 +49,7 @@ def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partit
     return Partition(name=name, nodes=count, profile=free, pool=pool, **own | given)
 
 
-def advisor(prediction: PredictionTable, **partitions: Partition) -> DecisionService:
+def advisor(prediction, **partitions):
     made = DecisionService(Config(), new_id=lambda: "0" * 12)
     made.tables = stored(prediction, node_types=TYPES)
     made.cluster = Cluster(
@@ -60,7 +58,7 @@ def advisor(prediction: PredictionTable, **partitions: Partition) -> DecisionSer
     return made
 
 
-def advise(prediction: PredictionTable, **asked: Any) -> Advice:
+def advise(prediction, **asked):
     parts = {
         "slow": partition("slow", "a"),
         "fast": partition("fast", "c"),
@@ -70,7 +68,7 @@ def advise(prediction: PredictionTable, **asked: Any) -> Advice:
     return advisor(prediction, **parts).advise(job(**asked), now_s=NOW)
 
 
-def time_on(advice: Advice, nodes: int) -> float:
+def time_on(advice, nodes):
     return next(row.time_s for row in advice.rows if row.nodes == nodes)
 
 

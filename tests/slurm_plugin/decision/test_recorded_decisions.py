@@ -7,13 +7,11 @@ cause renews the record, and looks at its difference:
     git diff tests/data/decisions.jsonl
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from tests.slurm_plugin.decision.requests_of_all_shapes import EACH, SITES, requests, service
 from tests.slurm_plugin.made import NOW
@@ -30,7 +28,7 @@ RENEW = (
 
 
 @pytest.fixture(scope="module")
-def decided() -> list[bytes]:
+def decided():
     return [
         line
         for seed, (name, config) in enumerate(SITES.items())
@@ -38,7 +36,7 @@ def decided() -> list[bytes]:
     ]
 
 
-def decisions(name: str, config: Config, seed: int) -> Iterator[bytes]:
+def decisions(name, config, seed):
     """Each request with its answer, the record of its decision, and the advice on it."""
     made = service(config)
     for second, job in enumerate(requests(seed)):
@@ -61,7 +59,7 @@ def decisions(name: str, config: Config, seed: int) -> Iterator[bytes]:
         yield msgspec.json.encode(one)
 
 
-def _said(one: object, *without: str) -> dict[str, object]:
+def _said(one, *without):
     """Fields that say something: a new one that is empty changes no line."""
     given = msgspec.to_builtins(one)
     return {name: value for name, value in given.items() if value and name not in without}

@@ -5,9 +5,7 @@ import pytest
 from predictor.types import Memory
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.scripts.job_script import parse_command_line
-from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import job_fields, make_job
 from slurm_plugin.slurm.node_pool import NodeGroup
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -21,20 +19,20 @@ GPU_RANKS = Layout(cpus=1, gpus=None, each=Each.GPU, nodes=1)
 MIB = 2**20
 
 
-def grows(*sizes: int) -> tuple[Memory, ...]:
+def grows(*sizes):
     """Memory of a program of which each task needs 400 MiB; a CPU has 500."""
     return tuple(Memory(size, 400 * size * MIB) for size in sizes)
 
 
-def sizes(reported: Advice) -> list[int]:
+def sizes(reported):
     return [row.nodes for row in reported.rows]
 
 
-def on_gpus(layout: Layout, *counts: int):
+def on_gpus(layout, *counts):
     return sized(layout, Unit.GPUS, nodes=counts, observed=counts)
 
 
-def requested(words: str) -> Job:
+def requested(words):
     line = parse_command_line(["sbatch", "-Jsolve", *words.split(), "solve.sh"])
     return make_job(job_fields(line, "#!/bin/sh\n", user="alice", uid=1, work_dir="/", now_s=NOW))
 

@@ -35,7 +35,7 @@ BUSY = NodeGroup(
 )
 
 
-def look(*groups: NodeGroup, **fields):
+def look(*groups, **fields):
     names = {one: tuple(f"n{i}{letter}" for letter in "abcd") for i, one in enumerate(groups)}
     pool = NodePool(now_s=NOW, groups=names)
     own = {
@@ -317,7 +317,7 @@ def test_a_rule_of_the_site_lets_sizes_be_chosen(rule, comment, low, high):
     assert low <= row.nodes <= high
 
 
-def due(left_s: int, **fields):
+def due(left_s, **fields):
     """Submit a job on four CPUs that cannot be given others, with a deadline."""
     where = look(FREE, outlook=outlook(lambda *_: [0.0] * 40))
     request = one_node(

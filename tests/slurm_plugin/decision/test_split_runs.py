@@ -1,14 +1,13 @@
 """From accounting to submission: a job gets the prediction of the runs with its own arguments."""
 
 import random
-from collections.abc import Iterator
 from functools import partial
 from uuid import UUID
 
 import pytest
 
 from predictor.refit import refit
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
@@ -24,7 +23,7 @@ SLOWER = {"9": 1.0, "1": 4.0}
 DIR = "/scratch/ada"
 
 
-def runs(seed: int) -> Iterator[JobRun]:
+def runs(seed):
     """One tag for runs with KPAR=9 and with KPAR=1, which take four times as long."""
     rng, at_s = random.Random(seed), 1_790_000_000
     for number in range(48):
@@ -53,14 +52,14 @@ def runs(seed: int) -> Iterator[JobRun]:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> PredictionLookup:
+def tables(tmp_path_factory):
     with Store.open(f"sqlite:///{tmp_path_factory.mktemp('split')}/nimo.db") as store:
         store.runs.add(runs(1))
         refit(store, now_s=2e9)
         return PredictionLookup((row.level, row.key, row.payload) for row in store.fits.all())
 
 
-def predicted(tables: PredictionLookup, kpar: str) -> PredictionTable:
+def predicted(tables, kpar):
     job = Job(
         user_name="ada", name="vasp", comment="nimo:app=vasp", work_dir=DIR, time_limit=600,
         argv=["/home/ada/vasp.sh", f"KPAR={kpar}"], min_nodes=2, max_nodes=2, ntasks_per_node=4,

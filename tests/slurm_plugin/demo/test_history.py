@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from slurm_plugin.demo.history import NODES, applications, make_runs, node_names
 from slurm_plugin.demo.sandbox import DELIMITER, sacct_text
 
@@ -13,7 +13,7 @@ END_S = 1_795_000_000
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[JobRun]:
+def runs():
     return make_runs(applications("ada"), end_s=END_S, rng=Random(7), days=30)
 
 

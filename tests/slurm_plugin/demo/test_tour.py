@@ -16,12 +16,12 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("tour") / "demo"
 
 
 @pytest.fixture(scope="module")
-def shown(folder: Path, scripts: Path) -> str:
+def shown(folder, scripts):
     done = subprocess.run(
         [scripts / "nimo", "demo", "--directory", folder],
         cwd=folder.parent,

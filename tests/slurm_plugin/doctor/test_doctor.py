@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,12 @@ import pytest
 from sacct_ingest.store import Store
 from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.doctor import installation_of
-from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
+from slurm_plugin.doctor import CHECKS, FindingState, examine
 from slurm_plugin.doctor.nimo_checks import learned
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol.status_messages import Status
 from slurm_plugin.text.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
+from tests.conftest import scratch_directory
 from tests.processes import wait_until
 
 Fault = Callable[[Nimod], AbstractContextManager[None]]
@@ -32,7 +31,7 @@ SETTINGS = {"snapshot": {"interval_s": 1.0}, "ingest": {"first_days": 1}}
 
 
 @pytest.fixture(scope="module")
-def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+def site(slurm_cluster):
     """A cluster with NIMO and one run in its history; what the doctor finds is all well."""
     with (
         scratch_directory("nimo-doctor-") as directory,
@@ -51,20 +50,20 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
             yield nimod
 
 
-def status_of(nimod: Nimod) -> Status:
+def status_of(nimod):
     return client.status(nimod.socket, timeout_s=60)
 
 
-def sees(nimod: Nimod) -> bool:
+def sees(nimod):
     return status_of(nimod).snapshot_age_s is not None
 
 
-def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
+def diagnosis(nimod, *, later_s=0.0):
     installation = installation_of(Namespace(config=nimod.config, store=""))
     return list(examine(replace(installation, now_s=installation.now_s + later_s)))
 
 
-def troubles(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
+def troubles(nimod, *, later_s=0.0):
     return [
         f
         for f in diagnosis(nimod, later_s=later_s)
@@ -73,12 +72,12 @@ def troubles(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
     ]
 
 
-def etc(nimod: Nimod, name: str) -> Path:
+def etc(nimod, name):
     return nimod.cluster.layout.etc / name
 
 
 @contextmanager
-def written(path: Path, change: Callable[[str], str]) -> Iterator[None]:
+def written(path, change):
     """Change a file for a while; its time stamps are put back with it."""
     before, times = path.read_text(), path.stat()
     path.write_text(change(before))
@@ -91,7 +90,7 @@ def written(path: Path, change: Callable[[str], str]) -> Iterator[None]:
 
 
 @contextmanager
-def mode(path: Path, bits: int) -> Iterator[None]:
+def mode(path, bits):
     before = path.stat().st_mode
     path.chmod(bits)
     yield
@@ -99,21 +98,21 @@ def mode(path: Path, bits: int) -> Iterator[None]:
 
 
 @contextmanager
-def moved(path: Path) -> Iterator[None]:
+def moved(path):
     path.rename(f"{path}.away")
     yield
     Path(f"{path}.away").rename(path)
 
 
 @contextmanager
-def present(path: Path) -> Iterator[None]:
+def present(path):
     path.touch()
     yield
     path.unlink()
 
 
 @contextmanager
-def reloaded(nimod: Nimod, fault: AbstractContextManager[None]) -> Iterator[None]:
+def reloaded(nimod, fault):
     """Make a fault well after slurmctld loaded the hooks; it loads them again afterwards."""
     hook = etc(nimod, "job_submit.lua")
     # From 23.11 on a reconfiguration starts slurmctld anew.
@@ -128,14 +127,14 @@ def reloaded(nimod: Nimod, fault: AbstractContextManager[None]) -> Iterator[None
 
 
 @contextmanager
-def stopped(nimod: Nimod, daemon: str) -> Iterator[None]:
+def stopped(nimod, daemon):
     nimod.cluster.stop(daemon)
     yield
     nimod.cluster.start(daemon)
 
 
 @contextmanager
-def without_nimod(nimod: Nimod) -> Iterator[None]:
+def without_nimod(nimod):
     nimod.stop()
     yield
     nimod.start()
@@ -143,7 +142,7 @@ def without_nimod(nimod: Nimod) -> Iterator[None]:
 
 
 @contextmanager
-def without_store(nimod: Nimod) -> Iterator[None]:
+def without_store(nimod):
     """Take the store away until nimod misses it, which it forgets when it starts anew."""
     with moved(Path(nimod.store.removeprefix("sqlite:///"))):
         wait_until(lambda: status_of(nimod).store_trouble != "", what="nimod to miss its store")
@@ -153,7 +152,7 @@ def without_store(nimod: Nimod) -> Iterator[None]:
 
 
 @contextmanager
-def slurm_conf(nimod: Nimod, change: Callable[[str], str]) -> Iterator[None]:
+def slurm_conf(nimod, change):
     """Restarted, not told to read it again: 25.11 ends where other plugins are to gather data."""
     with written(etc(nimod, "slurm.conf"), change):
         nimod.cluster.restart("slurmctld")
@@ -162,11 +161,11 @@ def slurm_conf(nimod: Nimod, change: Callable[[str], str]) -> Iterator[None]:
 
 
 @contextmanager
-def store_of(nimod: Nimod, revision: str) -> Iterator[None]:
+def store_of(nimod, revision):
     """Let the store be of another release."""
     path = nimod.store.removeprefix("sqlite:///")
 
-    def write(number: str) -> str:
+    def write(number):
         with sqlite3.connect(path) as database:
             before = str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
             database.execute("UPDATE alembic_version SET version_num = ?", (number,))
@@ -177,7 +176,7 @@ def store_of(nimod: Nimod, revision: str) -> Iterator[None]:
     write(before)
 
 
-def bare(text: str) -> str:
+def bare(text):
     """slurm.conf as it is before anything was done for NIMO."""
     text = re.sub(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|AccountingStoreFlags)=.*\n", "", text)
     return re.sub(r"JobAcctGatherType=.*", "JobAcctGatherType=jobacct_gather/none", text)
@@ -191,7 +190,7 @@ return slurm.SUCCESS
 
 
 @contextmanager
-def damaged(nimod: Nimod) -> Iterator[None]:
+def damaged(nimod):
     """Overwrite pages in the middle of the store's file for a while."""
     path = Path(nimod.store.removeprefix("sqlite:///"))
     with closing(sqlite3.connect(path)) as store:
@@ -206,7 +205,7 @@ def damaged(nimod: Nimod) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(nimod: Nimod) -> Iterator[None]:
+def frozen(nimod):
     """Keep nimod from answering for a while."""
     nimod.freeze()
     try:

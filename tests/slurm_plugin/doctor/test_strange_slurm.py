@@ -1,7 +1,6 @@
 """What the doctor says where Slurm's commands say less than Slurm's own do."""
 
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from slurm_plugin.doctor.slurm_checks import limits, limits_for_real
 
 
 @pytest.fixture
-def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+def installation(tmp_path, monkeypatch):
     scontrol = tmp_path / "scontrol"
     scontrol.write_text("#!/bin/sh\necho ClusterName = pine\n")
     scontrol.chmod(0o755)

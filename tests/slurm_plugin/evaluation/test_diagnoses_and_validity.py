@@ -26,7 +26,7 @@ NODES = (1, 2, 4, 8)
 TIMES = (800.0, 420.0, 240.0, 200.0)
 
 
-def table(verdict: Verdict = Verdict.RELIABLE, knee: int | None = 4) -> PredictionTable:
+def table(verdict=Verdict.RELIABLE, knee=4):
     return PredictionTable(
         level="line", key="ab12", label="wrf", model="m", verdict=verdict, problems=(),
         nodes=NODES, median_s=TIMES, low_s=TIMES, high_s=TIMES, curve_sd=(0.0,) * 4,
@@ -35,7 +35,7 @@ def table(verdict: Verdict = Verdict.RELIABLE, knee: int | None = 4) -> Predicti
     )  # fmt: skip
 
 
-def used(runs: int, **given: object) -> JobUsage:
+def used(runs, **given):
     usage = JobUsage()
     fields = {"requested_nodes": 8, "nodes": 8, "applied": False, **given}
     for _ in range(runs):
@@ -43,7 +43,7 @@ def used(runs: int, **given: object) -> JobUsage:
     return usage
 
 
-def wasted(usage: JobUsage, made: PredictionTable, least: float = 0.0) -> list[float]:
+def wasted(usage, made, least=0.0):
     result = usage.waste({("line", "ab12"): made}, least_node_hours=least)
     return [round(3600 * one.wasted_node_hours) for one in result]
 
@@ -121,14 +121,14 @@ def test_sizes_in_cpus_have_a_knee_of_their_own():
     assert wasted(sized, table()) == wasted(used(4), over_cpus) == []
 
 
-def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[PredictionOutcome]:
+def outcomes(*ratios, spread=1.05, cut=False):
     return [
         PredictionOutcome(float(i), 100.0 * ratio, 100.0, 100.0 / spread, 100.0 * spread, cut)
         for i, ratio in enumerate(ratios)
     ]
 
 
-def off(*ratios: float, before: bool = False, **fields: float) -> bool:
+def off(*ratios, before=False, **fields):
     result = judge(outcomes(*ratios, **fields), Band(), off=before)
     return result.off
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sacct_ingest.records import JobState
 from slurm_plugin.evaluation.outcomes import anonymous
-from slurm_plugin.evaluation.resource_usage import Unused, UnusedTally
+from slurm_plugin.evaluation.resource_usage import UnusedTally
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import sheets, terminal
 from slurm_plugin.reports.terminal import render
@@ -25,7 +25,7 @@ def ended(**fields):
     return replace(run(), **own | fields)
 
 
-def unused(*runs, least=0.0, unit="nodes") -> tuple[Unused, ...]:
+def unused(*runs, least=0.0, unit="nodes"):
     tally = UnusedTally()
     for one in runs:
         tally.add("solve", replace(decision(), account="physics", unit=unit), one)
@@ -60,7 +60,7 @@ def test_a_size_in_cpus_is_no_number_of_nodes():
     assert row.unused_mem_gib_hours == 15
 
 
-def text(rows) -> str:
+def text(rows):
     report = replace(summarise([], confidence=0.9), unused=tuple(rows))
     console = Console(file=io.StringIO(), width=250, highlight=False)
     console.print(render(report, {}, width=console.width))
@@ -120,7 +120,7 @@ def report(*pairs):
     return summarise(pairs, confidence=0.9)
 
 
-def text_of(made) -> str:
+def text_of(made):
     console = terminal.console_for(terminal=False)
     with console.capture() as reported:
         console.print(terminal.render(made, WORDS))

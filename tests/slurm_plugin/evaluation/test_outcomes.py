@@ -17,9 +17,9 @@ from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
-from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
-from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Gain, Promises
-from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
+from slurm_plugin.evaluation.accuracy import Ratios
+from slurm_plugin.evaluation.effects import Deadlines, EffectEstimate, Gain, Promises
+from slurm_plugin.evaluation.outcomes import Pair, select
 from slurm_plugin.evaluation.report_data import collect, queue_estimates
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.status_messages import WaitAccuracy
@@ -28,27 +28,27 @@ from slurm_plugin.reports.sheets import find, sheets_of
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 
-def accuracy(pairs: list[Pair]) -> Accuracy | None:
+def accuracy(pairs):
     return summarise(pairs, confidence=0.9).accuracy
 
 
-def deadlines(pairs: list[Pair]) -> Deadlines:
+def deadlines(pairs):
     return summarise(pairs, confidence=0.9).deadlines
 
 
-def applied_effect(pairs: list[Pair]) -> Effect | None:
+def applied_effect(pairs):
     return next(iter(summarise(pairs, confidence=0.9).applied), None)
 
 
-def observed_effect(pairs: list[Pair]) -> Effect | None:
+def observed_effect(pairs):
     return next(iter(summarise(pairs, confidence=0.9).observed), None)
 
 
-def by_application(pairs: list[Pair]) -> tuple[ApplicationOutcome, ...]:
+def by_application(pairs):
     return summarise(pairs, confidence=0.9).applications
 
 
-def test_jobs_that_were_planned_shorter() -> None:
+def test_jobs_that_were_planned_shorter():
     at_s = int(AT_S)
     pairs = [
         (decision(), run(start_s=at_s + 90)),
@@ -61,44 +61,39 @@ def test_jobs_that_were_planned_shorter() -> None:
     assert (made.wait_before_s, made.wait_since_s) == (90.0, 30.0)
 
 
-def test_accuracy_of_three_runs() -> None:
+def test_accuracy_of_three_runs():
     pairs = [
         (decision(), run(elapsed_s=1000.0)),  # exact, inside
         (decision(), run(elapsed_s=1250.0)),  # |1250 - 1000| / 1250 = 0.2, outside
         (decision(), run(elapsed_s=800.0)),  # |800 - 1000| / 800 = 0.25, outside
     ]
     result = accuracy(pairs)
-    assert result is not None
     assert (result.runs, result.bias, result.intervals) == (3, 1.0, 3)
     assert result.mape == pytest.approx(0.15)
     assert result.inside == pytest.approx(1 / 3)
 
 
-def test_the_ends_of_the_interval_are_inside() -> None:
+def test_the_ends_of_the_interval_are_inside():
     result = accuracy([(decision(), run(elapsed_s=t)) for t in (900.0, 1100.0)])
-    assert result is not None
     assert result.inside == 1.0
 
 
-def test_a_run_on_the_count_asked_for_is_compared_with_the_prediction_there() -> None:
+def test_a_run_on_the_count_asked_for_is_compared_with_the_prediction_there():
     outcome = run(nodes=2, elapsed_s=2250.0)
     result = accuracy([(decision(applied=False), outcome)])
-    assert result is not None
     assert (result.mape, result.bias) == (1 - 1800 / 2250, 1.25)
     # Without an interval of its own it is taken to be as wide as that of the chosen count.
     assert (result.intervals, result.inside) == (1, 0.0)
     own = decision(applied=False, request_low_s=1500.0, request_high_s=2300.0)
     result = accuracy([(own, outcome)])
-    assert result is not None
     assert result.inside == 1.0
 
 
-def test_other_levels_are_derived_and_the_stored_one_is_counted() -> None:
+def test_other_levels_are_derived_and_the_stored_one_is_counted():
     # A run at half the upper end in log time: 0.82 standard deviations of a 90 % interval.
     near = decision(low_s=500.0, high_s=2000.0, confidence=0.9)
     pairs = [(near, run(elapsed_s=t)) for t in (1000.0, 1000 * 2**0.4, 1000 * 2**0.5, 2000.0)]
     result = accuracy(pairs)
-    assert result is not None
     assert [(c.nominal, c.inside, c.derived) for c in result.coverage] == [
         (0.5, 0.5, True),  # up to 0.41 of the stored half
         (0.9, 1.0, False),
@@ -108,9 +103,8 @@ def test_other_levels_are_derived_and_the_stored_one_is_counted() -> None:
     assert sum(result.histogram) == 4
 
 
-def test_the_level_of_an_interval_is_the_decisions_own() -> None:
+def test_the_level_of_an_interval_is_the_decisions_own():
     result = accuracy([(decision(confidence=0.5), run(elapsed_s=1150.0))])
-    assert result is not None
     assert {c.nominal: (c.inside, c.derived) for c in result.coverage} == {
         0.5: (0.0, False),
         0.9: (1.0, True),
@@ -129,15 +123,15 @@ def test_the_level_of_an_interval_is_the_decisions_own() -> None:
         run(elapsed_s=0.0),
     ],
 )
-def test_what_cannot_be_compared_is_left_out(outcome: object) -> None:
+def test_what_cannot_be_compared_is_left_out(outcome):
     assert accuracy([(decision(), outcome)]) is None  # type: ignore[list-item]
 
 
-def test_a_decision_without_prediction_is_left_out() -> None:
+def test_a_decision_without_prediction_is_left_out():
     assert accuracy([(decision(predicted_s=None, low_s=None, high_s=None), run())]) is None
 
 
-def test_deadlines_by_what_became_of_the_job() -> None:
+def test_deadlines_by_what_became_of_the_job():
     due = AT_S + 1010
     pairs = [
         (decision(deadline_s=due, reason="deadline_limit"), run()),  # ends in the very second
@@ -155,7 +149,7 @@ def test_deadlines_by_what_became_of_the_job() -> None:
     assert deadlines(pairs) == Deadlines(met=1, missed=3, refused=1, open=2, warned=3)
 
 
-def test_effect_of_applied_decisions() -> None:
+def test_effect_of_applied_decisions():
     pairs = [
         (decision(), run(elapsed_s=900.0)),  # 4 x 900 s = 1 node-hour; as asked 2 x 1800 s = 1
         (decision(), run(elapsed_s=1800.0)),  # 2 node-hours; 1
@@ -165,7 +159,6 @@ def test_effect_of_applied_decisions() -> None:
         (decision(request_predicted_s=None), run()),
     ]
     result = applied_effect(pairs)
-    assert result is not None
     assert (result.jobs, result.more_nodes) == (2, 2)
     assert (result.node_hours, result.run_hours) == (3.0, 0.75)
     # Otherwise 2 x 1800 s x 0.9 and x 1.8: each job is as slow on either count.
@@ -174,7 +167,7 @@ def test_effect_of_applied_decisions() -> None:
     assert result.other_run_hours.value == 1.35
 
 
-def test_effect_of_decisions_that_were_only_observed() -> None:
+def test_effect_of_decisions_that_were_only_observed():
     pairs = [
         (
             decision(mode="observe", applied=False, predicted_s=900.0),
@@ -184,26 +177,24 @@ def test_effect_of_decisions_that_were_only_observed() -> None:
         (decision(mode="observe", applied=False, action="keep"), run(nodes=2)),
     ]
     result = observed_effect(pairs)
-    assert result is not None
     assert result.jobs == 1
     assert (result.node_hours, result.other_node_hours.value) == (1.0, 1.0)
     assert (result.run_hours, result.other_run_hours.value) == (0.5, 0.25)
 
 
-def test_errors_add_up_within_an_application_and_not_between_two() -> None:
-    def high(*labels: str) -> float:
+def test_errors_add_up_within_an_application_and_not_between_two():
+    def high(*labels):
         given = [(decision(label=label, request_high_s=2800.0, request_low_s=1.0), run())
                  for label in labels]  # fmt: skip
         result = applied_effect(given)
-        assert result is not None
         return (result.other_run_hours.high - result.other_run_hours.value) * 3.6
 
     assert high("wrf", "wrf") == pytest.approx(2.0)
     assert high("wrf", "md") == pytest.approx(2**0.5)
 
 
-def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts() -> None:
-    def otherwise(*factors: float) -> EffectEstimate:
+def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts():
+    def otherwise(*factors):
         """Runs on 4 and 2 nodes in turn; those on 2 take so many times what was predicted."""
         pairs = [
             pair
@@ -214,7 +205,6 @@ def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts() -> N
             )
         ]
         result = applied_effect(pairs)
-        assert result is not None
         return result.other_run_hours
 
     each_h = decision().request_predicted_s * 1000.0 / decision().predicted_s / 3600
@@ -227,13 +217,13 @@ def test_run_times_otherwise_are_as_unsure_as_pairs_of_runs_on_two_counts() -> N
     assert otherwise(*sure[:2]).high == pytest.approx(2 * each_h * 1.1)
 
 
-def test_a_count_that_was_asked_for_is_no_change() -> None:
+def test_a_count_that_was_asked_for_is_no_change():
     same = decision(requested_nodes=4)
     assert by_application([(same, run())])[0].changed == 0
     assert applied_effect([(same, run())]) is None
 
 
-def test_waits_otherwise() -> None:
+def test_waits_otherwise():
     pair = decision(wait_s=100.0, request_wait_s=400.0), run(start_s=int(AT_S) + 160)
     pairs = [
         *[pair] * 5,
@@ -241,7 +231,6 @@ def test_waits_otherwise() -> None:
         (decision(request_wait_s=9.0), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
     ]
     result = applied_effect(pairs)
-    assert result is not None
     assert (result.wait_jobs, result.unsure_wait_jobs) == (5, 0)
     assert result.wait_hours * 3600 == 5 * 160.0
     # 400 s x 1.6 each; those waits were off by a minute.
@@ -251,21 +240,20 @@ def test_waits_otherwise() -> None:
     )
 
 
-def test_waits_that_are_predicted_badly_save_nothing() -> None:
+def test_waits_that_are_predicted_badly_save_nothing():
     # A day and 20 h were predicted, the jobs started after minutes.
     pair = decision(wait_s=86400.0, request_wait_s=72000.0), run(start_s=int(AT_S) + 300)
     result = applied_effect([pair] * 6)
-    assert result is not None
     assert (result.wait_jobs, result.unsure_wait_jobs) == (0, 6)
     assert (result.wait_hours, result.other_wait_hours.value) == (0.0, 0.0)
 
 
-def test_no_such_decision_no_effect() -> None:
+def test_no_such_decision_no_effect():
     assert applied_effect([]) is None
     assert observed_effect([(decision(), run())]) is None
 
 
-def test_applications_are_sorted_by_decisions_then_name() -> None:
+def test_applications_are_sorted_by_decisions_then_name():
     pairs: list[Pair] = [
         (decision(label="b", applied=False), None),
         (decision(label="c"), run()),
@@ -280,7 +268,7 @@ def test_applications_are_sorted_by_decisions_then_name() -> None:
     ]
 
 
-def test_summary_counts_modes_actions_and_reasons() -> None:
+def test_summary_counts_modes_actions_and_reasons():
     pairs: list[Pair] = [
         (decision(at_s=AT_S), run()),
         (decision(at_s=AT_S + 5, action="keep", applied=False, reason="array"), run()),
@@ -301,7 +289,7 @@ def test_summary_counts_modes_actions_and_reasons() -> None:
     ]
 
 
-def test_accuracy_is_reported_by_verdict() -> None:
+def test_accuracy_is_reported_by_verdict():
     pairs = [
         (decision(verdict="reliable"), run(elapsed_s=1000.0)),
         (decision(verdict="doubtful"), run(elapsed_s=2000.0)),
@@ -315,13 +303,13 @@ def test_accuracy_is_reported_by_verdict() -> None:
     }
 
 
-def test_an_empty_report() -> None:
+def test_an_empty_report():
     report = summarise([], confidence=0.9)
     assert (report.first_s, report.decisions, report.accuracy) == (None, 0, None)
     assert report.applications == ()
 
 
-def test_select_by_label_with_or_without_its_user() -> None:
+def test_select_by_label_with_or_without_its_user():
     pairs: list[Pair] = [
         (decision(label="wrf"), None),
         (decision(label="md"), None),
@@ -331,14 +319,14 @@ def test_select_by_label_with_or_without_its_user() -> None:
     assert list(select(pairs)) == pairs
 
 
-def test_weeks_begin_on_monday() -> None:
+def test_weeks_begin_on_monday():
     monday_s = 1_790_553_600.0  # 2026-09-28
     pairs: list[Pair] = [(decision(at_s=monday_s + d), run()) for d in (-1.0, 0.0, 1.0)]
     weeks = summarise(pairs, confidence=0.9).weeks
     assert [(w.begin_s, w.decisions) for w in weeks] == [(monday_s - 7 * 86_400, 1), (monday_s, 2)]
 
 
-def test_weeks_have_the_errors_that_the_headline_has() -> None:
+def test_weeks_have_the_errors_that_the_headline_has():
     pairs: list[Pair] = [(decision(), run()), (decision(key_level="user", applied=False), run())]
     report = summarise(pairs, confidence=0.9)
     assert report.guesses is not None
@@ -346,11 +334,9 @@ def test_weeks_have_the_errors_that_the_headline_has() -> None:
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
-def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None:
+def test_shares_are_shares_and_order_does_not_matter(times):
     pairs: list[Pair] = [(decision(), run(elapsed_s=t)) for t in times]
     result, reverse = accuracy(pairs), accuracy(pairs[::-1])
-    assert result is not None
-    assert reverse is not None
     assert result.inside is not None
     assert 0.0 <= result.inside <= 1.0
     assert min(times) / 1001 <= result.bias <= max(times) / 999
@@ -358,7 +344,7 @@ def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None
     assert reverse.inside == pytest.approx(result.inside)
 
 
-def test_waits_of_jobs_that_ran_as_predicted() -> None:
+def test_waits_of_jobs_that_ran_as_predicted():
     at_once = [(decision(), run(start_s=int(AT_S) + 7, eligible_s=int(AT_S)))] * 5
     others = [
         (decision(wait_s=None), run(start_s=int(AT_S))),
@@ -372,7 +358,7 @@ def test_waits_of_jobs_that_ran_as_predicted() -> None:
 
 
 @given(st.lists(st.floats(0.05, 20.0), min_size=33, max_size=200))
-def test_the_median_of_many_is_within_half_a_percent(ratios: list[float]) -> None:
+def test_the_median_of_many_is_within_half_a_percent(ratios):
     many = Ratios()
     for ratio in ratios:
         many.add(ratio)
@@ -380,7 +366,7 @@ def test_the_median_of_many_is_within_half_a_percent(ratios: list[float]) -> Non
     assert sum(many.histogram()) == len(ratios)
 
 
-def test_each_unit_has_effects_of_its_own() -> None:
+def test_each_unit_has_effects_of_its_own():
     sized = (decision(unit="cpus"), run())
     effects = summarise([sized, sized, (decision(), run())], confidence=0.9).applied
     assert [(one.unit, one.jobs) for one in effects] == [("nodes", 1), ("cpus", 2)]

@@ -3,9 +3,7 @@
 import base64
 import pickle
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,14 +12,13 @@ from sacct_ingest.records import DecisionRow, JobRun, JobState
 from sacct_ingest.store import DecisionSelection, RecordRow, Store
 from sacct_ingest.store.changes import SUMS
 from slurm_plugin.config.settings import Config, Energy
-from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.report_data import collect, keep_sums
 
 DAY_S = 86_400
 NOW_S = 20_000 * DAY_S + 3600
 
 
-def made(number: int) -> tuple[DecisionRow, JobRun]:
+def made(number):
     """One decision a day and its run, the last of them today."""
     at_s, nodes = NOW_S - (39 - number) * DAY_S, 2 + 2 * (number % 2)
     decision = DecisionRow(
@@ -41,7 +38,7 @@ def made(number: int) -> tuple[DecisionRow, JobRun]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     with Store.open(str(tmp_path / "nimo.db")) as opened:
         pairs = [made(number) for number in range(40)]
         opened.runs.add(run for _, run in pairs[:35])
@@ -50,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def report(store: Store) -> tuple[OutcomeReport, int]:
+def report(store):
     """Give the report, and how many decisions it read."""
     read = 0
     within = store.decisions.with_outcomes

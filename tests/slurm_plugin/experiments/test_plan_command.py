@@ -5,7 +5,6 @@ import re
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -41,7 +40,7 @@ MB = 1e6
 
 
 @pytest.fixture
-def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def flow(tmp_path, monkeypatch):
     (tmp_path / "nimo.yaml").write_text(f"store: sqlite:///{tmp_path / 'none.db'}\n")
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
     (tmp_path / "flow.yaml").write_text(FLOW)

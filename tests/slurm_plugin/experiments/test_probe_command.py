@@ -3,8 +3,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +20,7 @@ PROGRAM = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path, monkeypatch):
     path, config = tmp_path / "nimo.db", tmp_path / "nimo.yaml"
     settings = {
         "store": f"sqlite:///{path}",
@@ -36,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def sensor() -> Iterator[str]:
+def sensor():
     """Run a sensor alone in its clique; give it as --host takes it."""
     (port,) = free_ports(1)
     made = Sensor(
@@ -55,7 +53,7 @@ def sensor() -> Iterator[str]:
         thread.join()
 
 
-def nimo(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def nimo(capsys, *arguments):
     assert main(["probe", *arguments]) == 0
     return capsys.readouterr().out
 
@@ -110,7 +108,7 @@ def test_following_stores_what_comes_until_it_is_stopped(store, sensor):
             follower.kill()
 
 
-def has_probes(path: Path) -> bool:
+def has_probes(path):
     if not path.exists():
         return False
     with Store.open(str(path)) as opened:
@@ -121,7 +119,7 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch):
     result = [Probe(resource=Resource.CPU, source="a", at_s=1.0, value=1.0)]
     with Store.open("sqlite://") as opened:
 
-        def away(given: object) -> int:
+        def away(given):
             raise StoreError("store: database is locked")
 
         with monkeypatch.context() as patched:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,20 +14,19 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.experiments.profile_command import Node, argv_for, node_type
-from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
 
 SETTINGS = {"seconds": 1, "repeats": 1, "disk_bytes": 4 << 20, "limit_min": 5}
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm: SlurmCluster) -> SlurmCluster:
+def cluster(slurm):
     need_in_jobs(slurm, "sysbench", "fio", "iperf3")
     return slurm
 
 
 @pytest.fixture
-def config(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(cluster, tmp_path, monkeypatch):
     path = tmp_path / "nimo.yaml"
     benchmarks = SETTINGS | {"disk_folder": str(cluster.layout.work)}
     path.write_text(
@@ -64,7 +62,7 @@ def test_a_node_is_measured_in_all_its_parts_by_a_job(cluster, config, capsys):
 
 
 @pytest.fixture
-def slowed(cluster: SlurmCluster) -> Iterator[str]:
+def slowed(cluster):
     """Slow n3 down: the benchmarks of its jobs are stopped nearly all of the time.
 
     Ten times slower would do on a quiet machine; on a busy one all nodes differ by factors.
@@ -79,7 +77,7 @@ def slowed(cluster: SlurmCluster) -> Iterator[str]:
         thread.join()
 
 
-def hold_back(cluster: SlurmCluster, node: str, ended: threading.Event) -> None:
+def hold_back(cluster, node, ended):
     with contextlib.suppress(PermissionError):
         # On a busy machine the benchmark would run on while this waits for its turn.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
@@ -90,13 +88,13 @@ def hold_back(cluster: SlurmCluster, node: str, ended: threading.Event) -> None:
         signal_all(held, signal.SIGCONT)
 
 
-def signal_all(pids: Iterable[int], number: int) -> None:
+def signal_all(pids, number):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
-def benchmarks_on(cluster: SlurmCluster, node: str) -> list[int]:
+def benchmarks_on(cluster, node):
     """Give the benchmark processes of our jobs on a node, not those of other clusters."""
     marks = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={cluster.layout.slurm_conf}".encode()}
     result = []

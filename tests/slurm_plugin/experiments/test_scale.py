@@ -95,22 +95,22 @@ class FakeSlurm:
         return {job_id: self.over[job_id] for job_id in planned_s if job_id in self.over}
 
 
-def settings(**changes) -> Settings:
+def settings(**changes):
     given = {"script": "job.sh", "words": ("job.sh",), "counts": COUNTS, "budget": 1e6}
     return Settings(**{**given, **changes})
 
 
-def studied(path: Path, slurm: FakeSlurm, **changes) -> Study:
+def studied(path, slurm, **changes):
     study = Study(path / "study.json", settings(**changes))
     follow(study, slurm, clock=lambda: 1e9, sleep=slurm.sleep, report=lambda _: None)
     return study
 
 
-def knee(n: int) -> float:
+def knee(n):
     return 100 + 3200 / n
 
 
-def grows(n: int) -> float:
+def grows(n):
     return 500 + 60 * n
 
 
@@ -190,7 +190,7 @@ def test_a_kill_at_every_moment_loses_no_run_and_makes_none_twice(tmp_path):
 def test_after_ctrl_c_nothing_is_left_in_the_queue_and_resuming_runs_it_again(tmp_path):
     slurm, study = FakeSlurm(knee), Study(tmp_path / "study.json", settings())
 
-    def interrupted(_pause_s: float) -> None:
+    def interrupted(_pause_s):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

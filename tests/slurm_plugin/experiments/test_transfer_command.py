@@ -3,8 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +18,7 @@ MB = 1_000_000
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path, monkeypatch):
     """Give an empty store's file, which the commands find in their configuration."""
     path, config = tmp_path / "nimo.db", tmp_path / "nimo.yaml"
     config.write_text(json.dumps({"store": f"sqlite:///{path}"}))
@@ -29,12 +27,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return path
 
 
-def nimo(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def nimo(capsys, *arguments):
     assert main(arguments) == 0
     return capsys.readouterr().out
 
 
-def probe(age_s: float, value: float | None, resource: Resource = Resource.BANDWIDTH) -> Probe:
+def probe(age_s, value, resource=Resource.BANDWIDTH):
     return Probe(
         resource=resource,
         source="n1",
@@ -45,7 +43,7 @@ def probe(age_s: float, value: float | None, resource: Resource = Resource.BANDW
     )
 
 
-def remaining(store: Path, *result: Probe) -> None:
+def remaining(store, *result):
     with Store.open(f"sqlite:///{store}") as opened:
         opened.probes.add(result)
 
@@ -91,7 +89,7 @@ def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     assert (cells["Bytes"], cells["Time"]) == ("33554432", "16")
 
 
-def _iso(epoch: str) -> str:
+def _iso(epoch):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(int(epoch)))
 
 
@@ -106,7 +104,7 @@ def test_mistakes_are_usage_errors(arguments):
 
 
 @pytest.fixture
-def host() -> Iterator[str]:
+def host():
     """Run a sensor; give it as --host takes it."""
     (port,) = free_ports(1)
     members = [Member("there", "127.0.0.1", port)]

@@ -138,7 +138,7 @@ def test_nimod_answers_what_other_releases_ask(running):
     assert [answer["v"] for answer in answers] == [ask["v"] for ask in asks]
 
 
-def wrong(answer: Message) -> bool:
+def wrong(answer):
     return not answer.get("ok", True) or answer.get("error", "") != ""
 
 

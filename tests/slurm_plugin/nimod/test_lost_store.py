@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +16,7 @@ from tests.slurm_plugin.nimod.own_nimod import Nimod
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Nimod]:
+def running(tmp_path):
     made = Nimod(tmp_path)
     try:
         made.fit()
@@ -29,13 +27,13 @@ def running(tmp_path: Path) -> Iterator[Nimod]:
         made.end()
 
 
-def said(running: Nimod, capsys: pytest.CaptureFixture[str]) -> str:
+def said(running, capsys):
     """What `nimo status` says, without its line breaks."""
     assert main(["status", "--config", str(running.folder / "nimo.yaml")]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 
-def matches(running: Nimod) -> str:
+def matches(running):
     """What `nimo doctor` says of nimod."""
     settings = load(running.folder / "nimo.yaml")
     installation: Any = SimpleNamespace(settings=settings)

@@ -8,10 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -43,7 +41,7 @@ _SERIES = NAMES | {f"nimo_answer_seconds_{end}" for end in ("bucket", "sum", "co
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     """Settings with a store in which one run was predicted, and no nimod."""
     fill(f"sqlite:///{tmp_path}/nimo.db")
     path = tmp_path / "nimo.yaml"
@@ -51,7 +49,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def fill(url: str) -> None:
+def fill(url):
     now_s = int(time.time())
     note = "NIMO1:0123456789ab:n=4,req=1-8,t=1,lo=1,hi=1,v=reliable,m=enforce,r=cheapest"
     run = made_run(
@@ -75,7 +73,7 @@ def fill(url: str) -> None:
         )  # fmt: skip
 
 
-def samples(text: str) -> dict[tuple[str, ...], float]:
+def samples(text):
     return {
         (one.name, *one.labels.values()): one.value
         for family in text_string_to_metric_families(text)
@@ -149,7 +147,7 @@ def test_it_is_served_on_the_loopback_as_it_is_printed(config, capsys):
 
 
 @contextmanager
-def endpoint(config: Path) -> Iterator[str]:
+def endpoint(config):
     """Address of ``nimo metrics --listen``."""
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "metrics", "--config", str(config), "--listen", "0"]
@@ -175,7 +173,7 @@ def test_a_connection_on_which_nothing_comes_is_closed(capsys):
     assert capsys.readouterr().err == ""
 
 
-def _queries() -> str:
+def _queries():
     panels = json.loads(DASHBOARD.read_text())["panels"]
     return "\n".join(target["expr"] for panel in panels for target in panel["targets"])
 
@@ -204,7 +202,7 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
         argv = [str(PROMETHEUS), f"--config.file={yml}", f"--storage.tsdb.path={folder}/data"]
         argv.append(f"--web.listen-address=127.0.0.1:{port}")
 
-        def asked(path: str, **fields: str) -> Any:
+        def asked(path, **fields):
             with (
                 suppress(URLError),
                 urlopen(
@@ -213,11 +211,11 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
             ):
                 return json.load(answer)["data"]
 
-        def rules() -> list[Any]:
+        def rules():
             groups = (asked("rules") or {"groups": []})["groups"]
             return [rule for group in groups for rule in group["rules"]]
 
-        def without_data() -> list[str]:
+        def without_data():
             nimod.decide()
             return [one for one in queries if not (asked("query", query=one) or {}).get("result")]
 

@@ -141,13 +141,13 @@ os.sched_setscheduler = refuse
 """
 
 
-def entered(limit: int, change: str = "") -> tuple[str, str]:
+def entered(limit, change=""):
     code = IN_A_PROCESS.replace("LIMIT, LIMIT", f"{limit}, {limit}").replace("CHANGE", change)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr
 
 
-def may_enter() -> bool:
+def may_enter():
     code = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     return done.returncode == 0

@@ -42,7 +42,7 @@ def test_the_mean_queue_has_a_memory_of_a_day():
     viewer = ClusterViewer(engine, [1.0] * 5)
     observed = []
 
-    def shape_of(job: int, now_s: float) -> JobShape:
+    def shape_of(job, now_s):
         observed.append(viewer.look(now_s))
         return JobShape(1, 10 * DAY_S, 1.0 if job == 0 else 10 * DAY_S)
 
@@ -58,15 +58,13 @@ SHAPES = [JobShape(3, 1000.0, 100.0), JobShape(4, 500.0, 50.0), JobShape(1, 10.0
 EXPECTED = [100.0, 50.0, 5.0]
 
 
-def waits_at(
-    moment: float, asked: list[tuple[int, float]], expected: list[float] = EXPECTED
-) -> list[float]:
+def waits_at(moment, asked, expected=EXPECTED):
     """Medians for sizes and limits, of a job that is submitted at a moment."""
     engine = Engine(4)
     viewer = ClusterViewer(engine, [*expected, 10.0])
     waits: list[float] = []
 
-    def shape_of(job: int, now_s: float) -> JobShape:
+    def shape_of(job, now_s):
         if now_s == moment:
             part = viewer.look(now_s)
             made = (part.wait(n, limit, now_s=now_s, begin_s=-inf) for n, limit in asked)
@@ -112,7 +110,7 @@ WORK = Workload(
 )
 
 
-def made(start_s: list[float], run_s: list[float], nodes: list[int]) -> ReplaySchedule:
+def made(start_s, run_s, nodes):
     start = np.array(start_s)
     return ReplaySchedule(start, start + np.array(run_s), np.array(nodes))
 
@@ -162,7 +160,7 @@ def test_a_few_seconds_are_not_worse():
 def test_the_guard_is_judged_by_what_came_of_the_moved_jobs():
     other = made([0.0, 100.0, 300.0], [185.0, 5.0, 100.0], [1, 4, 2])
 
-    def remaining(moved: list[bool]) -> float:
+    def remaining(moved):
         result = np.array(moved)
         return guard_held(WORK, RIGID, other, result, ratio=1.25, allowance_s=60.0)
 

@@ -14,7 +14,6 @@ from slurm_plugin.replay.measures import compare
 from slurm_plugin.replay.what_if import (
     ALIKE,
     WORTH,
-    Result,
     Setting,
     WhatIf,
     evaluate,
@@ -30,7 +29,7 @@ RULES = PolicySettings(config.Policy(), config.Deadline())
 HOUR = 3600.0
 
 
-def workload(count: int = 300, gap_s: float = 600.0, nodes: int = 4) -> Workload:
+def workload(count=300, gap_s=600.0, nodes=4):
     """Make jobs of an hour on a cluster of 16 nodes."""
     rng = np.random.default_rng(5)
     return Workload(
@@ -44,7 +43,7 @@ def workload(count: int = 300, gap_s: float = 600.0, nodes: int = 4) -> Workload
     )
 
 
-def history(count: int = 240) -> list:
+def history(count=240):
     """Make an application seen on 1, 2, 4 and 8 nodes that scales well, and one that does not."""
     rows = []
     for number in range(count):
@@ -70,14 +69,14 @@ def history(count: int = 240) -> list:
     return rows
 
 
-def replayed(rows: list) -> WhatIf:
+def replayed(rows):
     begin = rows[len(rows) // 2].submit_s
     recorded = learn(rows, begin_s=begin, settings=TableSettings())
     later = Workload.of([row for row in rows if row.submit_s > begin], cluster_nodes=16)
     return WhatIf(later, moldable(later, recorded, reach=4.0))
 
 
-def test_without_moldable_jobs_the_policy_changes_nothing() -> None:
+def test_without_moldable_jobs_the_policy_changes_nothing():
     rigid = WhatIf(workload(), [None] * 300)
     outcome = rigid.under(RULES)
     assert (outcome.schedule.start_s == rigid.rigid().start_s).all()
@@ -85,7 +84,7 @@ def test_without_moldable_jobs_the_policy_changes_nothing() -> None:
     assert not outcome.reasons
 
 
-def test_jobs_run_as_long_as_their_curve_says() -> None:
+def test_jobs_run_as_long_as_their_curve_says():
     what_if = replayed(history())
     outcome = what_if.under(RULES)
     work = what_if.workload
@@ -97,7 +96,7 @@ def test_jobs_run_as_long_as_their_curve_says() -> None:
     assert (took[~outcome.moved] == work.run_s[~outcome.moved]).all()
 
 
-def test_an_idle_cluster_lends_its_nodes_to_those_that_scale() -> None:
+def test_an_idle_cluster_lends_its_nodes_to_those_that_scale():
     what_if = replayed(history())
     outcome = what_if.under(RULES)
     names = np.array([one.name for one in what_if.workload.runs])
@@ -107,7 +106,7 @@ def test_an_idle_cluster_lends_its_nodes_to_those_that_scale() -> None:
     assert result.response_ratio < 0.9
 
 
-def test_the_policy_knows_only_what_was_available_before() -> None:
+def test_the_policy_knows_only_what_was_available_before():
     rows = history()
     begin = rows[len(rows) // 2].submit_s
     # From then on everything takes twice as long; the early tables cannot know.
@@ -129,7 +128,7 @@ def test_the_policy_knows_only_what_was_available_before() -> None:
     assert at(one.truth.args[0], 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
 
 
-def proved(*lines: str) -> list[bool]:
+def proved(*lines):
     """Whether the jobs after two weeks on 1, 2 and 4 nodes take part, with such a submit line."""
     rows = [replace(row, submit_line=lines[n % len(lines)]) for n, row in enumerate(history())]
     opened = replayed(rows).proven()
@@ -137,7 +136,7 @@ def proved(*lines: str) -> list[bool]:
     return [any(opened.moldable[[k == line for k in kinds]]) for line in lines]
 
 
-def test_jobs_of_one_count_take_part_by_what_their_users_completed() -> None:
+def test_jobs_of_one_count_take_part_by_what_their_users_completed():
     other = [one and one.counts for one in replayed(history()).proven().moldable_jobs]
     assert {*filter(None, other)} == {(1, 2, 4, 8)}
     gain = gain_of_proven(replayed(history()), RULES)
@@ -146,14 +145,14 @@ def test_jobs_of_one_count_take_part_by_what_their_users_completed() -> None:
     assert proved("sbatch run.sh", "sbatch -w pine1 run.sh", "srun ./run") == [True, False, False]
 
 
-def test_who_does_not_take_part_stays_as_is() -> None:
+def test_who_does_not_take_part_stays_as_is():
     what_if = replayed(history())
     half = what_if.adopted(0.5).moldable.sum()
     assert 0.3 * what_if.moldable.sum() < half < 0.7 * what_if.moldable.sum()
     assert not what_if.adopted(0.0).moldable.any()
 
 
-def test_assumed_jobs_are_as_many_as_asked_and_the_same_for_one_seed() -> None:
+def test_assumed_jobs_are_as_many_as_asked_and_the_same_for_one_seed():
     work = workload()
     one, other = (assume(work, Assumptions(share=0.4, seed=7)) for _ in range(2))
     assert sum(m is not None for m in one) == pytest.approx(120, abs=30)
@@ -164,7 +163,7 @@ def test_assumed_jobs_are_as_many_as_asked_and_the_same_for_one_seed() -> None:
     assert some.truth(8) <= 1.0 <= some.truth(2)
 
 
-def test_recent_mean_uses_only_what_had_ended() -> None:
+def test_recent_mean_uses_only_what_had_ended():
     work = Workload(
         submit_s=np.array([0.0, 10.0, 200.0, 400.0]),
         nodes=np.ones(4, dtype=int),
@@ -177,7 +176,7 @@ def test_recent_mean_uses_only_what_had_ended() -> None:
     assert recent_mean(work) == [500.0, 600.0, 75.0, 20.0]
 
 
-def test_a_grid_of_settings_keeps_everything_else() -> None:
+def test_a_grid_of_settings_keeps_everything_else():
     policy = config.Policy(confidence=0.8)
     made = settings(policy, prices=(1.0, 2.0), guards=(1.5,), loads=(0.5, 0.9))
     assert [(s.load, s.policy.price) for s in made] == [
@@ -190,13 +189,12 @@ def test_a_grid_of_settings_keeps_everything_else() -> None:
     assert settings(policy)[0].policy == policy
 
 
-def test_suggestions_help_or_are_not_made() -> None:
+def test_suggestions_help_or_are_not_made():
     policy = config.Policy()
     helped = list(
         evaluate(replayed(history()), settings(policy, prices=(4.0, 8.0)), config.Deadline())
     )
     detected = suggest(helped, policy)
-    assert detected is not None
     best = min(r.everybody.response_ratio for r in helped)
     assert detected.everybody.response_ratio <= best * (1 + ALIKE)
     assert detected.everybody.response_ratio <= 1 - WORTH
@@ -204,27 +202,26 @@ def test_suggestions_help_or_are_not_made() -> None:
     assert suggest(list(evaluate(rigid, settings(policy), config.Deadline())), policy) is None
 
 
-def test_a_suggestion_does_for_all_loads() -> None:
+def test_a_suggestion_does_for_all_loads():
     policy = config.Policy()
     grid = settings(policy, prices=(4.0, 8.0), loads=(0.3, 0.9))
     some = list(evaluate(replayed(history()), grid, config.Deadline()))
 
-    def with_ratio(result: Result, ratio: float) -> Result:
+    def with_ratio(result, ratio):
         return replace(result, everybody=replace(result.everybody, response_ratio=ratio))
 
     # Price 4 is best of all at the low load, 8 in the mean.
     ratios = {(0.3, 4.0): 0.5, (0.9, 4.0): 1.2, (0.3, 8.0): 0.7, (0.9, 8.0): 0.8}
     given = [with_ratio(r, ratios[r.setting.load or 0, r.setting.policy.price]) for r in some]
     detected = suggest(given, policy)
-    assert detected is not None
     assert (detected.setting.policy.price, detected.setting.load) == (8.0, 0.9)
 
 
-def hurting(result: Result, after: float) -> Result:
+def hurting(result, after):
     return replace(result, rigid=replace(result.rigid, slowdown=(2.0, after)))
 
 
-def test_a_suggestion_spares_those_who_take_no_part() -> None:
+def test_a_suggestion_spares_those_who_take_no_part():
     policy = config.Policy()
     some = list(
         evaluate(replayed(history()), settings(policy, prices=(4.0, 8.0)), config.Deadline())
@@ -240,7 +237,7 @@ def test_a_suggestion_spares_those_who_take_no_part() -> None:
     assert suggest([hurting(best, 3.0)], policy) == hurting(best, 3.0)
 
 
-def crowded(seed: int) -> Workload:
+def crowded(seed):
     """Jobs of one to sixteen nodes on 32, with limits of two to ten times their run times."""
     rng = np.random.default_rng(seed)
     run_s = np.clip(rng.lognormal(7.5, 1.2, 600), 60.0, 30_000.0)
@@ -256,7 +253,7 @@ def crowded(seed: int) -> Workload:
     return work.at_load(0.8)
 
 
-def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait() -> None:
+def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait():
     """Limits overstate waits, so that a request would have started earlier than expected."""
     work = crowded(1)
     what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
@@ -269,7 +266,7 @@ def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait() -> None:
     assert strict.moved < plain.moved
 
 
-def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came() -> None:
+def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came():
     work = crowded(1)
     what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
     grid = settings(config.Policy(), loads=(0.2, 0.6), bystanders=Bystanders)
@@ -283,13 +280,13 @@ def test_single_bystanders_are_spared_and_the_guard_holds_by_what_came() -> None
     assert group.guard_held < 1.0
 
 
-def test_where_each_bystander_counts_one_guard_stands_for_all() -> None:
+def test_where_each_bystander_counts_one_guard_stands_for_all():
     grid = settings(config.Policy(), guards=(1.1, 1.5), bystanders=Bystanders)
     made = [(one.policy.guard_ratio, str(one.policy.bystanders)) for one in grid]
     assert made == [(1.1, "group"), (1.25, "each"), (1.5, "group")]
 
 
-def regular(seed: int) -> Workload:
+def regular(seed):
     """As :func:`crowded`, by thirty users who each submit the same job again and again."""
     rng = np.random.default_rng(seed)
     user = rng.integers(0, 30, 600)
@@ -305,7 +302,7 @@ def regular(seed: int) -> Workload:
     return work.at_load(0.8)
 
 
-def test_the_guard_holds_by_what_came_more_often_where_run_times_can_be_expected() -> None:
+def test_the_guard_holds_by_what_came_more_often_where_run_times_can_be_expected():
     """A wait that follows from limits is too long, and jobs shrink that would have started."""
     held = {"expected": [], "limits": []}
     for seed in range(1, 7):
@@ -321,7 +318,7 @@ def test_the_guard_holds_by_what_came_more_often_where_run_times_can_be_expected
     assert np.mean(held["expected"]) > np.mean(held["limits"]) + 0.01
 
 
-def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
+def test_results_tell_moldable_and_rigid_jobs_apart():
     work = workload()
     what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
     (result,) = evaluate(what_if, settings(config.Policy(), loads=(0.8,)), config.Deadline())
@@ -331,7 +328,7 @@ def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
     assert 0 < result.moved <= 1
 
 
-def test_a_small_disturbance_is_the_same_each_time_and_changes_run_times_alone() -> None:
+def test_a_small_disturbance_is_the_same_each_time_and_changes_run_times_alone():
     what_if = WhatIf(workload(), [None] * 300)
     one, again, other = (what_if.disturbed(seed=seed) for seed in (1, 1, 2))
     assert (one.end_s == again.end_s).all()

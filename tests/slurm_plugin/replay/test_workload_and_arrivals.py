@@ -72,7 +72,7 @@ def test_where_a_run_names_no_nodes_the_busiest_moment_counts():
     assert Workload.of(runs).cluster_nodes == 5
 
 
-def workload(nodes: int = 2) -> Workload:
+def workload(nodes=2):
     count = 1_000
     return Workload(
         submit_s=90.0 * np.arange(count),

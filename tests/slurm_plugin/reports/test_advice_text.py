@@ -11,7 +11,7 @@ from slurm_plugin.text.table_columns import TableOptions
 from tests.slurm_plugin.reports.rows import advised
 
 
-def row(nodes: int, **more: object) -> Row:
+def row(nodes, **more):
     time_s = 3600.0 / nodes + 60
     return Row(
         nodes=nodes,
@@ -25,7 +25,7 @@ def row(nodes: int, **more: object) -> Row:
     )
 
 
-def advice(**more: object) -> Advice:
+def advice(**more):
     rows = [row(n, observed=n in (1, 3), recommended=n == 6) for n in range(1, 12)]
     given = {
         "application": "wrf",
@@ -42,7 +42,7 @@ def advice(**more: object) -> Advice:
     return Advice(**(given | more))  # type: ignore[arg-type]
 
 
-def body(rendered: str) -> list[list[str]]:
+def body(rendered):
     """Fields of the table's lines."""
     block = rendered.split("\n\n", maxsplit=1)[0].splitlines()[1:]
     return [line.split() for line in block]
@@ -213,7 +213,7 @@ def test_a_guess_has_no_columns_of_scaling():
 
 
 def test_layouts_stand_side_by_side_in_the_unit_of_the_table():
-    def laid_out(tasks: int, *, own: bool) -> LayoutRow:
+    def laid_out(tasks, *, own):
         options = f"--nodes=1 --ntasks={tasks} --cpus-per-task={16 // tasks}"
         return LayoutRow(
             layout=f"{tasks} tasks in all on 1 node",
@@ -268,7 +268,7 @@ ADVICE = Advice(
 )
 
 
-def lines(advice: Advice, *typed: str) -> list[str]:
+def lines(advice, *typed):
     return advised(for_command(advice, typed), now_s=0.0).splitlines()
 
 

@@ -21,7 +21,7 @@ from slurm_plugin.reports import curve_text
 from slurm_plugin.text.table_columns import TableOptions
 
 
-def recorded(**given: object) -> PredictionTable:
+def recorded(**given):
     nodes = (1, 2, 3, 4, 5, 6)
     times = tuple(3600.0 / n for n in nodes)
     fields: dict[str, object] = {
@@ -48,7 +48,7 @@ def recorded(**given: object) -> PredictionTable:
     return PredictionTable(**(fields | given))  # type: ignore[arg-type]
 
 
-def rows(text: str) -> list[list[str]]:
+def rows(text):
     return [line.split() for line in text.split("\n\n")[1].splitlines()[1:]]
 
 
@@ -224,7 +224,7 @@ def test_memory_of_a_node_is_also_that_of_its_tasks():
     assert "enough for 0 of 1 run (" in once[0]
 
 
-def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took() -> None:
+def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took():
     larger = (Point(1, 3600.0, 5), Point(2, 7200.0, 2))
     text = curve_text.render(recorded(change=change_of((), Unit.NODES), observed=larger))
     assert "each row: what a job that asks for 1 node takes on so many\n" in text
@@ -237,7 +237,7 @@ def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took() -> Non
     assert "as asked for" not in curve_text.render(recorded())
 
 
-def test_at_length_the_engine_is_named_and_what_differs_from_run_to_run() -> None:
+def test_at_length_the_engine_is_named_and_what_differs_from_run_to_run():
     rule = recorded(level="tag", key="ada/snakemake:align", label="ada/snakemake:align")
     dated = recorded(label="ada/run_*", command="run.sh *.dat")
     engine, star = (

@@ -1,7 +1,6 @@
 """Eighty columns hold in the tables of all commands, whatever names users give."""
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -37,14 +36,14 @@ NAME = "a-name-without-end-" * 10
 DAYS_S = 864_000.0
 
 
-def printed(renderable: object) -> str:
+def printed(renderable):
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False)
     console.print(renderable)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def report() -> Iterator[str]:
+def report():
     pairs = [(decision(label=NAME, user=NAME, account=NAME), run(elapsed_s=1250.0))] * 4
     made = summarise(pairs, confidence=0.9)
     yield printed(terminal.render(made, WORDS))
@@ -52,11 +51,11 @@ def report() -> Iterator[str]:
         yield one.output().text()
 
 
-def replay() -> Iterator[str]:
+def replay():
     yield printed(replay_text.render(report_of(replayed())))
 
 
-def forecast() -> Iterator[str]:
+def forecast():
     made = SeriesForecast(
         resource=Resource.DISK_LATENCY,
         source=NAME,
@@ -74,13 +73,13 @@ def forecast() -> Iterator[str]:
     yield forecast_command.series_table([made]).text()
 
 
-def probe() -> Iterator[str]:
+def probe():
     value = Probe(resource=Resource.DISK_LATENCY, source=NAME, target=NAME, at_s=AT_S, value=1.0)
     failed = Probe(resource=Resource.CPU, source="n1", at_s=AT_S, error=NAME)
     yield probe_command.probe_table([value, failed]).text()
 
 
-def profile() -> Iterator[str]:
+def profile():
     measured = dict.fromkeys(MEASURES, 123_456_789.0)
     rows = [
         NodeProfile(cluster="pine", node=f"{NAME}{n}", node_type=NAME, at_s=AT_S, **measured)
@@ -89,7 +88,7 @@ def profile() -> Iterator[str]:
     yield profile_command.describe(rows, type_profiles(rows))
 
 
-def plan() -> Iterator[str]:
+def plan():
     text = (
         f"storages: {{s: {{path: /s}}}}\nplaces: {{p: {{storage: s, partition: {NAME}}}}}\n"
         f"tasks: {{{NAME}: {{command: x, run_time: {{1: 20min}}}}}}\n"
@@ -98,7 +97,7 @@ def plan() -> Iterator[str]:
     yield "\n".join(plan_command.render([made[0], made[0]], NOW, NOW + 1.0))
 
 
-def learn() -> Iterator[str]:
+def learn():
     names = {f"{NAME[:12]}{n}": 1.0 for n in range(12)}
     one = Expected(
         attributes=names,
@@ -114,7 +113,7 @@ def learn() -> Iterator[str]:
     yield learn_command.summary(state, 6, 1.0, "the predictions are good enough", known)
 
 
-def wait() -> Iterator[str]:
+def wait():
     row = WaitRow(
         job_id=2**31,
         array_id=2**31,
@@ -132,7 +131,7 @@ def wait() -> Iterator[str]:
     yield queue_table([row]).text()
 
 
-def advise() -> Iterator[str]:
+def advise():
     row = PartitionRow(
         partition=NAME,
         node_type=NAME,

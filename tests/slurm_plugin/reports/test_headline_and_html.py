@@ -46,17 +46,17 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def filled(one: Table, drawn: chart.Chart) -> str:
+def filled(one, drawn):
     template = html.environment().from_string(PAGE)
     return template.render(title=EVIL, one=one, drawn=drawn)
 
 
-def table(*rows: tuple[str, ...]) -> Table:
+def table(*rows):
     columns = (TableColumn(key="who", title="who", left=True), TableColumn(key="n", title="n"))
     return Table(name="t", caption=EVIL, columns=columns, rows=rows)
 
 
-def picture() -> Picture:
+def picture():
     nodes = (1, 2, 4, 8)
     return Picture(
         title=EVIL,

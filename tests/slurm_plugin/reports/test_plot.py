@@ -30,12 +30,12 @@ DOT = SIGNS["observed"]
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
 
 
-def plot_lines(text: str) -> list[str]:
+def plot_lines(text):
     """What stands right of the axis, from the top."""
     return [line.split("│", 1)[1] for line in text.splitlines() if "│" in line]
 
 
-def columns(text: str, sign: str) -> list[int]:
+def columns(text, sign):
     return sorted(line.index(sign) for line in plot_lines(text) if sign in line)
 
 
@@ -202,14 +202,14 @@ PALETTES = [
 ]
 
 
-def luminance(colour: str) -> float:
+def luminance(colour):
     """WCAG 2.2, relative luminance."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return sum(weight * p for weight, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(one: str, two: str) -> float:
+def contrast(one, two):
     low, high = sorted((luminance(one), luminance(two)))
     return (high + 0.05) / (low + 0.05)
 
@@ -230,7 +230,7 @@ def test_the_edges_are_drawn_in_a_colour_that_stands_out():
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
 
 
-def looks(made: chart.Chart) -> list[str]:
+def looks(made):
     return [mark.look for mark in made.marks]
 
 

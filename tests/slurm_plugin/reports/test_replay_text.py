@@ -7,12 +7,12 @@ from msgspec.structs import replace as replace_fields
 
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
-from slurm_plugin.replay.what_if import Result, WhatIf, evaluate, settings
+from slurm_plugin.replay.what_if import WhatIf, evaluate, settings
 from slurm_plugin.replay.workload import Assumptions, Workload, assume
 from slurm_plugin.reports.replay_text import ReplayReport, tables, verdict
 
 
-def replayed() -> Result:
+def replayed():
     rng = np.random.default_rng(2)
     work = Workload(
         submit_s=np.cumsum(rng.exponential(900.0, 200)),
@@ -28,12 +28,12 @@ def replayed() -> Result:
     return result
 
 
-def report_of(*results: Result) -> ReplayReport:
+def report_of(*results):
     first = results[0]
     return ReplayReport("a log", 2.0, 16, 0.7, (), results, first.setting.policy, first)
 
 
-def said(*results: Result) -> str:
+def said(*results):
     return verdict(report_of(*results))
 
 

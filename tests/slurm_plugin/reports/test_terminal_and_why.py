@@ -17,7 +17,7 @@ from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 REASONS = {"array": "it is a job array"}
 
 
-def shown(pairs: list[Pair]) -> str:
+def shown(pairs):
     console = Console(file=io.StringIO(), width=120, highlight=False)
     report = summarise(pairs, confidence=0.9)
     console.print(title_of(report), render(report, REASONS), sep="\n")
@@ -96,7 +96,7 @@ def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def said(result, came=None) -> str:
+def said(result, came=None):
     return explain(explanation_of(result, came), 17)
 
 

@@ -151,7 +151,7 @@ def test_the_fewest_free_is_the_largest_job_that_starts_as_early(steps, nodes, d
 def test_earliest_start_is_what_trying_every_second_finds(steps, nodes, duration, begin):
     free = profile(steps)
 
-    def fits(start: float) -> bool:
+    def fits(start):
         return all(free.free_at(start + t) >= nodes for t in range(duration))
 
     tried = (float(t) for t in range(begin, 121) if fits(t))

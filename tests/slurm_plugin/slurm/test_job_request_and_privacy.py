@@ -1,7 +1,6 @@
 import os
 import pwd
 import re
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pytest
@@ -11,9 +10,8 @@ from sacct_ingest.scripts.job_script import OPTIONS, parse_command_line
 from slurm_plugin.cli.sbatch_request import options_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, make_job
+from slurm_plugin.slurm.job_request import check_times, job_fields, make_job
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
-from tests.cluster import SlurmCluster
 
 NOW_S = 1_790_000_000.0
 SCRIPT = """#!/bin/bash
@@ -26,12 +24,12 @@ srun ./wrf.exe
 """
 
 
-def fields(*words: str, script: str = SCRIPT) -> JobFields:
+def fields(*words, script=SCRIPT):
     command = parse_command_line(["sbatch", *words])
     return job_fields(command, script, user="ada", uid=1001, work_dir="/home/ada", now_s=NOW_S)
 
 
-def job(*words: str, script: str = SCRIPT) -> Job:
+def job(*words, script=SCRIPT):
     return Job(**fields(*words, script=script))
 
 
@@ -211,8 +209,8 @@ def test_a_list_of_node_counts_is_distinguished_from_a_range(text, *, listed):
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"
 
 
-def visible(uid: int, private: str, user: str = "", owner: int | None = None) -> PrivateDataRules:
-    def run(argv: Sequence[str]) -> str:
+def visible(uid, private, user="", owner=None):
+    def run(argv):
         return CONFIG.format(private) if argv[0] == "scontrol" else user
 
     return visibility(uid, "ada", owner_uid=owner, run=run)
@@ -246,7 +244,7 @@ def test_others_see_their_own_and_those_they_coordinate(private):
 
 
 def test_without_an_answer_only_ones_own_are_visible():
-    def run(argv: Sequence[str]) -> str:
+    def run(argv):
         raise SlurmError("scontrol: not found on PATH")
 
     result = visibility(1001, "ada", owner_uid=None, run=run)
@@ -256,7 +254,7 @@ def test_without_an_answer_only_ones_own_are_visible():
 
 @pytest.mark.parametrize("private", ["none", "jobs"])
 def test_a_site_may_hide_more_than_slurm_does(private):
-    def run(argv: Sequence[str]) -> str:
+    def run(argv):
         return CONFIG.format(private) if argv[0] == "scontrol" else "None|bio\n"
 
     result = visibility(1001, "ada", owner_uid=None, run=run, own_only=True)
@@ -265,7 +263,7 @@ def test_a_site_may_hide_more_than_slurm_does(private):
 
 
 def test_whom_only_a_name_tells_is_neither_root_nor_owner():
-    def run(argv: Sequence[str]) -> str:
+    def run(argv):
         raise SlurmError("scontrol: not found on PATH")
 
     for owner in (None, 0, 1001):
@@ -273,7 +271,7 @@ def test_whom_only_a_name_tells_is_neither_root_nor_owner():
 
 
 @pytest.fixture
-def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+def physics(slurm, monkeypatch):
     """A real slurmdbd that has nobody as a user of an account, and Slurm's commands on PATH."""
     monkeypatch.setenv("PATH", f"{slurm.bin}:{os.environ['PATH']}")
     slurm.run("sacctmgr", "-i", "add", "account", "physics")
@@ -284,7 +282,7 @@ def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
 
 
 def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics):
-    def reported() -> PrivateDataRules:
+    def reported():
         run = partial(commands.run, timeout_s=60)
         return visibility(
             pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True

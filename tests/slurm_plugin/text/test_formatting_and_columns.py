@@ -29,7 +29,7 @@ COLUMNS = [
 TABLE = OutputTable(COLUMNS, ROWS)
 
 
-def shown(**options: object) -> list[str]:
+def shown(**options):
     return TABLE.text(TableOptions(**options)).splitlines()  # type: ignore[arg-type]
 
 

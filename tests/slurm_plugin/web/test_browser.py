@@ -3,14 +3,12 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from html import unescape
 from importlib.resources import files
 from shutil import which
 
 import pytest
 
-from tests.slurm_plugin.web.conftest import Ask
 from tests.slurm_plugin.web.test_server import serving
 from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
@@ -18,7 +16,6 @@ CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrom
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 WAIT_S = 120
-Browse = Callable[..., subprocess.CompletedProcess[str]]
 #: Each page in a frame of its own, as wide as asked for; what axe finds there replaces all of them.
 CHECK = """\
 <!DOCTYPE html><meta charset="utf-8"><title>check</title><body><script>
@@ -63,10 +60,10 @@ async function check(page) {
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
+def browse(tmp_path_factory):
     """Run Chromium: ``browse(url, option...)``."""
 
-    def run(url: str, *options: str) -> subprocess.CompletedProcess[str]:
+    def run(url, *options):
         assert CHROMIUM is not None
         profile = tmp_path_factory.mktemp("profile")
         common = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -125,13 +122,13 @@ def test_the_browser_takes_the_style_and_runs_nothing(browse, store_path, tmp_pa
     assert shot.stat().st_size > 20_000
 
 
-def with_style(ask: Ask, page: str) -> str:
+def with_style(ask, page):
     """Page with its style sheet inside, as it comes from no server."""
     link = re.search(r'<link rel="stylesheet" href="([^"]+)">', page)
     return page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
 
 
-def _filled(pages: list[str], width: int) -> str:
+def _filled(pages, width):
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
     given = {"PAGES": pages, "WIDTH": width, "AXE": axe}
     text = CHECK

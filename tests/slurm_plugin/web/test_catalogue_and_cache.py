@@ -1,7 +1,6 @@
 """Applications found, put in order, and seen by whom."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,6 @@ from predictor.types import Verdict
 from slurm_plugin.web.data import (
     ORDERS,
     Catalogue,
-    CatalogueEntry,
     CatalogueQuery,
     RefreshingCache,
     entry_of,
@@ -20,16 +18,16 @@ from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.conftest import ALL, own, tables
 
 
-def everything(entry: CatalogueEntry) -> bool:
+def everything(entry):
     return True
 
 
 @pytest.fixture
-def catalogue() -> Catalogue:
+def catalogue():
     return Catalogue(entry_of(row_of(one), off=one.key == "b1") for one in tables())
 
 
-def matches(catalogue: Catalogue, **expected: object) -> list[str]:
+def matches(catalogue, **expected):
     return [one.key for one in catalogue.select(CatalogueQuery(**expected), everything)]  # type: ignore[arg-type]
 
 
@@ -119,7 +117,7 @@ class Maker:
         return f"{key}{len(self.calls)}"
 
 
-def clock() -> tuple[list[float], Callable[[], float]]:
+def clock():
     now = [0.0]
     return now, lambda: now[0]
 

@@ -4,7 +4,6 @@ import re
 import socket
 import subprocess
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
@@ -39,7 +38,7 @@ http {{
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
-def location(folder: Path) -> str:
+def location(folder):
     """Give the documented lines, with passwords of our own for whatever authenticates."""
     result = re.search(r"^location /nimo/ \{.*?^\}", PAGE.read_text(), re.M | re.S)
     own = f"auth_basic nimo; auth_basic_user_file {folder}/passwords;"
@@ -50,13 +49,13 @@ def location(folder: Path) -> str:
     return text
 
 
-def listens(place: str) -> bool:
+def listens(place):
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(place) == 0
 
 
 @contextmanager
-def nginx(folder: Path) -> Iterator[OverUnix]:
+def nginx(folder):
     (folder / "passwords").write_text("ada:{PLAIN}pw\nboss:{PLAIN}pw\n")
     config = folder / "nginx.conf"
     config.write_text(CONFIG.format(me=ME, folder=folder, location=location(folder)))
@@ -75,7 +74,7 @@ def test_users_see_theirs_and_admins_all(store_path):
     settings = f"web: {{hosts: [{HOST}], prefix: /nimo, proxies: [{ME}], admins: [boss]}}\n"
     with serving(store_path, str(folder / "web.sock"), settings), nginx(folder) as browser:
 
-        def page(user: str, path: str = "/nimo/applications", **more: str) -> tuple[int, str]:
+        def page(user, path="/nimo/applications", **more):
             own = {"Host": HOST, "Connection": "close"}
             if user:
                 own["Authorization"] = "Basic " + b64encode(f"{user}:pw".encode()).decode()

@@ -3,7 +3,6 @@
 import os
 import pwd
 import socket
-from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -26,7 +25,7 @@ LOOPBACKS = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 
 
 @contextmanager
-def listening(family: int, address: object) -> Iterator[socket.socket]:
+def listening(family, address):
     with socket.socket(family) as made:
         try:
             made.bind(address)

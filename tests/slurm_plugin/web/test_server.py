@@ -9,10 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,9 +38,7 @@ class OverUnix(http.client.HTTPConnection):
 
 
 @contextmanager
-def serving(
-    store: Path, listen: str, settings: str = ""
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(store, listen, settings=""):
     """Run ``nimo web`` and give the place that it prints."""
     config = store.with_name("nimo.yaml")
     config.write_text(f"cluster: pine\nstore: sqlite:///{store}\n{settings}")
@@ -60,7 +55,7 @@ def serving(
         process.wait(timeout=WAIT_S)
 
 
-def got(connection: http.client.HTTPConnection, path: str, **headers: str) -> tuple[int, str]:
+def got(connection, path, **headers):
     connection.request("GET", path, headers={"Host": "localhost", **headers})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -96,16 +91,16 @@ def test_over_a_unix_socket_a_proxy_names_users(store_path):
 
 
 @pytest.fixture
-def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch):
     monkeypatch.setattr(server, "LOOK_S", 0.2)
     monkeypatch.setattr(server, "CONNECTIONS_EACH", 2)
 
 
 @contextmanager
-def in_a_thread(folder: Path) -> Iterator[str]:
+def in_a_thread(folder):
     """Serve a page of two letters from a thread of this process; ``/slow`` takes a while."""
 
-    async def page(scope: Any, receive: object, send: Any) -> None:
+    async def page(scope, receive, send):
         if scope["path"] == "/slow":
             await asyncio.sleep(5 * server.LOOK_S)
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -122,14 +117,14 @@ def in_a_thread(folder: Path) -> Iterator[str]:
             thread.join(WAIT_S)
 
 
-def connected(place: str) -> socket.socket:
+def connected(place):
     channel = socket.socket(socket.AF_UNIX)
     channel.settimeout(WAIT_S)
     channel.connect(place)
     return channel
 
 
-def ended(channel: socket.socket) -> bool:
+def ended(channel):
     try:
         return channel.recv(1000) == b""
     except ConnectionResetError:
@@ -230,12 +225,12 @@ def test_a_crowd_on_the_loopback_keeps_nobody_out(monkeypatch):
     assert (refused, other) == (60 - 32, False)
 
 
-async def _nothing(scope: Any, receive: object, send: Any) -> None:
+async def _nothing(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 
 
-def _refused(channel: socket.socket) -> bool:
+def _refused(channel):
     channel.settimeout(WAIT_S)
     with channel:
         try:

@@ -3,7 +3,6 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from urllib.parse import quote
@@ -24,7 +23,7 @@ from slurm_plugin.web.data import Service
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_headline_and_html as html
-from tests.slurm_plugin.web.conftest import EVIL, Ask, joined, own, put_waits, tables
+from tests.slurm_plugin.web.conftest import EVIL, joined, own, put_waits, tables
 
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
@@ -104,7 +103,7 @@ def test_behind_a_prefix_all_links_have_it(ask):
 
 
 def test_a_list_says_how_it_is_ordered(ask):
-    def order(address: str) -> dict[str, str]:
+    def order(address):
         heads = re.findall(r'aria-sort="(\w+)"><a href="[^"]*">([^<]+)<', ask(address).text)
         return {title: direction for direction, title in heads}
 
@@ -113,7 +112,7 @@ def test_a_list_says_how_it_is_ordered(ask):
     assert order("/applications?order=runs&reverse=yes") == {"runs": "ascending"}
 
 
-def listed(text: str) -> list[str]:
+def listed(text):
     return re.findall(r'<th scope="row" class="left"><a href="[^"]*"><bdi>([^<]*)</bdi>', text)
 
 
@@ -133,7 +132,7 @@ def test_a_list_comes_a_page_at_a_time(ask, store_path):
 DECISION = re.compile(r"/decision\?id=(\w+)")
 
 
-def followed(ask: Ask, address: str) -> Iterator[str]:
+def followed(ask, address):
     """Give a page of decisions and all older ones."""
     while address:
         yield (text := ask(address).text)

@@ -1,17 +1,14 @@
 """From `nimo learn` to a submission: jobs are predicted from the runs that were learned from."""
 
-from pathlib import Path
-
 import pytest
 from msgspec import structs
 
 from predictor.refit import refit
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.experiments import learn_command
 from slurm_plugin.experiments.learn.workbench import SlurmJobs
 from slurm_plugin.protocol.request_messages import HookLevel
@@ -32,11 +29,11 @@ learning: {target: 5, fewest: 8, in_a_row: 1, error: cross-validation}
 """
 
 
-def time_s(attributes: dict[str, float]) -> float:
+def time_s(attributes):
     return 30 + 600 * attributes["input_bytes"] / 2**30 / attributes["cpus"]
 
 
-def runs_of(learning, counters: Path | None, slower: float = 1.0, first: int = 1) -> list[JobRun]:
+def runs_of(learning, counters, slower=1.0, first=1):
     """Runs as the accounting has them, the quotes lost."""
     own, made = SlurmJobs(learning.description, counters), []
     for number, trial in enumerate(learning.journal.trials.values(), first):
@@ -54,7 +51,7 @@ def runs_of(learning, counters: Path | None, slower: float = 1.0, first: int = 1
     return made
 
 
-def service_of(runs: list[JobRun], folder: Path) -> DecisionService:
+def service_of(runs, folder):
     with Store.open(f"sqlite:///{folder}/nimo.db") as store:
         store.runs.add(runs)
         refit(store, now_s=2e9)
@@ -66,13 +63,13 @@ def service_of(runs: list[JobRun], folder: Path) -> DecisionService:
 
 
 @pytest.fixture
-def learned(tmp_path: Path):
+def learned(tmp_path):
     learning = bench(FakeSlurm(time_s), tmp_path / "app.learn.json", TEXT)
     learning.run()
     return learning
 
 
-def job(size_gib: int, cpus: int):
+def job(size_gib, cpus):
     comment = f"--comment=nimo:app=blast,size={size_gib}G,cpus=1-8"
     wrap = "--wrap=blast -t $SLURM_CPUS_PER_TASK in.dat"
     argv = ["sbatch", "-N1", "-n1", f"-c{cpus}", "-t60", comment, wrap]
@@ -109,7 +106,7 @@ def test_later_runs_join_those_that_were_learned_from(learned, tmp_path):
     assert times_s[1] > 1.5 * times_s[0]
 
 
-def words_of(one: JobRun) -> tuple[str, ...]:
+def words_of(one):
     return words_of_line(one.submit_line, one.work_dir, one.comment, one.name)
 
 

@@ -1,22 +1,17 @@
 """``nimo learn`` on a real cluster: a program that is slower the less of a CPU it is given."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from tests.cluster.nimod import Nimod, hooks_for
-from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, need_in_jobs, scratch_directory
+from tests.conftest import need_in_jobs, scratch_directory
 from tests.processes import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -60,7 +55,7 @@ BLOCKS = {"small": 2, "large": 6}
 
 
 @pytest.fixture(scope="module")
-def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+def nimo(slurm_cluster):
     """A site with a store; the program is where its jobs find it."""
     with (
         scratch_directory("nimo-learn-") as directory,
@@ -76,16 +71,16 @@ def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         yield Nimod(directory, cluster)
 
 
-def write(nimo: Nimod, name: str, text: str) -> None:
+def write(nimo, name, text):
     (nimo.cluster.layout.work / name).write_text(text)
 
 
-def state(cluster: SlurmCluster, name: str = "app") -> list[dict[str, Any]]:
+def state(cluster, name="app"):
     path = cluster.layout.work / f"{name}.learn.json"
     return json.loads(path.read_text())["trials"] if path.exists() else []
 
 
-def killed_while_running(nimo: Nimod) -> None:
+def killed_while_running(nimo):
     """Start learning and kill it when its second job runs."""
     cluster = nimo.cluster
     process = subprocess.Popen(
@@ -103,20 +98,20 @@ def killed_while_running(nimo: Nimod) -> None:
         process.wait()
 
 
-def _done(cluster: SlurmCluster) -> int:
+def _done(cluster):
     return sum(one["stage"] == "done" for one in state(cluster))
 
 
-def _submitted(cluster: SlurmCluster) -> bool:
+def _submitted(cluster):
     return any(one["stage"] == "submitted" for one in state(cluster))
 
 
-def jobs(cluster: SlurmCluster) -> list[dict[str, str]]:
+def jobs(cluster):
     fields = ("JobID", "JobName", "State", "Comment", "Timelimit")
     return cluster.sacct("-X", "-S", "now-1hour", fields=fields)
 
 
-def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
+def test_an_application_is_learned_in_few_runs(nimo):
     cluster = nimo.cluster
     shown = json.loads(nimo.run("learn", "app.yaml", "--dry-run", "--json").stdout)
     assert shown["candidates"] == 10
@@ -142,7 +137,7 @@ def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     assert len(state(cluster)) == len(trials)
 
 
-def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) -> None:
+def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo):
     cluster = nimo.cluster
     profiles = [
         NodeProfile(cluster="nimo", node=n, node_type=n, at_s=time.time(), cpu_events_per_s=speed)
@@ -160,7 +155,7 @@ def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) ->
         assert job["CPU_max_freq"] == f"{reported['cpu_freq']:.0f}"
 
 
-def test_what_no_node_can_run_is_left_out_and_not_proposed(nimo: Nimod) -> None:
+def test_what_no_node_can_run_is_left_out_and_not_proposed(nimo):
     """Slurm takes such a job where it is on hold, and lets it wait for ever."""
     write(nimo, "large.yaml", OPTIONS.partition("profile")[0] + """\
 assignments: [{memory: [100M, 200M, 900G], cpus: [1, 2]}]

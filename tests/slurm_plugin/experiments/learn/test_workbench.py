@@ -23,8 +23,6 @@ from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.description import (
     Assignment,
-    Choices,
-    Description,
     Journal,
     ModelChoices,
     Stage,
@@ -130,11 +128,11 @@ class FakeSlurm:
         self.now_s += seconds
 
 
-def speed(attributes: dict[str, float]) -> float:
+def speed(attributes):
     return 100.0 * 80 / (attributes["share"] * attributes["speed"])
 
 
-def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Workbench:
+def bench(slurm, state, text=TEXT, **also):
     given = parse(text, name="app.yaml")
     chosen = made(given)
     proposer = ByOccupancies(chosen.space, given.learning, ModelChoices())
@@ -148,16 +146,16 @@ def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Wo
     return Workbench(given, chosen, proposer, Journal(state, given.application), site)
 
 
-def made(given: Description, profiles: tuple[NodeProfile, ...] = ()) -> Choices:
+def made(given, profiles=()):
     return choices(given, lambda _: profiles, name="app.yaml", folder=Path("/data"))
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(tmp_path):
     return tmp_path / "app.learn.json"
 
 
-def test_it_learns_and_stops(state: Path) -> None:
+def test_it_learns_and_stops(state):
     slurm = FakeSlurm(speed)
     assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
     assert len(slurm.jobs) < 8
@@ -182,16 +180,14 @@ def test_it_learns_and_stops(state: Path) -> None:
         (lambda a: 10.0 * a["speed"] if a["share"] in (10, 40) else 100.0, {Verdict.REFUSED}),
     ],
 )
-def test_only_narrow_intervals_are_reliable(
-    state: Path, time_of: Callable[[dict[str, float]], float], verdicts: set[Verdict]
-) -> None:
+def test_only_narrow_intervals_are_reliable(state, time_of, verdicts):
     """As narrow as it asks of all of them together before it stops: 2.3 times the target."""
     learning = bench(FakeSlurm(time_of), state, TEXT.replace("target: 5", "target: 10"))
     learning.run()
     assert {one.verdict for one in learning.proposer.learned().expected} == verdicts
 
 
-def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path):
     whole = FakeSlurm(speed)
     bench(whole, tmp_path / "whole").run()
     # Each run takes five calls, so that steps of three meet all of them.
@@ -205,7 +201,7 @@ def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path: Path) 
         assert slurm.released == set(slurm.jobs)
 
 
-def test_the_budget_is_never_exceeded_whatever_the_runs_take(state: Path) -> None:
+def test_the_budget_is_never_exceeded_whatever_the_runs_take(state):
     slurm = FakeSlurm(lambda _: 3600.0)
     learning = bench(slurm, state, TEXT.replace("budget: 100", "budget: 3.5"))
     assert learning.run() is Stop.BUDGET
@@ -215,7 +211,7 @@ def test_the_budget_is_never_exceeded_whatever_the_runs_take(state: Path) -> Non
     assert learning.reserved_node_h(requested) == pytest.approx(1.0)  # 0.5 are left
 
 
-def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
+def test_where_slurm_refuses_another_assignment_stands_in(state):
     slurm = FakeSlurm(speed, refuses=frozenset({"new"}))
     learning = bench(slurm, state)
     assert learning.run() is Stop.GOOD_ENOUGH
@@ -225,9 +221,9 @@ def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
     assert "--constraint=newer " in shown and "--constraint=new " not in shown
 
 
-def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:
+def test_an_assignment_that_fails_everywhere_is_left_out(state):
     # The slowest one, that is the reference.
-    def fails(assignment: Assignment, attempt: int) -> JobState | None:
+    def fails(assignment, attempt):
         slow = assignment.attributes["share"] == 10 and assignment.attributes["speed"] == 1
         return JobState.FAILED if slow else None
 
@@ -239,14 +235,14 @@ def test_an_assignment_that_fails_everywhere_is_left_out(state: Path) -> None:
     assert learning.replay() is None
 
 
-def test_a_run_that_is_in_no_accounting_ends_learning_and_says_so(state: Path) -> None:
+def test_a_run_that_is_in_no_accounting_ends_learning_and_says_so(state):
     slurm = FakeSlurm(speed)
     slurm.ended = lambda planned_s: {}  # type: ignore[method-assign]
     with pytest.raises(SlurmError, match="see 'sacct -j 1'"):
         bench(slurm, state).run()
 
 
-def test_an_interrupted_run_is_run_again_but_not_for_ever(state: Path) -> None:
+def test_an_interrupted_run_is_run_again_but_not_for_ever(state):
     slurm = FakeSlurm(speed, fails=lambda _, attempt: JobState.NODE_FAIL if attempt == 0 else None)
     assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
     slurm = FakeSlurm(speed, fails=lambda _one, _attempt: JobState.NODE_FAIL)
@@ -255,7 +251,7 @@ def test_an_interrupted_run_is_run_again_but_not_for_ever(state: Path) -> None:
     assert len(slurm.jobs) == 2 * 12  # two tries of twelve assignments
 
 
-def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
+def test_a_run_that_does_not_start_is_cancelled(state):
     slurm = FakeSlurm(speed, never_start=True)
     learning = bench(slurm, state, f'{TEXT}patience: "30"\n')
     assert learning.run() is Stop.NOTHING_LEFT
@@ -263,13 +259,13 @@ def test_a_run_that_does_not_start_is_cancelled(state: Path) -> None:
     assert {one.reason for one in learning.journal.trials.values()} == {"did not start within 30"}
 
 
-def test_one_process_at_a_time(state: Path) -> None:
+def test_one_process_at_a_time(state):
     only = partial(alone, state, program="'nimo learn'", fix="name another file with --state")
     with only(), pytest.raises(NimoError, match="another"), only():
         pass
 
 
-def test_a_journal_of_something_else_is_refused(state: Path) -> None:
+def test_a_journal_of_something_else_is_refused(state):
     bench(FakeSlurm(speed), state).run()
     with pytest.raises(FormatError, match="another file with --state"):
         Journal(state, "other")
@@ -278,7 +274,7 @@ def test_a_journal_of_something_else_is_refused(state: Path) -> None:
         Journal(state, "blast")
 
 
-def test_latencies_of_profiles_are_slower_the_more_they_are() -> None:
+def test_latencies_of_profiles_are_slower_the_more_they_are():
     """More of them counted as faster, so that the slowest assignment was taken for the fastest."""
     text = TEXT.replace("attributes: {speed: 1}", "attributes: {speed: 1, mem_latency_s: 1.0e-8}")
     text = text.replace("attributes: {speed: 2}", "attributes: {speed: 2, mem_latency_s: 3.0e-8}")
@@ -286,14 +282,14 @@ def test_latencies_of_profiles_are_slower_the_more_they_are() -> None:
     assert better == {"mem_latency_s": False, "share": True, "speed": True}
 
 
-def test_profiles_of_nodes_are_attributes() -> None:
+def test_profiles_of_nodes_are_attributes():
     text = TEXT.replace("attributes: {speed: 1}", "partition: a").replace(
         "attributes: {speed: 2}", ""
     )
     given = parse(f"{text}profile: [cpu_events_per_s]\n".replace(", }", "}"), name="app.yaml")
     figures = iter((900.0, 1800.0, 1800.0))
 
-    def profiles(_: object) -> list[NodeProfile]:
+    def profiles(_):
         return [
             NodeProfile(cluster="", node="n", node_type="", at_s=0, cpu_events_per_s=next(figures))
         ]
@@ -317,13 +313,13 @@ def test_profiles_of_nodes_are_attributes() -> None:
         ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
     ],
 )  # fmt: skip
-def test_a_wrong_description_says_where(old: str, new: str, reported: str) -> None:
+def test_a_wrong_description_says_where(old, new, reported):
     with pytest.raises(ConfigError, match=r"app\.yaml") as caught:
         made(parse(TEXT.replace(old, new), name="app.yaml"))
     assert reported in str(caught.value)
 
 
-def test_no_budget_can_be_met_where_no_limit_holds() -> None:
+def test_no_budget_can_be_met_where_no_limit_holds():
     assert overrun_s({"OverTimeLimit": "0 min", "KillWait": "30 sec"}) == 90.0
     with pytest.raises(SlurmError, match="OverTimeLimit"):
         overrun_s({"OverTimeLimit": "UNLIMITED"})
@@ -341,7 +337,7 @@ def test_no_budget_can_be_met_where_no_limit_holds() -> None:
         *("error: random test set", "error: Plackett-Burman test set"),
     ],
 )
-def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state: Path, chosen: str) -> None:
+def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state, chosen):
     learning = {"selection": "Lmax-I1", "target": 5.0, "test_runs": 3, **yaml.safe_load(chosen)}
     text = f"{TEXT.partition('learning:')[0]}learning: {json.dumps(learning)}"
     slurm = FakeSlurm(speed)
@@ -363,11 +359,11 @@ TRIAL = Trial(
 )  # fmt: skip
 
 
-def jobs(counters: Path | None) -> SlurmJobs:
+def jobs(counters):
     return SlurmJobs(parse(TEXT, name="app.yaml"), counters=counters)
 
 
-def assigned(*command: str) -> Assignment:
+def assigned(*command):
     return Assignment(1, (), command, {}, "k")
 
 
@@ -409,7 +405,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "learning.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| ?(.*?) ?\| .+ \|$", re.MULTILINE)
 
 
-def _text(value: object) -> str:
+def _text(value):
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

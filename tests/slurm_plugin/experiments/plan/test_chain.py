@@ -1,6 +1,5 @@
 """Plans as jobs, submitted over clusters and followed; Slurm is played by a dictionary."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, exp
 from statistics import NormalDist
@@ -8,14 +7,7 @@ from statistics import NormalDist
 import pytest
 
 from slurm_plugin.experiments.plan import state_file
-from slurm_plugin.experiments.plan.chain import (
-    PlannedJob,
-    command_line,
-    dependents,
-    job_name,
-    jobs,
-    path_of,
-)
+from slurm_plugin.experiments.plan.chain import command_line, dependents, job_name, jobs, path_of
 from slurm_plugin.experiments.plan.monitor import failed
 from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
@@ -42,13 +34,13 @@ tasks:
 
 
 @pytest.fixture
-def chain() -> list[PlannedJob]:
+def chain():
     made = problem(TWO_CLUSTERS)
     schedule = plans(made)[0].schedule
     return jobs(made.workflow, schedule, rooms={}, deadline_s=NOW + 3600, hard=True)
 
 
-def submitted(chain: list[PlannedJob]) -> state_file.Submitted:
+def submitted(chain):
     return state_file.Submitted(
         workflow="flow", deadline_s=NOW + 3600, submitted_s=NOW, jobs=list(chain)
     )
@@ -110,7 +102,7 @@ def test_a_refused_job_keeps_those_before_it(chain, tmp_path):
     given, remaining = submitted(chain), tmp_path / "flow.plan.json"
     given.ids, given.states = {"first": "4"}, {"first": "COMPLETED"}
 
-    def refuse(argv: Sequence[str], script: str) -> str:
+    def refuse(argv, script):
         if "--exclusive" in argv:
             raise SubmissionRefused("sbatch: error: Batch job submission failed")
         return "5"
@@ -125,7 +117,7 @@ def test_a_refused_job_keeps_those_before_it(chain, tmp_path):
 def test_what_may_have_been_submitted_is_looked_for_by_its_name(chain, tmp_path):
     given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
 
-    def killed(argv: Sequence[str], script: str) -> str:
+    def killed(argv, script):
         slurm.sbatch(argv, script)
         raise KeyboardInterrupt
 
@@ -166,14 +158,14 @@ tasks: {a: {command: a}, b: {command: b}, c: {command: c}}
 Z99 = NormalDist().inv_cdf(0.99)
 
 
-def made(text: str = SITE, option: TaskOption | None = None, **also: object) -> list[PlannedJob]:
+def made(text=SITE, option=None, **also):
     flow = problem(text)
     schedule = build(flow, ["x"], {"x": option or TaskOption("b", 2)})
     assert schedule is not None
     return jobs(flow.workflow, schedule, **{"rooms": {}, **also})  # type: ignore[arg-type]
 
 
-def option(one: PlannedJob, name: str) -> str | None:
+def option(one, name):
     words = [word.partition("=")[2] for word in one.options if word.startswith(f"--{name}=")]
     return words[0] if words else None
 
@@ -216,7 +208,7 @@ def test_hard_deadlines_leave_what_follows_its_fast_time():
 
 
 def test_latest_ends_are_the_earliest_that_any_follower_asks_for():
-    def step(name: str, takes_s: float, *needs: str) -> Step:
+    def step(name, takes_s, *needs):
         estimate = TaskEstimate(takes_s)
         return Step(name, NOW, NOW + takes_s, NOW, estimate, needs, "a", nodes=1, task=name)
 

@@ -10,14 +10,7 @@ from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.options import choices, restricted, thinned
 from slurm_plugin.experiments.plan.plan_search import score
 from slurm_plugin.experiments.plan.run_times import GUESSED, TaskEstimate, TransferPath
-from slurm_plugin.experiments.plan.schedule import (
-    PlanningProblem,
-    Step,
-    TaskBounds,
-    TaskOption,
-    Timeline,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import Step, TaskBounds, TaskOption, Timeline, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 FLOW = """
@@ -33,7 +26,7 @@ tasks:
 MIB = 2.0**20
 
 
-def steps_of(option: TaskOption) -> dict[str, tuple[float, float]]:
+def steps_of(option):
     made = build(problem(FLOW), ["work"], {"work": option})
     return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
 
@@ -91,7 +84,7 @@ def test_choices_have_their_times_and_leave_out_what_is_no_faster():
     assert restricted({"work": result}, place="nowhere") == {}
 
 
-def _between(at_2: float, at_4: float, nodes: int) -> float:
+def _between(at_2, at_4, nodes):
     """Log time on a count between two and four: linear in log nodes."""
     share = log(nodes / 2) / log(2)
     return (1 - share) * log(at_2) + share * log(at_4)
@@ -175,11 +168,11 @@ tasks:
 LONGEST = exp(0.1 * NormalDist().inv_cdf(0.99))
 
 
-def counts(made: PlanningProblem, place: str) -> list[int]:
+def counts(made, place):
     return [one.option.nodes for one in choices(made)["x"] if one.option.place == place]
 
 
-def bounded(bounds: TaskBounds, text: str = SITE, nodes: int = 8) -> PlanningProblem:
+def bounded(bounds, text=SITE, nodes=8):
     return replace(problem(text, nodes), rooms={("x", "a"): bounds, ("x", "b"): bounds})
 
 
@@ -202,7 +195,7 @@ def test_a_task_may_be_restricted_to_places():
     assert {one.option.place for one in choices(made)["x"]} == {"a"}
 
 
-def ways(text: str, place: str) -> set[bool]:
+def ways(text, place):
     return {one.option.stage for one in choices(problem(text))["x"] if one.option.place == place}
 
 

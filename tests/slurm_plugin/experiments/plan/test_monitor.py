@@ -1,10 +1,8 @@
 """Following a plan: what is late, by how much that is too much, and what is said of it; by hand."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +17,7 @@ from slurm_plugin.text.formatting import clock
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm
 
 
-def job(name: str, start_s: float, takes_s: float, *needs: str, cluster: str = "") -> PlannedJob:
+def job(name, start_s, takes_s, *needs, cluster=""):
     estimate = TaskEstimate(takes_s, 0.1, 0.1)
     step = Step(
         name, NOW + start_s, NOW + start_s + takes_s, NOW + start_s, estimate, needs, "p", nodes=1
@@ -27,7 +25,7 @@ def job(name: str, start_s: float, takes_s: float, *needs: str, cluster: str = "
     return PlannedJob(step=step, options=("--nodes=1", "--time=10"), script="", cluster=cluster)
 
 
-def given(*jobs: PlannedJob, **also: object) -> state_file.Submitted:
+def given(*jobs, **also):
     """Jobs with the ids 1, 2, ..., submitted now."""
     ids = {one.name: str(number) for number, one in enumerate(jobs, 1)}
     recorded = {"workflow": "w", "deadline_s": None, "submitted_s": NOW, "ids": ids} | also
@@ -38,17 +36,17 @@ class RoundOverError(Exception):
     """The monitor sleeps until the next round."""
 
 
-def pause(_: float) -> None:
+def pause(_):
     raise RoundOverError
 
 
-def follower(submitted: state_file.Submitted, path: Path, **also: object) -> PlanMonitor:
+def follower(submitted, path, **also):
     slurm = Slurm()
     rest = {"ask": slurm.ask, "submit": slurm.sbatch, "sleep": pause} | also
     return PlanMonitor(submitted=submitted, path=path / "w.plan.json", **rest)  # type: ignore[arg-type]
 
 
-def one_round(monitor: PlanMonitor) -> list[str]:
+def one_round(monitor):
     """Lines of one round."""
     lines: list[str] = []
     with suppress(RoundOverError):
@@ -56,14 +54,12 @@ def one_round(monitor: PlanMonitor) -> list[str]:
     return lines
 
 
-def silent(_: object) -> str:
+def silent(_):
     """Slurm has no news."""
     return ""
 
 
-def followed(
-    submitted: state_file.Submitted, after_s: float, path: Path
-) -> tuple[str, state_file.Submitted]:
+def followed(submitted, after_s, path):
     """What is said of a plan that stays, so long after it was submitted, and the plan by then.
 
     A step beside it begins in a year.
@@ -75,7 +71,7 @@ def followed(
     return "".join(one_round(made)), one
 
 
-def late(submitted: state_file.Submitted, after_s: float, path: Path) -> str:
+def late(submitted, after_s, path):
     return followed(submitted, after_s, path)[0].partition(": all ended by ")[0]
 
 
@@ -139,7 +135,7 @@ def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path):
         job("a", 0, 100), job("b", 100, 50, "a"), job("c", 180, 10), states={"a": "RUNNING"}
     )
 
-    def reported(**also: object) -> str:
+    def reported(**also):
         copy = deepcopy(one)
         for name, value in also.items():
             setattr(copy, name, value)
@@ -220,7 +216,7 @@ def test_a_job_that_slurm_has_lost_is_no_reason_to_wait_for_ever(tmp_path):
 
 
 def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_path):
-    def broken(_: object) -> None:
+    def broken(_):
         raise NimoError("no place has the nodes")
 
     slurm = Slurm()
@@ -240,7 +236,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
 def test_an_outage_while_planning_again_is_sat_out(tmp_path):
     calls: list[str] = []
 
-    def planner(submitted: state_file.Submitted) -> None:
+    def planner(submitted):
         calls.append(submitted.astray)
         if len(calls) == 1:
             raise SlurmError("squeue: error")
@@ -248,7 +244,7 @@ def test_an_outage_while_planning_again_is_sat_out(tmp_path):
     slurm, slept = Slurm(), []
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 1200:.0f}", "2": "PENDING|N/A|N/A"}
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         slept.append(seconds)
         if len(slept) == 2:
             slurm.shown["2"] = f"COMPLETED|{NOW + 1200:.0f}|{NOW + 1210:.0f}"
@@ -272,7 +268,7 @@ def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting():
     slurm.shown = {"1": "RUNNING|100|N/A", "9": "RUNNING|1|2", "bad": "line"}
     slurm.accounted = {"2": "CANCELLED by 1000|100|200"}
 
-    def ask(argv: Sequence[str]) -> str:
+    def ask(argv):
         lines.append(list(argv))
         return slurm.ask(argv)
 
@@ -299,7 +295,7 @@ def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
     assert one.name("x") == "w.x.abc-2"
     lines: list[list[str]] = []
 
-    def ask(argv: Sequence[str]) -> str:
+    def ask(argv):
         lines.append(list(argv))
         return "7\n8\n" if argv[0] == "sacct" else ""
 
@@ -307,6 +303,3 @@ def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
     assert f"uts{NOW - 60:.0f}" in lines[1]
     assert find(one, one.jobs[0], lambda _: "") == ""
     assert find(one, replace(one.jobs[0], cluster="big"), lambda argv: argv[-1]) == "--clusters=big"
-
-
-ENDED = f"all ended by {clock(NOW + 500)}"

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ import pytest
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
-from tests.cluster import SlurmCluster
-from tests.conftest import ClusterFactory
 
 NIMO = Path(sysconfig.get_path("scripts")) / "nimo"
 PARTITIONS = (
@@ -126,7 +123,7 @@ tasks:
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+def cluster(slurm_cluster):
     with slurm_cluster(nodes=4, conf=PARTITIONS) as cluster:
         work = cluster.layout.work
         (work / "work").write_text(WORK)
@@ -134,7 +131,7 @@ def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
         yield cluster
 
 
-def workflow(cluster: SlurmCluster, name: str, check: str, text: str = WORKFLOW) -> Path:
+def workflow(cluster, name, check, text=WORKFLOW):
     """A folder of its own with the workflow and what it reads."""
     folder = cluster.layout.work / name
     (folder / "home").mkdir(parents=True)
@@ -145,14 +142,12 @@ def workflow(cluster: SlurmCluster, name: str, check: str, text: str = WORKFLOW)
     return folder / "brain.yaml"
 
 
-def nimo(
-    cluster: SlurmCluster, file: Path, *argv: str, check: bool = True
-) -> subprocess.CompletedProcess[str]:
+def nimo(cluster, file, *argv, check=True):
     line = [NIMO, "plan", *argv, file]
     return cluster.run(*line, check=check, env=environment(file), cwd=file.parent, timeout_s=180)
 
 
-def environment(file: Path) -> dict[str, str]:
+def environment(file):
     return {"NIMO_CONFIG": str(file.parent / "nimo.yaml")}
 
 
@@ -196,7 +191,7 @@ def test_a_failing_task_takes_along_what_needs_it(cluster):
     assert not cluster.run("squeue", "-h").stdout
 
 
-def killed_while_submitting(cluster: SlurmCluster, file: Path, *argv: str) -> None:
+def killed_while_submitting(cluster, file, *argv):
     """Plan and submit, and be killed when the first job is there but not written down."""
     folder = file.parent / "bin"
     folder.mkdir()
@@ -208,13 +203,12 @@ def killed_while_submitting(cluster: SlurmCluster, file: Path, *argv: str) -> No
     assert done.returncode == -9, done.stdout + done.stderr
 
 
-def follow_until(cluster: SlurmCluster, file: Path, start: str) -> list[str]:
+def follow_until(cluster, file, start):
     """Follow until a line begins so, then kill the follower; its lines."""
     line = [NIMO, "plan", "--follow", "--interval=0.5", file]
     env = {**cluster.env, **environment(file)}
     lines: list[str] = []
     with subprocess.Popen(line, env=env, cwd=file.parent, stdout=subprocess.PIPE, text=True) as one:
-        assert one.stdout is not None
         while not lines or (lines[-1] and not lines[-1].startswith(start)):
             lines.append(one.stdout.readline())
         one.kill()

@@ -1,7 +1,6 @@
 """Searching plans, against plain enumeration and by hand; which is first, and why not another."""
 
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from math import inf
@@ -27,17 +26,11 @@ from slurm_plugin.experiments.plan.plan_search import (
 )
 from slurm_plugin.experiments.plan.plans import Plan, drawback, ends, judged, plans, rank
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
-from slurm_plugin.experiments.plan.schedule import (
-    PlanningProblem,
-    PlanSchedule,
-    Step,
-    TaskOption,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskOption, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem, random_text
 
 
-def orders(made: PlanningProblem) -> Iterator[Sequence[str]]:
+def orders(made):
     """All orders in which each task comes after those that it needs."""
     before = made.workflow.before
     for order in permutations(made.workflow.tasks):
@@ -46,7 +39,7 @@ def orders(made: PlanningProblem) -> Iterator[Sequence[str]]:
             yield order
 
 
-def everything(made: PlanningProblem) -> Iterator[PlanSchedule]:
+def everything(made):
     """All schedules: every order with every combination of options."""
     own = {name: [c.option for c in many] for name, many in choices(made).items()}
     for order in orders(made):
@@ -88,7 +81,7 @@ def test_heuristic_is_near_the_best(seed):
 
 
 @pytest.fixture(scope="module")
-def large() -> PlanningProblem:
+def large():
     return problem(random_text(random.Random(5), tasks=40, places=3, counts=3), nodes=32)
 
 
@@ -130,7 +123,7 @@ def test_steps_keep_their_order_and_never_take_more_nodes_than_there_are(large):
             assert busy <= 32
 
 
-def step(name: str, start_s: float, end_s: float, **also: object) -> Step:
+def step(name, start_s, end_s, **also):
     given = {"ready_s": start_s, "needs": (), "pool": "p", "nodes": 1, "task": name} | also
     return Step(
         name=name,
@@ -141,12 +134,12 @@ def step(name: str, start_s: float, end_s: float, **also: object) -> Step:
     )
 
 
-def schedule(*steps: Step) -> PlanSchedule:
+def schedule(*steps):
     node_s = sum(one.node_s for one in steps)
     return PlanSchedule(steps, {}, max(one.end_s for one in steps), node_s)
 
 
-def plan(*path: Step, **also: object) -> Plan:
+def plan(*path, **also):
     made = schedule(*path)
     given = {
         "label": "it", "end_s": made.end_s, "low_s": made.end_s, "high_s": made.end_s,
@@ -155,7 +148,7 @@ def plan(*path: Step, **also: object) -> Plan:
     return Plan(schedule=made, **given)  # type: ignore[arg-type]
 
 
-def spent(*, copies: float, waits: float, runs: float, remote: float) -> Plan:
+def spent(*, copies, waits, runs, remote):
     """A plan whose critical path takes so many seconds for each."""
     begin, end = copies + waits, copies + waits + runs
     return plan(

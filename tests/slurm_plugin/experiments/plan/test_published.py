@@ -6,13 +6,12 @@ own predictions in Table VI follow, and they give Table V's within 2 %.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, fit_samples
-from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskOption
+from slurm_plugin.experiments.plan.schedule import TaskOption
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 BYTES = 0.1064e9  #: data flow of fMRI
@@ -29,7 +28,7 @@ ASSIGNMENTS = {"a1": (996, 4), "a2": (797, 4), "a3": (1396, 10), "a4": (451, 2)}
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def samples(tmp_path_factory):
     """Runs of fMRI over the paper's speeds and latencies."""
     rows = []
     for mhz in (451, 797, 930, 996, 1396):
@@ -50,7 +49,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fmri(folder: Path, text: str, access: str = "any") -> PlanningProblem:
+def fmri(folder, text, access="any"):
     """Run fMRI on scans at home, at one of these sites."""
     whole = (
         f"{text}\nfiles: {{scans: {{at: home, size: 106400000, access: {access}}}}}\n"
@@ -60,7 +59,7 @@ def fmri(folder: Path, text: str, access: str = "any") -> PlanningProblem:
     return problem(whole, fits=fits, near={LATENCY: 1e-5, BANDWIDTH: 1e9})
 
 
-def sites(rows: dict[str, tuple[int, float]], bandwidth: float = 1e9) -> str:
+def sites(rows, bandwidth=1e9):
     """Sites whose data is behind a network of these latencies."""
     lines = ["storages:", "  home: {path: /home}"]
     lines += [f"  {name}: {{path: /{name}}}" for name in rows]
@@ -77,7 +76,7 @@ def sites(rows: dict[str, tuple[int, float]], bandwidth: float = 1e9) -> str:
     return "\n".join(lines)
 
 
-def minutes(made: PlanningProblem, place: str) -> float:
+def minutes(made, place):
     """Predicted time of the task at a place that reads in place."""
     task = made.workflow.tasks["g"]
     recorded = made.run(task, TaskOption(place, 1), (("scans", "home"),))
@@ -121,7 +120,7 @@ def test_staging_or_remote_as_in_table_vi(samples, pair):
 def test_three_plans_of_figure_1(samples):
     """P1 runs where the data is, P2 where the processor is best, P3 copies to a middle one."""
 
-    def chosen(bandwidth: float, latency_ms: float) -> tuple[str, bool]:
+    def chosen(bandwidth, latency_ms):
         text = f"""
 storages: {{a: {{path: /a}}, b: {{path: /b, free: 1M}}, c: {{path: /c}}}}
 links:

@@ -1,20 +1,19 @@
 """What is left of a plan, planned again, and how that is done to what was submitted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 
 import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan import replan, state_file
-from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
+from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.plans import Plan, plans
-from slurm_plugin.experiments.plan.replan import Replan, plan_again, steps_begun
+from slurm_plugin.experiments.plan.replan import plan_again, steps_begun
 from slurm_plugin.experiments.plan.resubmit import change, settle, submit_ready
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
-from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step, TaskOption
+from slurm_plugin.experiments.plan.schedule import PlanSchedule, TaskOption
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
 from tests.slurm_plugin.experiments.plan.test_chain import SITE
 from tests.slurm_plugin.experiments.plan.test_monitor import follower
@@ -36,12 +35,12 @@ DEADLINE = NOW + 3500.0
 
 
 @pytest.fixture
-def flow() -> PlanningProblem:
+def flow():
     return problem(CHAIN)
 
 
 @pytest.fixture
-def given(flow: PlanningProblem) -> state_file.Submitted:
+def given(flow):
     """The plan of the chain as submitted: every task on one node."""
     schedule = plans(flow, deadline_s=DEADLINE)[0].schedule
     made = state_file.Submitted(
@@ -55,19 +54,19 @@ def given(flow: PlanningProblem) -> state_file.Submitted:
     return made
 
 
-def ran(given: state_file.Submitted, step: str, start_s: float, end_s: float | None = None) -> None:
+def ran(given, step, start_s, end_s=None):
     given.states[step] = "RUNNING" if end_s is None else "COMPLETED"
     given.started_s[step] = NOW + start_s
     if end_s is not None:
         given.ended_s[step] = NOW + end_s
 
 
-def later(flow: PlanningProblem, by_s: float) -> PlanningProblem:
+def later(flow, by_s):
     free = {name: replace(line, times_s=(NOW + by_s,)) for name, line in flow.free.items()}
     return replace(flow, now_s=NOW + by_s, free=free)
 
 
-def nodes(result: Replan | None) -> dict[str, int]:
+def nodes(result):
     return {job.name: job.step.nodes for job in result.jobs}
 
 
@@ -123,22 +122,17 @@ tasks:
     assert not given.leaving
 
 
-def changed(
-    given: state_file.Submitted,
-    flow: PlanningProblem,
-    path: Path,
-    ask: Callable[[Sequence[str]], str],
-) -> list[str]:
+def changed(given, flow, path, ask):
     """What is said when the plan is changed after a first task that took twice as long."""
     ran(given, "a", 0, 2000)
     result = plan_again(later(flow, 2000), given)
     return list(change(given, result.jobs, path, ask))
 
 
-def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
+def refusing(slurm):
     """Slurm where it lets nobody change jobs."""
 
-    def ask(argv: Sequence[str]) -> str:
+    def ask(argv):
         if argv[0] == "scontrol":
             raise SlurmError("scontrol: error: Access/permission denied for job 2")
         return slurm.ask(argv)
@@ -169,7 +163,7 @@ def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
     ends |= {"3": f"COMPLETED|{NOW + 2600:.0f}|{NOW + 3200:.0f}"}
     now = [next(clock)]
 
-    def sleep(_: float) -> None:
+    def sleep(_):
         now[0] = next(clock)
         slurm.shown |= ends
 
@@ -192,7 +186,7 @@ def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
 def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
     had = with_options("--nodes=1", "--time=10")
 
-    def limited(*options: str) -> tuple[str, ...]:
+    def limited(*options):
         return exchanged(had, replace(had, options=options), tmp_path)[2].jobs[-1].options
 
     assert limited("--nodes=1", "--time=8") == ("--nodes=1", "--time=10")
@@ -204,12 +198,10 @@ def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
     assert exchanged(had, new, tmp_path)[2].jobs[-1] is new
 
 
-def exchanged(
-    before: PlannedJob, after: PlannedJob, path: Path, **also: object
-) -> tuple[list[str], list[list[str]], state_file.Submitted]:
+def exchanged(before, after, path, **also):
     lines: list[list[str]] = []
 
-    def ask(argv: Sequence[str]) -> str:
+    def ask(argv):
         lines.append(list(argv))
         return ""
 
@@ -218,7 +210,7 @@ def exchanged(
     return said, lines, one
 
 
-def with_options(*options: str, **also: object) -> PlannedJob:
+def with_options(*options, **also):
     return replace(planned("x", 0, 9, "a"), options=options, **also)  # type: ignore[arg-type]
 
 
@@ -264,7 +256,7 @@ def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(tmp_path, state
     one = recorded(planned("a", 0, 9), planned("y", 0, 9, "x"), leaving=[("5", before)])
     asked: list[Sequence[str]] = []
 
-    def ask(argv: Sequence[str]) -> str:
+    def ask(argv):
         asked.append(argv)
         return f"5|{state}\nnoise\n" if argv[0] == "squeue" and state else ""
 
@@ -335,7 +327,7 @@ def test_runs_that_say_nothing_of_their_curve_have_no_factor():
     assert replan.factors(one) == {}
 
 
-def judged(high_s: float, node_s: float) -> Plan:
+def judged(high_s, node_s):
     schedule = PlanSchedule((), {}, NOW + high_s, node_s)
     return Plan(
         label="", schedule=schedule, end_s=NOW + high_s, low_s=NOW, high_s=NOW + high_s,
@@ -370,7 +362,7 @@ def test_a_plan_is_exchanged_where_that_is_worth_it(new, before, deadline_s, *, 
 def test_a_step_that_reads_in_place_goes_on_so_where_it_may_choose():
     step = replace(planned("x", 0, 9).step, pool="b", nodes=2, remote=(("f", "s"),))
 
-    def goes_on(text: str, present: Step) -> TaskOption:
+    def goes_on(text, present):
         """What the plan is for the step, as it was planned."""
         one = recorded(replace(planned("x", 0, 9), step=present))
         before = plan_again(problem(text), one)

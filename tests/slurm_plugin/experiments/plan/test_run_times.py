@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,15 +15,14 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments.learn.description import Journal, ModelChoices, Stage, Trial
 from slurm_plugin.experiments.plan import site
 from slurm_plugin.experiments.plan.chain import jobs
-from slurm_plugin.experiments.plan.plans import Plan, plans
+from slurm_plugin.experiments.plan.plans import plans
 from slurm_plugin.experiments.plan.run_times import LATENCY, fit_history, fit_samples
-from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.experiments.plan_command import render
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 
-def flow(**places: dict[str, float]) -> str:
+def flow(**places):
     sites = "\n".join(
         f"  {name}: {{storage: s, attributes: {json.dumps(own)}}}" for name, own in places.items()
     )
@@ -35,7 +33,7 @@ def flow(**places: dict[str, float]) -> str:
     )
 
 
-def planned(folder: Path, rows: list[dict[str, float]], **places: dict[str, float]) -> list[Plan]:
+def planned(folder, rows, **places):
     """Plan one task with samples of ``time_s`` and attributes."""
     samples = [
         {
@@ -51,7 +49,7 @@ def planned(folder: Path, rows: list[dict[str, float]], **places: dict[str, floa
     return plans(problem(text, fits=fit_samples(problem(text).workflow, folder)))
 
 
-def on_site(text: str, folder: Path) -> PlanningProblem:
+def on_site(text, folder):
     """Give the problem as `nimo plan --empty` makes it."""
     parsed = parse(text.replace("{storage: s", "{nodes: 1-8, storage: s"), name="flow.yaml")
     return site.problem(parsed, Config(store=f"sqlite:///{folder}/none.db"), folder, empty=True)
@@ -122,7 +120,7 @@ def test_samples_that_cannot_be_are_an_error_with_their_file(tmp_path, changed, 
         fit_samples(problem(flow(near={"mhz": 5})).workflow, tmp_path)
 
 
-def trial(share: float, data_bytes: int | None, **also: object) -> Trial:
+def trial(share, data_bytes, **also):
     return Trial(
         key=f"{share}", attempt=0, job_name="x", nodes=1, limit_s=1, planned_s=0, purpose="",
         why="", stage=Stage.DONE, elapsed_s=1000 / share, utilisation=0.5, data_bytes=data_bytes,
@@ -255,7 +253,7 @@ def test_cpus_and_memory_are_chosen_within_a_node_and_asked_for(tmp_path):
     ]  # fmt: skip
     (tmp_path / "g.json").write_bytes(msgspec.json.encode({"application": "x", "trials": trials}))
 
-    def options(*asked: str, **room: float) -> tuple[str, ...]:
+    def options(*asked, **room):
         text = flow(near={}).replace("samples:", f"sbatch: [{', '.join(asked)}], samples:")
         made = on_site(text, tmp_path)
         made = replace(made, runs=replace(made.runs, room={"near": room}))

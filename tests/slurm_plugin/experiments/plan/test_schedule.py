@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
-from slurm_plugin.experiments.plan.schedule import (
-    PlanningProblem,
-    PlanSchedule,
-    Step,
-    TaskOption,
-    build,
-)
+from slurm_plugin.experiments.plan.schedule import Step, TaskOption, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 MIB = 2.0**20
@@ -30,18 +24,16 @@ tasks:
 """
 
 
-def built(
-    made: PlanningProblem, **options: tuple[str, int] | tuple[str, int, bool]
-) -> PlanSchedule | None:
+def built(made, **options):
     chosen = {name: TaskOption(*one) for name, one in options.items()}
     return build(made, [name for name in options if name in made.workflow.tasks], chosen)
 
 
-def times(made: PlanSchedule | None) -> dict[str, tuple[float, float]]:
+def times(made):
     return {one.name: (one.start_s - NOW, one.end_s - NOW) for one in made.steps}
 
 
-def only(text: str, *tasks: str) -> str:
+def only(text, *tasks):
     lines = text.splitlines()
     return "\n".join(line for line in lines if line[:2] != "  " or line[2:3] not in "xy"
                      or line[2] in tasks)  # fmt: skip
@@ -144,7 +136,7 @@ def test_unmeasured_links_are_as_fast_for_reading_as_for_copying():
     assert times(read) == {"x": (0.0, pytest.approx(75.0))}
 
 
-def done(name: str, end_s: float, nodes: int, **also: object) -> Step:
+def done(name, end_s, nodes, **also):
     estimate = TaskEstimate(end_s)
     given = {"target": "t", "pool": "b", "task": name} | also
     return Step(name, NOW, NOW + end_s, NOW, estimate, (), nodes=nodes, **given)  # type: ignore[arg-type]

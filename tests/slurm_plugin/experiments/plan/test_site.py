@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,9 +30,8 @@ from slurm_plugin.experiments.plan.run_times import (
     LearnedRunTimes,
     TransferPath,
 )
-from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
+from slurm_plugin.experiments.plan.schedule import TaskBounds
 from slurm_plugin.experiments.plan.site import room_for
-from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
@@ -54,18 +51,18 @@ tasks: {x: {command: x, run_time: 10}}
 """
 
 
-def flow(text: str = TEXT) -> Workflow:
+def flow(text=TEXT):
     return parse(text, name="w.yaml")
 
 
-def node(name: str, cpu: float | None, node_type: str = "t", on: str = "pine") -> NodeProfile:
+def node(name, cpu, node_type="t", on="pine"):
     return NodeProfile(
         cluster=on, node=name, node_type=node_type, at_s=NOW, cpu_all_events_per_s=cpu,
         mem_latency_s=1e-7,
     )  # fmt: skip
 
 
-def pool(names: str) -> NodePool:
+def pool(names):
     group = NodeGroup(cpus=4, mem_mib=0, steps=())
     return NodePool(now_s=NOW, groups={group: tuple(names)})
 
@@ -100,7 +97,7 @@ class Polled:
 
 
 @pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch) -> Polled:
+def slurm(monkeypatch):
     made = Polled()
     monkeypatch.setattr(site, "ClusterPoller", made.poller)
     monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
@@ -109,14 +106,12 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Polled:
     return made
 
 
-def places(**nodes: str) -> list[Partition]:
+def places(**nodes):
     """A partition of the place's name for each, on these nodes of one letter."""
     return [partition(name=name, pool=pool(own) if own else None) for name, own in nodes.items()]
 
 
-def problem_of(
-    flow: Workflow, folder: Path, profiles: Sequence[NodeProfile] = (), **also: Any
-) -> PlanningProblem:
+def problem_of(flow, folder, profiles=(), **also):
     """The problem of a workflow, with a store that has these profiles."""
     url = f"sqlite:///{folder}/nimo.db"
     with Store.open(url) as store:
@@ -208,7 +203,7 @@ def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
     assert made.runs.room == {name: {"cpus": 4, "memory": inf} for name in "ab"}
 
 
-def speeds(made: PlanningProblem) -> Mapping[str, float]:
+def speeds(made):
     assert isinstance(made.runs, LearnedRunTimes)
     return made.runs.speeds
 
@@ -288,7 +283,7 @@ def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_p
         )
     ]  # fmt: skip
 
-    def left(cluster: str) -> list[tuple[int | None, float]]:
+    def left(cluster):
         state = slurm.asked[cluster]["adapt"](RawState(jobs=queue))
         return [(one.job_id, one.end_s) for one in state.jobs]
 
@@ -425,7 +420,7 @@ def test_of_several_ways_the_slowest_counts():
     runs = LearnedRunTimes(tables={}, fits={"x": fit}, near=near)
     task, place = flow().tasks["x"], flow().places["a"]
 
-    def time_s(*ways: TransferPath) -> float:
+    def time_s(*ways):
         made = runs.run(task, place, 1, ways)
         return made.time_s
 
@@ -447,7 +442,7 @@ def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured():
             self.time_s, self.low_s, self.high_s = time_s, time_s / 2, time_s * 2
             self.verdict = verdict
 
-    def copies(made: Time, given: str = text) -> Copies:
+    def copies(made, given=text):
         return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)  # type: ignore[arg-type, func-returns-value, return-value]
 
     reported = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")

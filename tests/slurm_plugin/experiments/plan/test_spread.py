@@ -15,15 +15,13 @@ NOW = 1_000.0
 Z95 = NormalDist().inv_cdf(0.95)
 
 
-def step(
-    name: str, estimate: TaskEstimate, start_s: float = NOW, ready_s: float | None = None, **also
-) -> Step:
+def step(name, estimate, start_s=NOW, ready_s=None, **also):
     ready_s = start_s if ready_s is None else ready_s
     given = {"needs": (), "pool": "p", "nodes": 1, **also}
     return Step(name, start_s, start_s + estimate.time_s, ready_s, estimate, **given)
 
 
-def chain(*estimates: TaskEstimate) -> np.ndarray:
+def chain(*estimates):
     """Steps one after the other, each in need of the one before."""
     made: list[Step] = []
     for number, estimate in enumerate(estimates):
@@ -33,11 +31,11 @@ def chain(*estimates: TaskEstimate) -> np.ndarray:
     return ends(schedule(*made), NOW)
 
 
-def schedule(*steps: Step) -> PlanSchedule:
+def schedule(*steps):
     return PlanSchedule(steps, {}, max((one.end_s for one in steps), default=NOW), 0.0)
 
 
-def took(drawn: np.ndarray, share: float) -> float:
+def took(drawn, share):
     return float(np.quantile(drawn, share)) - NOW
 
 

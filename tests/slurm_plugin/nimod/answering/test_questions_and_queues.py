@@ -142,7 +142,7 @@ def test_one_in_work_counts_and_so_do_all_together():
     assert [queues.put(account, account) for account in (2, 3, 4)] == [True, True, False]
 
 
-def served(queues: FairQueues, took_s: dict[int, float], times: int) -> list[int]:
+def served(queues, took_s, times):
     """Serve accounts that ask anew at once, so often; give whose turns came."""
     turns = []
     for _ in range(times):

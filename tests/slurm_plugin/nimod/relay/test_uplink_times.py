@@ -74,7 +74,7 @@ class Waiting:
         self.took_s = -1.0
         began_s = time.now_s
 
-        def done(line: bytes) -> None:
+        def done(line):
             self.answer = msgspec.json.decode(line, type=Answer)
             self.took_s = time.now_s - began_s
 
@@ -82,22 +82,22 @@ class Waiting:
 
 
 @pytest.fixture
-def time() -> VirtualTime:
+def time():
     return VirtualTime()
 
 
 @pytest.fixture
-def relay(time: VirtualTime) -> RequestRouter:
+def relay(time):
     return RequestRouter([address("ctl1:7734"), address("ctl2:7734")], time.call_later)
 
 
-def link_up(relay: RequestRouter, number: int = 0) -> SilentLink:
+def link_up(relay, number=0):
     link = SilentLink()
     relay.linked(relay.controllers[number], link, Greeting(), 0.0)
     return link
 
 
-def is_down(waiting: Waiting, host: str) -> None:
+def is_down(waiting, host):
     assert (waiting.answer.ok, waiting.answer.link_down) == (False, True)
     assert host in waiting.answer.error
     assert 0.0 <= waiting.took_s < MOST_S
