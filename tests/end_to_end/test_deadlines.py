@@ -61,8 +61,6 @@ def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing):
     plain, _ = enforcing.decided("-N", "1-8", "-t", "1", "--hold")
     job, decision = enforcing.decided("-N", "1-8", "-t", "1", "--deadline=now+3minutes")
     assert decision.applied, decision.reason
-    assert decision.high_s is not None
-    assert decision.deadline_s is not None
     assert time.time() + decision.high_s <= decision.deadline_s
     enforcing.cluster.wait(int(job["JobId"]), accounted=True)
     assert plain["JobState"] == "PENDING"
@@ -93,7 +91,6 @@ def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing):
     enforcing.cluster.wait(int(job["JobId"]), accounted=True)
     rows = enforcing.cluster.sacct("-X", "-j", job["JobId"], fields=("State",))
     assert rows == [{"State": "COMPLETED"}]
-    assert decision.given_limit_s is not None
     assert decision.given_limit_s <= 600
 
 
@@ -153,5 +150,4 @@ def test_the_scripts_own_deadline_counts_where_cli_filter_is_not_installed(enfor
         _, decision = enforcing.decided("-N", "1-8", "-t", "5", script=script)
     finally:
         own.write_text(text)
-    assert decision.deadline_s is not None
     assert abs(decision.deadline_s - time.time() - 1200) < 60

@@ -44,8 +44,6 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing):
     ]
     run = enforcing.outcome(decision)
     assert run.job_id == job_id
-    assert decision.low_s is not None
-    assert decision.high_s is not None
     # Seconds are whole, and a busy machine starts steps late.
     assert decision.low_s - 5 <= run.elapsed_s <= decision.high_s + 15
 

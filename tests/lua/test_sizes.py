@@ -20,26 +20,29 @@ def size(**fields):
     return {"v": 1, "action": "set", "set": fields}
 
 
-def test_cpus_of_a_task_and_the_environment(hooks):
-    hooks.answer(size(cpus_per_task=8, min_cpus=8))
-    outcome = hooks.submit(**CPUS, environment={"SLURM_CPUS_PER_TASK": "4", "HOME": "/root"})
-    assert (outcome.job["cpus_per_task"], outcome.job["min_cpus"]) == (8, 8)
-    assert outcome.environment == {"SLURM_CPUS_PER_TASK": "8", "HOME": "/root"}
+@pytest.mark.parametrize(
+    ("job", "change", "environment"),
+    [
+        (CPUS, {"cpus_per_task": 8, "min_cpus": 8}, {"SLURM_CPUS_PER_TASK": ("4", "8")}),
+        (
+            TASKS,
+            {"num_tasks": 6, "min_cpus": 6},
+            {"SLURM_NTASKS": ("2", "6"), "SLURM_NPROCS": ("2", "6")},
+        ),
+        (
+            GPUS,
+            {"tres_per_node": "gres:gpu:a100:4", "cpus_per_task": 8, "min_cpus": 8},
+            {"SLURM_GPUS_PER_NODE": ("a100:1", "a100:4")},
+        ),
+    ],
+)
+def test_a_size_is_written_with_what_goes_with_it(hooks, job, change, environment):
+    environment |= {"HOME": ("/root", "/root")}
+    hooks.answer(size(**change))
+    outcome = hooks.submit(**job, environment={k: old for k, (old, _) in environment.items()})
+    assert outcome.job.items() >= change.items()
+    assert outcome.environment == {k: new for k, (_, new) in environment.items()}
     assert outcome.log == []
-
-
-def test_tasks_and_the_environment(hooks):
-    hooks.answer(size(num_tasks=6, min_cpus=6))
-    outcome = hooks.submit(**TASKS, environment={"SLURM_NTASKS": "2", "SLURM_NPROCS": "2"})
-    assert outcome.job["num_tasks"] == 6
-    assert outcome.environment == {"SLURM_NTASKS": "6", "SLURM_NPROCS": "6"}
-
-
-def test_gpus_with_the_cpus_that_go_with_them(hooks):
-    hooks.answer(size(tres_per_node="gres:gpu:a100:4", cpus_per_task=8, min_cpus=8))
-    outcome = hooks.submit(**GPUS, environment={"SLURM_GPUS_PER_NODE": "a100:1"})
-    assert outcome.job["tres_per_node"] == "gres:gpu:a100:4"
-    assert outcome.environment == {"SLURM_GPUS_PER_NODE": "a100:4"}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,6 @@ def filled(cell, decision):
 def holds(row, job, decision):
     """Check what slurmctld shows of a job."""
     if row.chosen:
-        assert decision.nodes is not None
         assert decision.nodes > 1
     if row.cpus:
         assert job["NumCPUs"] == filled(row.cpus, decision)

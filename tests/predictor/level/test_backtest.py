@@ -186,9 +186,8 @@ def test_who_has_the_better_record_is_believed():
 
     errors: list[tuple[float, float]] = []
     for seed in SEEDS:
-        for entry in of(history(turns, seed)).entries[8:]:
-            assert entry.errors[0] is not None
-            errors.append((abs(entry.error), abs(entry.errors[0])))
+        entries = of(history(turns, seed)).entries[8:]
+        errors += [(abs(entry.error), abs(entry.errors[0])) for entry in entries]
     own, usual = (sum(math.exp(-e) for e in one) for one in zip(*errors, strict=True))
     assert own > usual
 

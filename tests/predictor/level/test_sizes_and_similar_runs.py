@@ -122,7 +122,6 @@ def test_numbers_and_node_counts_together_leave_the_interval_narrow():
         one = row(9000 * number, nodes, round(elapsed_s))
         given.append(replace(one, submit_line=line, line=f"l{steps}"))
     whole = fitted(given)[0].table
-    assert whole is not None
     said = at(for_sizes(whole, {"--steps": 2500.0}), 8)
     assert said.low_s < 340 < said.high_s < 1.3 * said.low_s
 
@@ -149,7 +148,6 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
         job = Job(user_name="ann", argv=["md.sh"], **fields)
         values = attributes_of(job, None, "", "")
         table = tables.find(replace(given[0].identity, script=""), attributes=lambda: values)
-        assert table is not None
         return at(table, 2)
 
     one = asked(export="ALL,STEPS=2500", array_inx="2500%1", comment="nimo:size=2500")
@@ -161,7 +159,6 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
 
 def test_a_table_without_the_number_of_a_job_is_as_wide_as_all_numbers():
     whole = fitted(rows(60))[0].table
-    assert whole is not None
     said, known = (at(for_sizes(whole, one), 2) for one in ({}, {"--steps": 2000.0}))
     assert said.low_s < 600
     assert "run time goes by --steps to the power 0.9" in render(whole, verbose=True)

@@ -79,9 +79,7 @@ BOXES = [
 
 
 def limits(*pairs):
-    result = EnvelopeLimits.of(VarianceMode.LOW, pairs)
-    assert result is not None
-    return result
+    return EnvelopeLimits.of(VarianceMode.LOW, pairs)
 
 
 def test_the_steps_of_the_first_pass():
@@ -366,7 +364,6 @@ def test_of_two_rivals_the_one_that_differs_most_is_named():
     problem = alternative_fit(NODES, instance, rivals, JudgementSettings())
     assert problem is not None
     alone = alternative_fit(NODES, instance, made((60, 0.2, False)), JudgementSettings())
-    assert alone is not None
     assert problem == alone
 
 
@@ -424,7 +421,6 @@ def problems(curve):
 def test_observations_in_the_linear_section_ask_for_one_at_least_at_a(A):
     fit = Adept().fit(drawn([4, 8, 12, 16], downey(A, 0.5)))
     result = {problem.name: problem.observe for problem in fit.problems}
-    assert result["linear_section"] is not None
     assert result["linear_section"] >= A
     assert result["linear_section"] >= fit.instance(32).parallelism
 
@@ -448,7 +444,6 @@ def test_two_instances_that_explain_the_same_ask_for_a_run_that_tells_them_apart
     nodes = [16, 25, 36, 81]
     times = downey(320, 1.5)(np.array(nodes)) * np.array([1.01, 0.99, 1.01, 0.995])
     asked = problems(curve_of(nodes, times))["alternative_fit"]
-    assert asked is not None
     assert 81 < asked <= 4 * 81
 
 

@@ -173,29 +173,22 @@ def test_no_curves_of_two_sizes_make_a_model_fail(name, one, other, each, second
         assert 0 < p.low_s <= p.time_s <= p.high_s < math.inf
 
 
-@pytest.mark.parametrize("name", ["two_sizes"])
-@pytest.mark.parametrize("each", [2, 4, 8])
-def test_a_simple_law_of_two_sizes_is_found_again(name, each):
-    ran = {2: [1, 2, 4, 8, 16, 32], 4: [1, 8, 32], 8: [2, 16]}
+@pytest.mark.parametrize(
+    ("ran", "power", "in_all"),
+    [
+        ({2: [1, 2, 4, 8, 16, 32], 4: [1, 8, 32], 8: [2, 16]}, -0.8, False),
+        ({1: [1, 2, 4, 8, 16, 32], 2: [2, 8, 32], 4: [4, 16]}, 0.3, True),
+    ],
+    ids=["two sizes", "a size and its layout"],
+)
+@pytest.mark.parametrize("place", range(3))
+def test_a_simple_law_of_two_sizes_is_found_again(ran, power, in_all, place):
+    each = list(ran)[place]
     every = [
-        replace(drawn(nodes, lambda n, k=k: amdahl(n) / k**0.8), each=k)  # type: ignore[misc]
+        replace(drawn(nodes, lambda n, k=k: amdahl(n) * k**power), each=k)
         for k, nodes in ran.items()
     ]
-    fit = base.create(name).fit(sized(every, each))
-    for p in fit.predict([3, 6, 12, 24]):
-        expected = float(amdahl(np.array(float(p.nodes)))) / each**0.8
-        assert p.time_s == pytest.approx(expected, rel=0.03)
-
-
-@pytest.mark.parametrize("name", ["two_sizes"])
-@pytest.mark.parametrize("each", [1, 2, 4])
-def test_a_simple_law_of_a_size_and_its_layout_is_found_again(name, each):
-    ran = {1: [1, 2, 4, 8, 16, 32], 2: [2, 8, 32], 4: [4, 16]}
-    every = [
-        replace(drawn(sizes, lambda n, k=k: amdahl(n) * k**0.3), each=k)  # type: ignore[misc]
-        for k, sizes in ran.items()
-    ]
-    fit = base.create(name).fit(replace(sized(every, each), in_all=True))
-    for p in fit.predict([6, 12, 24]):
-        expected = float(amdahl(np.array(float(p.nodes)))) * each**0.3
-        assert p.time_s == pytest.approx(expected, rel=0.04)
+    fit = base.create("two_sizes").fit(replace(sized(every, each), in_all=in_all))
+    for p in fit.predict([6, 12, 24] if in_all else [3, 6, 12, 24]):
+        expected = float(amdahl(np.array(float(p.nodes)))) * each**power
+        assert p.time_s == pytest.approx(expected, rel=0.04 if in_all else 0.03)

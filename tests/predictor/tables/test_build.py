@@ -90,7 +90,6 @@ def test_a_history_has_columns_for_each_limit_asked_for():
     short = [replace(row(4, 60.0), limit_s=600, end_s=i) for i in range(12)]
     long = [replace(row(4, 900.0), limit_s=3600, end_s=20)]
     table = table_of([*short, *long], KeyLevel.USER)
-    assert table is not None
     assert at(table, 4).time_s == at(for_limit(table, 3600), 4).time_s == 900
     reported = at(for_limit(table, 600), 4)
     assert reported.low_s < reported.time_s == 60 < reported.high_s
@@ -112,7 +111,6 @@ def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed():
 
 def test_a_table_reaches_four_times_the_largest_observation():
     table = table_of(rows_of(50, 100, 200))
-    assert table is not None
     assert covers(table, 800)
     assert not covers(table, 801)
 

@@ -116,7 +116,6 @@ def fitted(given, level=KeyLevel.TAG):
 def made_of(made, job):
     """Table that a job like this one finds."""
     whole = made[0].table
-    assert whole is not None
     part = part_for(whole, None, partial(attributes_of_run, job))
     return next((one.table for one in made if part and one.key == part.key and one.table), whole)
 

@@ -56,36 +56,23 @@ def test_junk_is_no_message(ends, junk):
         seals()[1].opened(far, "request", longest=100)
 
 
-def test_a_message_cannot_be_sent_again(ends):
-    near, far = ends
-    client, _ = seals()
-    near.sendall(client.sealed({"op": "wake"}, "request"))
-    with pytest.raises(Unsigned):
-        Seal.new(KEY).opened(far, "request", longest=100)
-
-
-def test_a_request_is_no_answer(ends):
-    near, far = ends
-    client, server = seals()
-    near.sendall(client.sealed({"op": "wake"}, "request"))
-    with pytest.raises(Unsigned):
-        server.opened(far, "answer", longest=100)
-
-
-def test_a_message_that_was_changed_is_refused(ends):
+@pytest.mark.parametrize(
+    ("message", "opened_as", "again", "error"),
+    [
+        ({"op": "wake"}, "request", True, Unsigned.__name__),
+        ({"op": "wake"}, "answer", False, Unsigned.__name__),
+        ({"bytes": 1}, "request", False, "changed"),
+        ({"pad": "x" * 200}, "request", False, "at most 100"),
+    ],
+    ids=["sent again", "a request is no answer", "changed", "too long"],
+)
+def test_a_message_with_the_key_is_refused(ends, message, opened_as, again, error):
     near, far = ends
     client, server = seals()
-    near.sendall(client.sealed({"bytes": 1}, "request").replace(b": 1", b": 9"))
-    with pytest.raises(ProbeError, match="changed"):
-        server.opened(far, "request", longest=100)
-
-
-def test_a_long_message_is_refused_with_the_key_too(ends):
-    near, far = ends
-    client, server = seals()
-    near.sendall(client.sealed({"pad": "x" * 200}, "request"))
-    with pytest.raises(ProbeError, match="at most 100"):
-        server.opened(far, "request", longest=100)
+    near.sendall(client.sealed(message, "request").replace(b'"bytes": 1', b'"bytes": 9'))
+    with pytest.raises(ProbeError) as refused:
+        (Seal.new(KEY) if again else server).opened(far, opened_as, longest=100)
+    assert error in f"{refused.type.__name__}: {refused.value}"
 
 
 def test_an_answer_without_the_key_is_refused():

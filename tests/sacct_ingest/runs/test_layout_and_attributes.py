@@ -30,14 +30,16 @@ class Sized:
     gpu_type: str = ""
 
 
-def test_full_nodes_are_one_layout_on_any_count():
-    runs = [Sized(n, 4 * n, 8 * n) for n in (1, 2, 4)]
-    assert layouts(runs) == {Layout(4, 8): runs}
-
-
-def test_a_fixed_number_of_tasks_on_several_counts_is_one_layout():
-    runs = [Sized(n, 16, 16) for n in (1, 2, 4)]
-    assert layouts(runs) == {Layout(16, 16, in_all=True): runs}
+@pytest.mark.parametrize(
+    ("runs", "layout"),
+    [
+        ([Sized(n, 4 * n, 8 * n) for n in (1, 2, 4)], Layout(4, 8)),
+        ([Sized(n, 16, 16) for n in (1, 2, 4)], Layout(16, 16, in_all=True)),
+        ([Sized(n, 16, 16, gpus=8) for n in (1, 2, 4)], Layout(16, 16, in_all=True, gpus=8)),
+    ],
+)
+def test_full_nodes_and_a_fixed_number_in_all_are_one_layout_on_any_count(runs, layout):
+    assert layouts(runs) == {layout: runs}
 
 
 def test_other_tasks_on_the_same_nodes_are_another_layout():
@@ -69,11 +71,6 @@ def test_other_gpus_on_the_same_nodes_are_another_layout():
     none = [Sized(1, 4, 4)]
     result = layouts([*none, *one, *four])
     assert result == {Layout(4, 4, gpus=4): four, Layout(4, 4, gpus=1): one, Layout(4, 4): none}
-
-
-def test_a_fixed_number_of_gpus_on_several_counts_is_one_layout():
-    runs = [Sized(n, 16, 16, gpus=8) for n in (1, 2, 4)]
-    assert layouts(runs) == {Layout(16, 16, in_all=True, gpus=8): runs}
 
 
 def test_runs_without_a_number_of_tasks_do_not_join_those_with_other_gpus():

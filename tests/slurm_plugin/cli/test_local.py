@@ -147,7 +147,6 @@ def test_later_only_what_is_new_is_read_and_fitted(login):
     login.runs(0, [], name="other")
     assert nimo(["predict"]) == 0
     (again,) = (one for one in login.asked() if "--jobs=" not in one)
-    assert mark_s is not None
     assert f"--starttime=uts{mark_s - 3600} " in again
     with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
         new = {row.key for row in store.fits.all() if row.fitted_s != first.get(row.key)}

@@ -199,7 +199,6 @@ def test_a_doubtful_curve_recommends_the_best_count_and_says_how_sure_that_is():
 @pytest.mark.parametrize("fixed", [Reason.FIXED_COUNT, Reason.NOT_OPTED_IN])
 def test_a_count_asked_for_is_compared_with_all_others(fixed):
     reported = advice(Request(low=16, high=16, limit_s=7200.0, fixed=fixed))
-    assert reported.nodes is not None
     assert reported.nodes < 16
 
 

@@ -256,29 +256,22 @@ def verdicts(asked, wait_of):
     return {o.nodes: (o.deadline, o.in_limit) for o in options}
 
 
-def test_of_counts_that_miss_a_deadline_one_that_may_still_make_it_is_closest():
-    asked = request(600.0, low=7, limit_s=540.0, asked_limit_s=540.0, limit_raisable=True)
+@pytest.mark.parametrize(
+    ("left_s", "limit_s", "raisable", "wait_s", "verdict"),
+    [
+        (600.0, 540.0, True, 0.0, (DeadlineVerdict.RUN, True)),
+        (800.0, 590.0, False, 4_000.0, (DeadlineVerdict.WAIT, False)),
+    ],
+    ids=["one that may still make it", "not one whose limit is not allowed"],
+)
+def test_of_counts_that_miss_a_deadline_is_closest(left_s, limit_s, raisable, wait_s, verdict):
+    limits = {"limit_s": limit_s, "asked_limit_s": limit_s, "limit_raisable": raisable}
+    asked = request(left_s, low=7, **limits)
 
     def wait_of(nodes, _):
-        return [5_000.0 if nodes == 8 else 0.0] * 40
+        return [5_000.0 if nodes == 8 else wait_s] * 40
 
-    assert verdicts(asked, wait_of) == {
-        7: (DeadlineVerdict.RUN, True),
-        8: (DeadlineVerdict.WAIT, True),
-    }
-    assert closest(asked, wait_of).nodes == 8
-
-
-def test_a_count_whose_limit_is_not_allowed_is_not_the_closest():
-    asked = request(800.0, low=7, limit_s=590.0, asked_limit_s=590.0, limit_raisable=False)
-
-    def wait_of(nodes, _):
-        return [5_000.0 if nodes == 8 else 4_000.0] * 40
-
-    assert verdicts(asked, wait_of) == {
-        7: (DeadlineVerdict.WAIT, False),
-        8: (DeadlineVerdict.WAIT, True),
-    }
+    assert verdicts(asked, wait_of) == {7: verdict, 8: (DeadlineVerdict.WAIT, True)}
     assert closest(asked, wait_of).nodes == 8
 
 

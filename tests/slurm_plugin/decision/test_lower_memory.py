@@ -49,6 +49,8 @@ def test_it_goes_down_step_by_step():
     assert answer.message == "nimo: this job has --mem=6000M instead of 8000M"
     assert (row.given_mem_mib, row.asked_mem_mib, row.applied) == (6000, 8000, True)
     assert row.reason == "fixed_count"
+    of_tasks, _ = lowered(asked(array_inx="0-9"))
+    assert of_tasks.set == answer.set
     further, _ = lowered(learned=table(need=need(given=2000)))
     assert further.set.min_mem_per_node == 1500
 
@@ -103,11 +105,6 @@ def test_only_the_owners_own_runs_lower_it():
     request = asked(comment="nimo:app=wrf,mem=auto")
     answer, row = lowered(request, learned=others, sharing=shared)
     assert (row.key, answer.action) == ("@s/wrf", "keep")
-
-
-def test_an_array_has_it_in_each_of_its_tasks():
-    answer, _ = lowered(asked(array_inx="0-9"))
-    assert answer.set == Change(min_mem_per_node=6000)
 
 
 def test_memory_by_the_cpu_stays_so():
@@ -176,14 +173,11 @@ def test_in_observe_mode_it_is_only_recorded():
     assert (answer.action, row.applied, row.given_mem_mib) == ("keep", False, 6000)
 
 
-def test_no_job_gets_less_than_a_share_of_what_it_asks_for():
-    least = MemorySettings(least_share=0.9)
-    assert lowered(memory=least)[0].set.min_mem_per_node == 7200
-
-
-def test_the_step_is_the_sites():
-    steps = MemorySettings(step=0.5)
-    assert lowered(memory=steps)[0].set.min_mem_per_node == 4000
+@pytest.mark.parametrize(
+    ("setting", "given"), [({"least_share": 0.9}, 7200), ({"step": 0.5}, 4000)]
+)
+def test_the_least_share_and_the_step_are_the_sites(setting, given):
+    assert lowered(memory=MemorySettings(**setting))[0].set.min_mem_per_node == given
 
 
 def test_a_job_that_names_no_memory_has_a_least_that_the_hook_takes_too():

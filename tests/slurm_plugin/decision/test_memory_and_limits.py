@@ -20,29 +20,26 @@ def floor(gib, *look, margin=1.0):
     return memory_floor(recorded, None if gib is None else gib * GIB, margin=margin)
 
 
-def test_what_is_unknown_excludes_nothing():
-    assert floor(None, (4, 64)) == 1
-    assert floor(64) == 1
-
-
-def test_below_the_fewest_observed_each_node_needs_more():
-    assert floor(64, (4, 64), (8, 40)) == 4
-    assert floor(128, (4, 64), (8, 40)) == 2
-    assert floor(100, (4, 64), (8, 40)) == 3
-
-
-def test_the_margin_counts_where_nothing_was_observed():
-    assert floor(128, (4, 64), margin=1.2) == 3
-    assert floor(64, (4, 64), margin=1.2) == 4
-
-
-def test_a_count_whose_need_was_too_large_is_excluded():
-    assert floor(50, (2, 100), (4, 64), (8, 40)) == 7  # 8 · 40 / 50
-    assert floor(40, (2, 100), (4, 64), (8, 40), margin=1.2) == 8
-
-
-def test_what_fitted_nowhere_leaves_the_request_alone():
-    assert floor(30, (2, 100), (4, 64), (8, 40)) == NEVER
+@pytest.mark.parametrize(
+    ("gib", "look", "margin", "fewest"),
+    [
+        (None, [(4, 64)], 1.0, 1),
+        (64, [], 1.0, 1),
+        # Below the fewest observed each node needs more.
+        (64, [(4, 64), (8, 40)], 1.0, 4),
+        (128, [(4, 64), (8, 40)], 1.0, 2),
+        (100, [(4, 64), (8, 40)], 1.0, 3),
+        # The margin counts where nothing was observed.
+        (128, [(4, 64)], 1.2, 3),
+        (64, [(4, 64)], 1.2, 4),
+        # A count whose need was too large is excluded.
+        (50, [(2, 100), (4, 64), (8, 40)], 1.0, 7),  # 8 · 40 / 50
+        (40, [(2, 100), (4, 64), (8, 40)], 1.2, 8),
+        (30, [(2, 100), (4, 64), (8, 40)], 1.0, NEVER),
+    ],
+)
+def test_the_fewest_nodes_whose_memory_holds_it(gib, look, margin, fewest):
+    assert floor(gib, *look, margin=margin) == fewest
 
 
 look = st.dictionaries(st.integers(1, 64), st.integers(1, 500), min_size=1, max_size=6)

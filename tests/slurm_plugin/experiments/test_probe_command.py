@@ -71,7 +71,6 @@ def test_without_hosts_this_one_is_measured_and_stored(store, tmp_path, capsys):
     assert "cpu       here  -   " in reported
     with Store.open(str(store)) as opened:
         (remaining,) = opened.probes.series(Resource.CPU, "here")
-    assert remaining.value is not None
     assert 0 <= remaining.value <= 1
     assert json.loads(nimo(capsys, "--show", "--json"))[0]["source"] == "here"
     header, row = nimo(capsys, "--show", "-P").splitlines()

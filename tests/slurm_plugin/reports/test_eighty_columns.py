@@ -39,7 +39,6 @@ DAYS_S = 864_000.0
 def printed(renderable):
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False)
     console.print(renderable)
-    assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 

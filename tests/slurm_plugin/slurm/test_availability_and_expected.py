@@ -42,18 +42,13 @@ def test_a_job_ends_by_its_reliable_prediction():
     assert observed.shown == {"0" * 12}
 
 
-def test_a_job_is_taken_to_its_limit_where_no_more_is_available():
-    for comment in ("", "JS1:x", note(verdict="doubtful"), note(nodes=2)):
-        assert start(view(*busy(comment))) == HOUR - 10
-
-
-def test_a_job_that_lasts_longer_than_predicted_is_taken_to_its_limit():
+@pytest.mark.parametrize(
+    "comment", ["", "JS1:x", note(verdict="doubtful"), note(nodes=2), note(high_s=7200)]
+)
+def test_a_job_is_taken_to_its_limit_where_no_more_is_available_or_it_ends_sooner(comment):
+    assert start(view(*busy(comment))) == HOUR - 10
+    # And where it lasts longer than predicted.
     assert start(view(*busy(note(), start_s=NOW - 30))) == HOUR - 10
-
-
-def test_a_limit_that_ends_sooner_holds():
-    nodes, jobs = busy(note(high_s=7200))
-    assert start(view(nodes, jobs)) == HOUR - 10
 
 
 def test_planned_jobs_move_ahead_with_those_before_them():
@@ -96,10 +91,6 @@ changes = st.lists(st.tuples(st.integers(1, 100).map(float), st.integers(-6, 6))
 )
 
 
-def test_nodes_that_are_free_start_now():
-    assert profile([(10.0, 4)]).earliest_start(4, 60.0) == 10.0
-
-
 def test_a_job_waits_for_the_last_node_it_needs():
     free = profile([(0.0, 1), (50.0, 1), (80.0, 2)])
     assert [free.earliest_start(n, 1.0) for n in (1, 2, 3, 4, 5)] == [0.0, 50.0, 80.0, 80.0, inf]
@@ -109,16 +100,11 @@ def test_a_short_job_fits_before_a_reservation_and_a_long_one_does_not():
     free = profile([(0.0, 4), (100.0, -3), (200.0, 3)])
     assert free.earliest_start(4, 100.0) == 0.0
     assert free.earliest_start(4, 101.0) == 200.0
-    assert free.earliest_start(1, inf) == 0.0
-
-
-def test_a_job_starts_no_earlier_than_it_may():
-    assert profile([(0.0, 4)]).earliest_start(2, 10.0, from_s=30.0) == 30.0
-
-
-def test_a_hole_that_closes_too_early_is_no_start():
-    free = profile([(0.0, 4), (100.0, -3), (200.0, 3)])
     assert free.earliest_start(4, 80.0, from_s=30.0) == 200.0
+    assert free.earliest_start(1, inf) == 0.0
+    # It starts no earlier than it may.
+    assert free.earliest_start(2, 10.0, from_s=30.0) == 30.0
+    assert profile([(10.0, 4)]).earliest_start(4, 60.0) == 10.0
 
 
 def test_reserved_nodes_are_gone_for_that_time_only():

@@ -79,22 +79,19 @@ def test_what_a_user_ran_otherwise_says_nothing_of_a_job():
     assert wait_s(attached(outlooks(stored(learned)), job)) > 50_000
 
 
-def test_a_note_says_more_than_the_name():
-    note = Note(
-        decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, time_s=550, low_s=540, high_s=560,
-        verdict="reliable", mode="advise", reason="cheapest",
-    )  # fmt: skip
+def noted(**fields):
+    """Jobs with a note of how long they take."""
+    note = Note(decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, **fields)
+    return full(user="alice", name="solve", admin_comment=build(note))
+
+
+def test_a_note_says_more_than_the_name_but_a_doubtful_one_may_be_a_guess():
+    sure = {"verdict": "reliable", "mode": "advise", "reason": "cheapest"}
     made = outlooks(stored(table(lambda _: 9_050.0, spread=1.01)))
-    job = full(user="alice", name="solve", admin_comment=build(note))
+    job = noted(time_s=550, low_s=540, high_s=560, **sure)
     assert wait_s(attached(made, job)) == pytest.approx(500, rel=0.1)
-
-
-def test_a_doubtful_note_may_be_a_guess_and_says_nothing():
-    note = Note(
-        decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, time_s=6, low_s=5, high_s=7,
-        verdict="doubtful", mode="enforce", reason="no_curve",
-    )  # fmt: skip
-    job = full(user="alice", name="solve", admin_comment=build(note))
+    guess = {"verdict": "doubtful", "mode": "enforce", "reason": "no_curve"}
+    job = noted(time_s=6, low_s=5, high_s=7, **guess)
     assert wait_s(attached(outlooks(), job)) > 50_000
 
 

@@ -64,7 +64,6 @@ def browse(tmp_path_factory):
     """Run Chromium: ``browse(url, option...)``."""
 
     def run(url, *options):
-        assert CHROMIUM is not None
         profile = tmp_path_factory.mktemp("profile")
         common = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
         return subprocess.run(

@@ -153,12 +153,8 @@ def test_what_cannot_be_made_anew_stays_and_is_an_error_later():
     make.fails, now[0] = True, 50.0
     assert remaining.get("a") == "a1"
     now[0] = 500.0
-    try:
+    with pytest.raises(ValueError, match=r"^a$"):
         remaining.get("a")
-    except ValueError as error:
-        assert str(error) == "a"
-    else:
-        raise AssertionError("an old value was given")
 
 
 def test_only_so_many_keys_are_remembered():

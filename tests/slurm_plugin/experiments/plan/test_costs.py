@@ -54,7 +54,6 @@ def test_reading_in_place_stalls_for_latency_and_bandwidth_of_each_byte():
 
 def test_score_counts_lateness_then_node_seconds_then_the_end():
     made = build(problem(FLOW), ["work"], {"work": TaskOption("near", 2)})
-    assert made is not None
     assert score(made, NOW + 400.0) == (100 * 10**6, 1_000 * 10**6, NOW + 500.0)
     assert score(made, NOW + 500.0)[0] == 0
     assert score(made, inf)[0] == 0

@@ -229,7 +229,6 @@ tasks: {x: {command: x, run_time: {1: 1000, 2: 700, 4: 500}}}
 def test_quantiles_of_a_plan_are_those_of_its_draws():
     made = problem(TRADE)
     built = build(made, ["x"], {"x": TaskOption("a", 1)})
-    assert built is not None
     drawn = ends(built, NOW)
     one = judged(made, "it", built, deadline_s=NOW + 1000, confidence=0.8)
     assert (one.low_s, one.end_s, one.high_s) == tuple(
