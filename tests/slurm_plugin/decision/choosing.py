@@ -11,8 +11,6 @@ from slurm_plugin.decision.policy import decide
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
 
 RULES = rules()
-
-
 REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
 
 
@@ -24,10 +22,6 @@ def policy(**fields):
 
 def choose(request=REQUEST, learned=None, part=None, by=RULES):
     return decide(request, learned or table(), part or partition(), by, now_s=NOW)
-
-
-def turnaround_s(option):
-    return option.wait_s + option.time_s
 
 
 def tailed(time_of=None, **fields):

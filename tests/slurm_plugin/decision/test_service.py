@@ -20,7 +20,7 @@ from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.decision.test_service_limits_and_layouts import SET, tailed
+from tests.slurm_plugin.decision.test_soft_limits import SET, tailed
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
