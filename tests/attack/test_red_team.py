@@ -9,14 +9,12 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from tests.end_to_end.site import Site, site_on
+from tests.end_to_end.site import site_on
 from tests.processes import LONGEST_WAIT_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
@@ -29,14 +27,14 @@ TAG = "--comment=nimo:app=cfd"
 #: What the honest user submits again and again; arrays book no nodes, so that a job does not depend
 #: on how soon it follows another one.  Every one is held: what runs changes what is free.
 HELD = ("--hold", "-J", "solve", TAG)
-SHAPES: tuple[tuple[str, ...], ...] = (
+SHAPES = (
     *((*HELD, "-N", str(n), "-t", "50", "--array=1") for n in (1, 2, 4, 8)),
     (*HELD, "-N", "8", "-t", "50", "--array=1", "--deadline=now+45minutes"),
     (*HELD, "-N", "1", "-t", "50", "--array=1", "--deadline=now+10minutes"),
     ("--hold", "-J", "other", "-N", "2", "-t", "30", "--array=1"),
 )
 RANGE = (*HELD, "-N", "1-8", "-t", "50")
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "time_limit": {"use": "set"},
     "deadline": {"missed": "refuse"},
     "snapshot": {"interval_s": 1.0},
@@ -113,19 +111,19 @@ def attacked(site):
 class Pauses(threading.Thread):
     """Asks nimod as root, as slurmctld is served, and notes how long answers take."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site):
         super().__init__(daemon=True)
         self._site = site
         self._over = threading.Event()
-        self.seconds: list[float] = []
+        self.seconds = []
 
-    def run(self) -> None:
+    def run(self):
         while not self._over.wait(0.01):
             began = time.monotonic()
             client.status(self._site.nimod.socket, timeout_s=LONGEST_WAIT_S)
             self.seconds.append(time.monotonic() - began)
 
-    def end(self) -> list[float]:
+    def end(self):
         self._over.set()
         self.join(LONGEST_WAIT_S)
         return sorted(self.seconds)
@@ -166,7 +164,7 @@ def test_every_honest_job_is_decided_as_without_hostile_users(site, pytestconfig
         done = [json.loads(one.communicate(timeout=SECONDS + LONGEST_WAIT_S)[0]) for one in users]
         took = pauses.end()
     mib, held_s = most_mib(site), site.status().longest_s
-    decided: list[DecisionRow] = [row for row in site.made(0.0) if row.user == HONEST]
+    decided = [row for row in site.made(0.0) if row.user == HONEST]
     with capsys.disabled():
         pytestconfig.get_terminal_writer().line(
             f"\nhostile acts: {done}\nnimod: {before_mib:.0f} MiB before, {mib:.0f} MiB at most; "

@@ -62,10 +62,10 @@ def running():
 class Crowd:
     """Processes of several users, each with many connections."""
 
-    def __init__(self) -> None:
-        self._members: list[subprocess.Popen[str]] = []
+    def __init__(self):
+        self._members = []
 
-    def join(self, path: str, uid: int, most: int) -> str:
+    def join(self, path, uid, most):
         """Let a user connect as often as that; give the error, if any, and the connections."""
         argv = [sys.executable, "-I", "-c", CROWD, path, str(uid), str(most)]
         pipe = subprocess.PIPE
@@ -73,7 +73,7 @@ class Crowd:
         self._members.append(member)
         return member.stdout.readline().strip()
 
-    def leave(self) -> None:
+    def leave(self):
         for member in self._members:
             member.kill()
             member.communicate()

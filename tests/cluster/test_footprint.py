@@ -91,7 +91,7 @@ def submitted(cluster, rule, request):
 
 def held(cluster):
     """Jobs that Slurm starts on no node for the memory that they ask for."""
-    waiting: dict[int, str] = {}
+    waiting = {}
 
     def others_ended():
         lines = cluster.run("squeue", "-h", "-o", "%i %r").stdout.splitlines()

@@ -11,7 +11,6 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,16 +47,16 @@ class Place:
     script: Path
 
     @property
-    def controller(self) -> str:
+    def controller(self):
         """Where nimod listens for relays."""
         return f"{self.login.cable.controller}:{self.port}"
 
-    def advise(self, *argv: str, user: str = HONEST) -> Any:
+    def advise(self, *argv, user=HONEST):
         """Run nimo-advise on the login node."""
         done, _ = self.login.nimo("advise", *argv, "-N", "1-8", self.script, user=user)
         return done
 
-    def submit(self, *argv: str) -> dict[str, str]:
+    def submit(self, *argv):
         """Submit on the login node as the honest user; give the job as slurmctld has it."""
         words = ("sbatch", "-H", "--parsable", *argv, self.script)
         done = self.login.run(*words, user=HONEST)
@@ -209,7 +208,7 @@ def as_user(place, user, job):
 class Between:
     """Somebody between relay and controller: passes on, remembers, and can change."""
 
-    def __init__(self, here: str, port: int, to: tuple[str, int]) -> None:
+    def __init__(self, here, port, to):
         self._listener = socket.create_server((here, port))
         self._to = to
         self.sent = bytearray()  # by the relay
@@ -217,7 +216,7 @@ class Between:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self):
         with suppress(OSError):
             while True:
                 relay, _ = self._listener.accept()
@@ -225,7 +224,7 @@ class Between:
                 for ends in ((relay, nimod, True), (nimod, relay, False)):
                     threading.Thread(target=self._pass, args=ends, daemon=True).start()
 
-    def _pass(self, source: socket.socket, to: socket.socket, relays: bool) -> None:
+    def _pass(self, source, to, relays):
         with suppress(OSError):
             while data := source.recv(65536):
                 if relays:
@@ -235,7 +234,7 @@ class Between:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
+    def close(self):
         """End: a thread that still waited here would take connections of the next such socket."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
@@ -275,7 +274,7 @@ def test_somebody_in_between_can_neither_change_nor_replay(place):
 def doctor(place):
     """Findings of nimo doctor on the login node, by their check."""
     done, _ = place.login.nimo("nimo", "doctor", "--json")
-    detected: dict[str, list[dict[str, str]]] = {}
+    detected = {}
     for one in json.loads(done.stdout):
         detected.setdefault(one["check"], []).append(one)
     return detected

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import RunRow, Store
+from sacct_ingest.store import Store
 from tests.cluster.nimod import Nimod, run_in_root
 from tests.cluster.releases import ReleaseError
 from tests.conftest import scratch_directory
@@ -65,7 +65,7 @@ def test_histories_are_those_of_sacct(cluster):
 def runs(url, jobs):
     """What both sources must say of these jobs."""
     with Store.open(url) as store:
-        result: list[RunRow] = [
+        result = [
             run
             for _, made in store.runs.by_key(KeyLevel.NAME)
             for run in made

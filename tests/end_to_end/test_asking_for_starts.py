@@ -14,7 +14,6 @@ from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
-from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster.host import Account
 from tests.end_to_end.test_waits import LONG
@@ -135,7 +134,7 @@ def seen(site, user, *job_ids, of=""):
     os.seteuid(account.uid)
     try:
         asked = [(number, -1) for number in job_ids]
-        made: Waits = client.waits(site.nimod.socket, asked, user=of, timeout_s=LONGEST_WAIT_S)
+        made = client.waits(site.nimod.socket, asked, user=of, timeout_s=LONGEST_WAIT_S)
     finally:
         os.seteuid(0)
         os.setegid(0)

@@ -150,7 +150,7 @@ def test_every_sbatch_succeeds_and_none_waits_for_nimod(enforcing, trouble):
     usual = max(submit_all(enforcing))
     enforcing.empty_queue()
     try:
-        with trouble(enforcing):  # type: ignore[attr-defined]
+        with trouble(enforcing):
             times = submit_all(enforcing)
             assert unchanged(enforcing)
     finally:
@@ -210,8 +210,8 @@ def on_two_nodes(site):
 def test_a_thousand_jobs_pass_whatever_nimod_does(short_timeouts):
     cluster, since = short_timeouts.cluster, time.time()
     before = cluster.processes.status()["slurmctld"]
-    names: list[str] = []
-    ids: list[str] = []
+    names = []
+    ids = []
     real = short_timeouts.nimod
     with TroubledNimod(real.socket.with_name("troubled.sock"), real, seed=7) as nimod:
         while len(names) < MANY or nimod.untried:

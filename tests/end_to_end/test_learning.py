@@ -1,13 +1,10 @@
 """An application that never ran: from nothing to the best count, on a real Slurm."""
 
-from __future__ import annotations
-
 import json
 import time
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL
 
 #: Sixteen seconds of work, dealt out to the nodes, and one second for each node: the least policy
@@ -51,9 +48,9 @@ def submitted(site, script, *options, since_s):
 @pytest.mark.timeout(1200)  # twelve jobs, one after the other
 def test_an_application_that_never_ran_is_learnt_in_three_counts(enforcing):
     site, script = enforcing, enforcing.write_script("newcomer.sh", NEWCOMER)
-    made: list[DecisionRow] = []
-    lines: list[str] = []
-    comments: list[str] = []
+    made = []
+    lines = []
+    comments = []
     for number in range(12):
         why = LEFT_ALONE.get(number)
         site.read_settings("observe" if why == "observe" else "enforce")

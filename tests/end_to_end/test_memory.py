@@ -33,8 +33,7 @@ HISTORY = (1, 2, 4, 8)
 def enforced(request):
     if request.param == "cgroups" and (reason := cgroups.lacking()):
         pytest.skip(reason)
-    by: str = request.param
-    return by
+    return request.param
 
 
 @pytest.fixture(scope="module")

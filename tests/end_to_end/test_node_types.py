@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -50,10 +49,9 @@ def run_on(site, **counts):
 
 
 def advise(site, *argv):
-    reported: dict[str, Any] = json.loads(
+    return json.loads(
         site.advise("--json", *argv, "-N", "1-4", str(site.script), check=False).stdout
     )
-    return reported
 
 
 def row(reported, nodes):

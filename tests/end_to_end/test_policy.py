@@ -8,7 +8,6 @@ import pytest
 
 from predictor.table import decode, encode
 from predictor.types import Tail
-from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from tests.end_to_end.site import PACE_S
 from tests.processes import wait_until
@@ -193,7 +192,7 @@ def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enfor
 
 def wait_for_reason(site, reason):
     """Submit held jobs until nimod has read the new standing and decides for this reason."""
-    observed: list[tuple[dict[str, str], DecisionRow]] = []
+    observed = []
 
     def decided():
         observed.append(site.decided("-N", "1-8", "-t", "5", "--hold"))

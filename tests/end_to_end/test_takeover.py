@@ -10,12 +10,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask
@@ -58,7 +56,7 @@ class Pair:
     cluster: SlurmCluster
     store: str
 
-    def start_backup(self) -> None:
+    def start_backup(self):
         """Start the backup, which waits until it is needed."""
         layout, etc = self.cluster.layout, self.folder / "etc2"
         shutil.copytree(layout.etc, etc, dirs_exist_ok=True)
@@ -79,14 +77,14 @@ class Pair:
         self.cluster.processes.start("backup", argv, env={"SLURM_CONF": str(conf)})
         wait_until(lambda: self.ping()[1], what="the backup")
 
-    def ping(self) -> tuple[bool, bool]:
+    def ping(self):
         """Tell which of the two controllers answer."""
         lines = self.cluster.run("scontrol", "ping", check=False).stdout.splitlines()
         return any("primary" in one and "UP" in one for one in lines), any(
             "backup" in one and "UP" in one for one in lines
         )
 
-    def start_nimod(self, name: str, relay: dict[str, Any]) -> None:
+    def start_nimod(self, name, relay):
         """Start the nimod of one of the controllers, which takes relays."""
         path = self.folder / f"{name}.yaml"
         socket = self.folder / name / "nimod.sock"
@@ -102,7 +100,7 @@ class Pair:
         wait_until(socket.exists, what=f"nimod {name}")
         wait_until(sees, what=f"nimod {name} to see the cluster")
 
-    def start_relay(self, relay: dict[str, Any]) -> None:
+    def start_relay(self, relay):
         """Start a relay that is linked to both."""
         path, socket = self.folder / "login.yaml", self.folder / "login.sock"
         path.write_text(yaml.safe_dump({"socket": str(socket), "relay": relay}))
@@ -111,12 +109,12 @@ class Pair:
         wait_until(socket.exists, what="the relay")
         wait_until(lambda: self.linked() == [True, True], what="both links")
 
-    def linked(self) -> list[bool]:
+    def linked(self):
         """Tell which of the relay's links are up."""
         links = links_of(self.folder / "login.sock")
         return [not one.trouble for one in links]
 
-    def asks(self, number: int) -> None:
+    def asks(self, number):
         """Wait until the relay asks this one of the two, and gets an answer."""
         socket = self.folder / "login.sock"
 
@@ -132,7 +130,7 @@ class Pair:
         wait_until(used, what=f"the relay to ask nimod {number}", timeout_s=60)
         wait_until(answered, what=f"an answer of nimod {number}", timeout_s=60)
 
-    def decided(self) -> tuple[dict[str, str], DecisionRow]:
+    def decided(self):
         """Submit a job, and give it with the decision about it, who made it included."""
         since = time.time()
 
@@ -147,7 +145,7 @@ class Pair:
         while job_id is None and time.time() < since + LONGEST_WAIT_S:
             job_id = submit()
         assert job_id is not None
-        made: list[DecisionRow] = []
+        made = []
 
         def written():
             with Store.open(self.store) as store:

@@ -4,7 +4,6 @@ import operator
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from slurm_plugin.nimod import client
 from tests.cluster.nimod import HOOKS, Nimod, hooks_for
-from tests.cluster.slurm import SlurmCluster
 from tests.conftest import scratch_directory
 from tests.processes import wait_until
 
@@ -26,11 +24,11 @@ _DROPPED = re.compile("Unexpected missing socket|Zero Bytes were transmitted")
 class Submissions:
     """Jobs that are submitted one after the other, held, for as long as this is running."""
 
-    def __init__(self, cluster: SlurmCluster) -> None:
-        self.taken: set[str] = set()  #: names of jobs that sbatch gave an id for
-        self.unanswered: set[str] = set()  #: names of jobs of which the answer was lost
+    def __init__(self, cluster):
+        self.taken = set()  #: names of jobs that sbatch gave an id for
+        self.unanswered = set()  #: names of jobs of which the answer was lost
         self.phase = "before"
-        self.refused: list[tuple[str, str]] = []  #: phase, and what sbatch said
+        self.refused = []  #: phase, and what sbatch said
         self._cluster = cluster
         self._done = [0] * _SUBMITTERS
         self._end = threading.Event()
@@ -38,12 +36,12 @@ class Submissions:
             threading.Thread(target=self._submit, args=(number,)) for number in range(_SUBMITTERS)
         ]
 
-    def _submit(self, number: int) -> None:
+    def _submit(self, number):
         while not self._end.is_set():
             self._submit_one(f"job-{number}-{self._done[number]}")
             self._done[number] += 1
 
-    def _submit_one(self, name: str) -> None:
+    def _submit_one(self, name):
         options = ("--hold", "-J", name, "-N1-2", "--deadline=now+3days", "--wrap=true")
         phase = self.phase
         done = self._cluster.run("sbatch", "--parsable", *options, check=False)
@@ -55,7 +53,7 @@ class Submissions:
             self.refused.append((phase, done.stderr))
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
+    def going_on(self):
         for thread in self._threads:
             thread.start()
         try:
@@ -65,7 +63,7 @@ class Submissions:
             for thread in self._threads:
                 thread.join()
 
-    def wait_for_more(self) -> None:
+    def wait_for_more(self):
         """Wait until each submitter has ended one that it began after now."""
         enough = [done + 2 for done in self._done]
 

@@ -173,7 +173,7 @@ def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(site, engines, 
     since_s = time.time()
     chosen = f"samples={MORE}{LONGER}"
     run_engine(site, engines, *SNAKEMAKE, chosen, "--profile", str(work / "profile"))
-    asked: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    asked = {}
     for rule in RULES:
         for one in learnt(site)[f"snakemake:{rule}"]:
             if one.submit_s >= since_s - 1:

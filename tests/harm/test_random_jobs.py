@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -32,22 +31,22 @@ class Ended:
     mem_mib: float  #: that each of its nodes gave it
 
     @property
-    def cpus(self) -> int:
+    def cpus(self):
         """CPUs of each node."""
         return self.run.cpus // max(self.run.nodes, 1)
 
     @property
-    def time_s(self) -> float:
+    def time_s(self):
         """How long it takes on what it got."""
         return self.job.time_s(max(self.run.nodes, 1), self.cpus)
 
     @property
-    def need_mib(self) -> float:
+    def need_mib(self):
         """Memory that it needs on each node."""
         return self.job.formula.mem_mib / max(self.run.nodes, 1)
 
     @property
-    def failure(self) -> str:
+    def failure(self):
         """Why it fails; empty where it finishes."""
         if self.run.state is not JobState.COMPLETED:
             return str(self.run.state)
@@ -57,7 +56,7 @@ class Ended:
             return f"OUT_OF_MEMORY: needs {self.need_mib:.0f} MiB, has {self.mem_mib:.0f}"
         return ""
 
-    def history(self) -> Iterator[JobRun]:
+    def history(self):
         """Runs of the weeks before as accounting has them: this one, and others on more nodes.
 
         Some applications never ran with as many CPUs on each node as this job asks for.
@@ -69,7 +68,7 @@ class Ended:
         for week, nodes in enumerate((*counts[first:], *counts[:first]), start=1):
             yield self._at_a_site(week, nodes)
 
-    def _at_a_site(self, week: int, nodes: int) -> JobRun:
+    def _at_a_site(self, week, nodes):
         run, before_s = self.run, week * WEEK_S
         lasted_s, state = round(self.job.time_s(nodes, self.cpus)), JobState.COMPLETED
         if run.limit_s is not None and lasted_s > run.limit_s:

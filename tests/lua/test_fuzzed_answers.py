@@ -5,9 +5,7 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.lua.hooks import Fields
-
-PARTITIONS: Fields = {
+PARTITIONS = {
     "batch": {"flag_default": 1, "total_nodes": 8, "max_nodes": 4294967295, "max_time": 60},
     "small": {"flag_default": 0, "total_nodes": 8, "max_nodes": 3, "max_time": 20},
 }

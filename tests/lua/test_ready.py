@@ -9,12 +9,11 @@ from slurm_plugin.nimod.request_handler import is_ticket
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import decode_ask
-from tests.lua.hooks import Fields
 
 TICKET = "0123456789ab"
 UID = 1000
-JOB: Fields = {"user_id": UID, "name": "solve", "min_nodes": 1, "max_nodes": 8, "time_limit": 30}
-SHOWN: Fields = {**JOB, "comment": f"nimo{{deadline=,ticket={TICKET},own=4}} mine"}
+JOB = {"user_id": UID, "name": "solve", "min_nodes": 1, "max_nodes": 8, "time_limit": 30}
+SHOWN = {**JOB, "comment": f"nimo{{deadline=,ticket={TICKET},own=4}} mine"}
 CHOSEN = Answer(
     action="set",
     set=Change(min_nodes=4, max_nodes=4, time_limit=20),
@@ -134,7 +133,7 @@ def test_nimod_is_left_alone_after_time_outs_here_too(hooks):
     assert "admin_comment" not in hooks.submit(**SHOWN).job
 
 
-SALLOC: Fields = {"type": "salloc", "nodes": "1-8", "time": "00:30:00", "comment": "mine"}
+SALLOC = {"type": "salloc", "nodes": "1-8", "time": "00:30:00", "comment": "mine"}
 
 
 @pytest.fixture

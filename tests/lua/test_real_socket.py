@@ -7,13 +7,12 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.cluster.nimod import copy_hooks
 from tests.conftest import scratch_directory, unavailable
-from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
+from tests.lua.canned_nimod import CannedNimod, hang, say
 from tests.lua.hooks import HERE
 from tests.processes import LONGEST_WAIT_S, wait_until
 
@@ -21,8 +20,6 @@ LIMIT_S = 0.5  # a busy machine must not turn an answer into none
 SLACK_S = 30.0  # for a busy machine; the log also says that the time-out held
 MOLDABLE = {"min_nodes": 1, "max_nodes": 8, "script": "x", "comment": "mine"}
 SET_4 = b'{"v":1,"action":"set","set":{"min_nodes":4,"max_nodes":4},"admin_comment":"NIMO1:x"}\n'
-
-Start = Callable[[Behaviour], CannedNimod]
 
 
 @pytest.fixture
@@ -43,7 +40,7 @@ def folder():
 
 @pytest.fixture
 def nimod(folder):
-    servers: list[CannedNimod] = []
+    servers = []
 
     def start(behave):
         servers.append(CannedNimod(folder / "s", behave))

@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.protocol.request_messages import HookLevel, decode_ask
-from tests.lua.hooks import Fields
 
 CONF = "forward_deadline = yes\nrewrite_in_cli_filter = yes\n"
 TICKET = "0123456789ab"
-SRUN: Fields = {"type": "srun", "nodes": "1-8", "ntasks-per-node": "2", "time": "00:30:00"}
+SRUN = {"type": "srun", "nodes": "1-8", "ntasks-per-node": "2", "time": "00:30:00"}
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_times_are_sent_as_seconds(both):
     assert (sent["deadline"], sent["begin"]) == ("uts1767261600", "uts1767250000")
 
 
-WRONG: dict[str, object] = {
+WRONG = {
     "more nodes": notified(min_nodes=9, max_nodes=9),
     "no nodes": notified(min_nodes=0, max_nodes=0),
     "a range": notified(min_nodes=2, max_nodes=4),
@@ -91,7 +90,7 @@ def test_what_cannot_be_believed_leaves_the_options_alone(both, answer):
     assert both.filter(**SRUN, comment="mine") == {**SRUN, "comment": "mine"}
 
 
-ELSEWHERE: dict[str, Fields] = {
+ELSEWHERE = {
     "one count": {"type": "srun", "nodes": "4"},
     "no count": {"type": "srun", "nodes": "-2"},
     "later component": {**SRUN, "offset": 1},
@@ -208,12 +207,12 @@ def test_no_answer_leaves_the_users_range(both, change):
     assert len(options) == len(SRUN) + ("comment" in options)
 
 
-SALLOC: Fields = {
+SALLOC = {
     "type": "salloc", "nodes": "1-1", "time": "00:30:00", "cpus-per-task": "2",
     "comment": "nimo:cpus=1-8",
 }  # fmt: skip
-TASKS: Fields = {"type": "srun", "ntasks": "2", "comment": "nimo:tasks=2-8", "time": "00:30:00"}
-GPUS: Fields = {"type": "salloc", "gpus": "a100:1", "comment": "nimo:gpus=1-4"}
+TASKS = {"type": "srun", "ntasks": "2", "comment": "nimo:tasks=2-8", "time": "00:30:00"}
+GPUS = {"type": "salloc", "gpus": "a100:1", "comment": "nimo:gpus=1-4"}
 
 
 def sizes_of(both, request_, **change):
@@ -319,9 +318,9 @@ def test_what_other_tools_wrote_into_admin_comment_stays(both):
     assert both.submit(admin_comment="JS1:H4sI=").job["admin_comment"] == "JS1:H4sI= NIMO1:x"
 
 
-NODE: Fields = {"script": "#!/bin/sh\n", "min_mem_per_node": 4000}
-CPU: Fields = {"script": "#!/bin/sh\n", "min_mem_per_cpu": 1000}
-DEFAULT: Fields = {"script": "#!/bin/sh\n"}
+NODE = {"script": "#!/bin/sh\n", "min_mem_per_node": 4000}
+CPU = {"script": "#!/bin/sh\n", "min_mem_per_cpu": 1000}
+DEFAULT = {"script": "#!/bin/sh\n"}
 
 
 def memory(**fields):
@@ -381,7 +380,7 @@ def test_the_environment_stays_true(hooks, job, field, name):
 )
 def test_nothing_else_is_written(hooks, job, change, why):
     hooks.answer(memory(**change))
-    partitions: Fields = {"batch": {"flag_default": 1, "def_mem_per_node": 3000}}
+    partitions = {"batch": {"flag_default": 1, "def_mem_per_node": 3000}}
     outcome = hooks.submit(partitions=partitions, **job)
     assert outcome.writes == []
     assert why in outcome.log[0]

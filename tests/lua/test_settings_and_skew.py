@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lua.hooks import Fields
 from tests.messages import RELEASES, recorded, with_news
 
-REQUEST: Fields = {"min_nodes": 1, "max_nodes": 16, "time_limit": 262, "script": "#!/bin/sh\n"}
-PARTITIONS: Fields = {"batch": {"flag_default": 1, "total_nodes": 32, "max_time": 600}}
+REQUEST = {"min_nodes": 1, "max_nodes": 16, "time_limit": 262, "script": "#!/bin/sh\n"}
+PARTITIONS = {"batch": {"flag_default": 1, "total_nodes": 32, "max_time": 600}}
 of_each_release = pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
 
 

@@ -5,15 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lua.hooks import Fields
-
-CPUS: Fields = {"script": "#!/bin/sh\n", "comment": "nimo:cpus=4-16", "cpus_per_task": 4}
-TASKS: Fields = {"script": "#!/bin/sh\n", "comment": "for x nimo:app=a,tasks=8-2", "num_tasks": 2}
-GPUS: Fields = {
-    "script": "#!/bin/sh\n",
-    "comment": "nimo:gpus=1-4",
-    "tres_per_node": "gres:gpu:a100:1",
-}
+CPUS = {"script": "#!/bin/sh\n", "comment": "nimo:cpus=4-16", "cpus_per_task": 4}
+TASKS = {"script": "#!/bin/sh\n", "comment": "for x nimo:app=a,tasks=8-2", "num_tasks": 2}
+GPUS = {"script": "#!/bin/sh\n", "comment": "nimo:gpus=1-4", "tres_per_node": "gres:gpu:a100:1"}
 
 
 def size(**fields):
@@ -69,7 +63,7 @@ def test_a_size_is_written_with_what_goes_with_it(hooks, job, change, environmen
 )
 def test_nothing_else_is_written(hooks, job, change, why):
     hooks.answer(size(**change))
-    partitions: Fields = {"batch": {"flag_default": 1, "total_nodes": 1}}
+    partitions = {"batch": {"flag_default": 1, "total_nodes": 1}}
     outcome = hooks.submit(partitions=partitions, **job)
     assert outcome.writes == []
     assert why in outcome.log[0]
@@ -118,7 +112,7 @@ def test_gpus_are_written_as_the_job_spells_them(hooks, own, reported):
     assert (outcome.job["tres_per_node"], outcome.log) == (f"{own}2", [])
 
 
-EACH_TASK: Fields = {
+EACH_TASK = {
     "script": "#!/bin/sh\n",
     "comment": "nimo:gpus=1-4,cpus=1-8",
     "cpus_per_task": 2,

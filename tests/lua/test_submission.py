@@ -7,10 +7,9 @@ import pytest
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
 from slurm_plugin.protocol.request_messages import Ask, HookLevel, decode_ask
-from tests.lua.hooks import Fields
 
-PARTITIONS: Fields = {"batch": {"flag_default": 1, "total_nodes": 8, "max_time": 60}}
-MOLDABLE: Fields = {"min_nodes": 1, "max_nodes": 8, "time_limit": 30, "script": "#!/bin/sh\n"}
+PARTITIONS = {"batch": {"flag_default": 1, "total_nodes": 8, "max_time": 60}}
+MOLDABLE = {"min_nodes": 1, "max_nodes": 8, "time_limit": 30, "script": "#!/bin/sh\n"}
 
 
 def change(nodes, **more):

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from types import ModuleType
-from typing import Any
 
 import pytest
 import yaml
@@ -61,7 +60,7 @@ def test_easybuild_s_own_parser_reads_it():
 
 def test_spack_has_what_the_project_needs(monkeypatch):
     """Spack is not on PyPI: its directives are stood in for."""
-    calls: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    calls = {}
     language = ModuleType("spack.package")
     for word in ("license", "version", "variant", "depends_on"):
         setattr(language, word, lambda x, _w=word, **how: calls.setdefault(_w, []).append((x, how)))

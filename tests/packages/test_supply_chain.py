@@ -57,7 +57,7 @@ def needed(text, observed):
 
 
 def test_nothing_that_is_needed_is_missing():
-    names: set[str] = set()
+    names = set()
     for text in [*PROJECT["dependencies"], "nimo-slurm[packages]"]:
         needed(text, names)
     assert names - {canonicalize_name(one.name) for one, _ in pinned(stage.REQUIREMENTS)} == set()

@@ -147,7 +147,7 @@ def probed(value: float, at_s: float) -> object:
 
 def run_on(units: int, horizon_s: float, **job: float) -> object:
     """Run a queue forward with one job that runs and one that waits."""
-    one = QueuedJob(**{"units": 2, "limit_s": 60.0} | job)  # type: ignore[arg-type]
+    one = QueuedJob(**{"units": 2, "limit_s": 60.0} | job)
     state = QueueState(units=units, running=[one], waiting=[one])
     return run_forward(state, horizon_s=horizon_s, only=(2, 60.0)).grid.draws_s
 

@@ -21,7 +21,7 @@ def job(job_id: int, nodes: int, elapsed_s: float, **given: object) -> JobRun:
         "cpus": 4 * nodes,
         "elapsed_s": elapsed_s,
     }
-    return JobRun(**values | given)  # type: ignore[arg-type]
+    return JobRun(**values | given)
 
 
 def applications(count: int, *, repeats: int = 2) -> Iterator[JobRun]:

@@ -17,7 +17,6 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from tests.predictor.level.test_backtest import (
     COUNTS,
-    Times,
     alternating,
     changing,
     heavy,
@@ -39,12 +38,8 @@ def larger(rng, nodes, number):
 
 
 #: Who runs what; ann and bob have one script and other inputs.
-GOOD: dict[tuple[str, str], Times] = {
-    ("ann", "solve"): steady,
-    ("bob", "solve"): larger,
-    ("eve", "hangs"): hung,
-}
-BAD: dict[tuple[str, str], Times] = {
+GOOD = {("ann", "solve"): steady, ("bob", "solve"): larger, ("eve", "hangs"): hung}
+BAD = {
     ("cyd", "mixture"): inputs,
     ("dan", "turns"): alternating,
     ("fay", "drifts"): changing,

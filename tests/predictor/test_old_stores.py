@@ -27,8 +27,7 @@ def url(request, tmp_path):
     """URL of a database without tables, of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'nimo.db'}"
-    server: str = request.getfixturevalue(f"{request.param}_url")
-    return server
+    return request.getfixturevalue(f"{request.param}_url")
 
 
 def test_runs_of_an_old_store_have_a_curve_over_their_cpus(url):

@@ -8,12 +8,11 @@ values, and what the error says."""
 
 import importlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
 from math import inf, nan
-from typing import Any
 
 import numpy as np
 import pytest
@@ -100,8 +99,7 @@ def has_nan(made):
 
 def public(name):
     module, _, what = name.rpartition(".")
-    result: Callable[..., Any] = getattr(importlib.import_module(f"predictor.{module}"), what)
-    return result
+    return getattr(importlib.import_module(f"predictor.{module}"), what)
 
 
 CASES = [
@@ -187,8 +185,7 @@ def of_settings(kind, **bad):
     ]
 
 
-Row = tuple[str, Callable[..., Any], tuple[Any, ...]]
-ROWS: list[Row] = [
+ROWS = [
     (POSITIVE, lambda v: Point(4, v), NOT_POSITIVE),
     (COUNT, lambda v: Point(v, 10.0), (0, -4, nan, inf, 2.5)),
     (FINITE, lambda v: Point(4, 10.0, *v), ((0, 0.0), (1, nan), (1, -0.1), (1, inf))),

@@ -204,7 +204,7 @@ def test_processes_start_where_there_is_much_to_fit(store, monkeypatch, count, s
 
 def test_fits_leave_the_other_cores_alone(store, monkeypatch):
     store.runs.add(applications(1))
-    observed: set[int] = set()
+    observed = set()
     monkeypatch.setattr(
         "predictor.tables.parts.tabulate",
         lambda *_, **__: observed.update(
@@ -217,7 +217,7 @@ def test_fits_leave_the_other_cores_alone(store, monkeypatch):
 
 def test_progress_counts_all_identities(store):
     store.runs.add(applications(3))
-    observed: list[int] = []
+    observed = []
     refit(store, now_s=5.0, progress=observed.append)
     identities = sum(len(list(store.runs.by_key(level))) for level in KeyLevel)
     assert sum(observed) == identities

@@ -59,7 +59,7 @@ def _true(name: str) -> Callable[[str], dict[str, object]]:
 
 def _later(value: str) -> int:
     """Give the time of ``now+1hour``, in seconds since the epoch."""
-    count, unit = re.fullmatch(r"now\+(\d+)(hour|minute)s?", value).groups()  # type: ignore[union-attr]
+    count, unit = re.fullmatch(r"now\+(\d+)(hour|minute)s?", value).groups()
     return int(time.time()) + int(count) * {"hour": 3600, "minute": 60}[unit]
 
 

@@ -1,9 +1,6 @@
 """The other ways in that docs/requests.md names: each a test of its own."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +12,7 @@ from tests.requests.documented import ways
 pytestmark = pytest.mark.releases
 
 RANGE = ("-N", "1-8", "-t", "10")
-TESTS: dict[str, Callable[..., None]] = {}
+TESTS = {}
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Submitted:
     output: Path
 
     @property
-    def placed(self) -> dict[str, str]:
+    def placed(self):
         """Variables inside the job, and as STARTED the tasks that srun started."""
         lines = self.output.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)

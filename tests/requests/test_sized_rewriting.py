@@ -1,13 +1,10 @@
 """The commands whose CPUs, tasks and GPUs cli_filter rewrites, on a real Slurm."""
 
-from __future__ import annotations
-
 import re
 import time
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from tests.requests.documented import size_promises
 from tests.requests.test_sized_requests import filled, holds
 from tests.requests.test_sized_requests import program as application
@@ -53,7 +50,7 @@ def test_sized_before_the_command_counts_its_tasks(rewriting, row):
     result = run(rewriting, row)
     assert len(result) == 4, result
     tasks, cpus_per_task, shown, began = result
-    decision: DecisionRow = rewriting.decision(since_s=since)
+    decision = rewriting.decision(since_s=since)
     job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     assert (decision.reason, decision.applied) == (row.why, row.chosen)
     assert job.get("Comment", "") == row.tag

@@ -5,12 +5,10 @@ expression takes three.
 """
 
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,7 @@ def full(unit, *, before="", after=""):
 
 
 #: Module, the function that reads a text, and its worst texts.
-PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
+PARSERS = [
     (
         "sacct_ingest.text.time_spec",
         lambda m: partial(m.parse_time, now_s=0),

@@ -2,10 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,7 @@ from slurm_plugin.slurm.partition_view import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import full, takes_little
 from tests.slurm_plugin.made import job
 
-PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
+PARSERS = [
     (
         "slurm_plugin.decision.eligibility",
         lambda m: lambda text: m.span_of(

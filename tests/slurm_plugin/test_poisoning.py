@@ -1,9 +1,7 @@
 """Other users' runs move nobody's job: their node count, limit and fate are as without them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +18,6 @@ from slurm_plugin.config.settings import Config, Deadline, Policy, Sharing, Time
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import feedback
-from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.limits import Association, LimitTables
 from tests.sacct_ingest.records import run
@@ -38,21 +35,21 @@ BINDING = Config(
 class Site:
     """A store, and what nimod would answer from it."""
 
-    def __init__(self, store: Store, config: Config = BINDING) -> None:
+    def __init__(self, store, config=BINDING):
         self.store, self.config = store, config
         self._ids = count(1)
 
-    def service(self) -> DecisionService:
+    def service(self):
         made = DecisionService(self.config, new_id=lambda: f"{next(self._ids):012x}")
         off = self.store.standings.off()
         made.tables = PredictionLookup(self.store.fits.payloads(), off=off)
         made.cluster = cluster()
         return made
 
-    def answer(self, **fields: Any) -> Answer:
+    def answer(self, **fields):
         return self.answers([fields])[0]
 
-    def answers(self, requests: Iterable[dict[str, Any]]) -> list[Answer]:
+    def answers(self, requests):
         refit(self.store, now_s=NOW, shared=self.config.sharing.tags)
         jobs = [asked(**fields) for fields in requests]
         made = [self.service().submit(one, via="job_submit", now_s=NOW)[0] for one in jobs]
@@ -123,7 +120,7 @@ def the_same_script_elsewhere(site):
     assert site.store.decisions.join_outcomes() == len(rows)
 
 
-ATTACKS: tuple[Callable[[Site], None], ...] = (
+ATTACKS = (
     tagged_short_tasks,
     slow_runs,
     runs_retagged_afterwards,
@@ -133,7 +130,7 @@ ATTACKS: tuple[Callable[[Site], None], ...] = (
 
 
 #: A range, untagged, one count, with a deadline, and with a limit to be set too.
-REQUESTS: tuple[dict[str, Any], ...] = (
+REQUESTS = (
     {},
     {"comment": ""},
     {"min_nodes": 4, "max_nodes": 4},

@@ -244,6 +244,6 @@ def test_a_series_of_zeros_has_no_relative_error():
 
 
 def test_the_criterion_is_passed_on():
-    values: list[float | None] = [10.0, 10.0, 10.0, 10.0, 500.0] * 30
+    values = [10.0, 10.0, 10.0, 10.0, 500.0] * 30
     (by_mae,), (by_mse,) = (forecast_series(series(values), one) for one in Criterion)
     assert by_mae.value < 20 < by_mse.value

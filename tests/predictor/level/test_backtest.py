@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 from functools import cache
 
 import msgspec
@@ -32,7 +31,6 @@ SETTINGS = BacktestSettings()
 COUNTS = (1, 2, 4, 8)
 SEEDS = range(10)
 RUNS = 48
-Times = Callable[[random.Random, int, int], float]
 
 
 def steady(rng, nodes, _):
@@ -65,8 +63,8 @@ def heavy(rng, nodes, number):
     return steady(rng, nodes, number) * math.exp(0.4 * rng.gauss(0, 1) / rng.uniform(0.2, 1))
 
 
-GOOD: tuple[Times, ...] = (steady, hung)
-BAD: tuple[Times, ...] = (inputs, alternating, changing, heavy)
+GOOD = (steady, hung)
+BAD = (inputs, alternating, changing, heavy)
 
 
 def history(times, seed, runs=RUNS):
@@ -89,7 +87,7 @@ def site():
     """Record of a site with applications of all kinds."""
     recorded = PooledErrors()
     for first in (1000, 2000):
-        entries: list[RecordEntry] = []
+        entries = []
         for times in (*GOOD, *BAD):
             for seed in SEEDS:
                 entries += of(history(times, first + seed), recorded).entries
@@ -126,7 +124,7 @@ def test_a_bad_application_never_is(times, recorded):
 
 @pytest.mark.slow
 def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind():
-    held: dict[str, list[bool]] = {}
+    held = {}
     for times in (*GOOD, *BAD):
         for seed in SEEDS:
             entries = of(history(times, seed), site()).entries
@@ -184,7 +182,7 @@ def test_who_has_the_better_record_is_believed():
     def turns(rng, nodes, number):
         return steady(rng, nodes, number) * (1 if number // 12 % 2 else 4)
 
-    errors: list[tuple[float, float]] = []
+    errors = []
     for seed in SEEDS:
         entries = of(history(turns, seed)).entries[8:]
         errors += [(abs(entry.error), abs(entry.errors[0])) for entry in entries]
@@ -210,7 +208,7 @@ def test_of_several_problems_all_experts_have_a_say():
 
 @pytest.mark.parametrize("times", [inputs, alternating, changing, heavy])
 def test_the_mixture_is_never_much_worse_than_its_best_expert(times):
-    accuracies: dict[int, list[float]] = {}
+    accuracies = {}
     for seed in SEEDS:
         record = replay(history(times, seed), Record(), PooledErrors(), SETTINGS, same=False)
         for entry in record.entries:

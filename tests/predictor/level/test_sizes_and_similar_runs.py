@@ -3,7 +3,6 @@
 import math
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -55,7 +54,7 @@ def test_a_cost_that_a_number_does_not_change_is_a_shift():
 def test_a_number_does_not_count_that_says_no_more_than_others(given):
     numbers = [float(random.Random(i).choice(STEPS)) for i in range(40)]
     runs = runs_of(lambda steps: 20 + 0.6 * steps, numbers)
-    believed: list[float | None] = [None] * 40
+    believed = [None] * 40
     if given == "chance":
         runs = [replace(one, log_s=float(i % 5)) for i, one in enumerate(runs)]
     elif given == "request":
@@ -132,7 +131,7 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
     rng, given = random.Random(3), []
     for number in range(40):
         steps = rng.choice(STEPS)
-        more: dict[str, Any] = {
+        more = {
             "export": {"submit_line": f"sbatch --export=ALL,STEPS={steps},OMP_NUM_THREADS=4 md.sh"},
             "array": {"array_task_id": steps},
             "tag": {"comment": f"nimo:size={steps}"},

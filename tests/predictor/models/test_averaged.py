@@ -5,7 +5,6 @@ scale is a row of ones.  Quantiles are NumPy's.  Only the evenly spread points a
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,7 +19,7 @@ from predictor.models import base
 from predictor.models.averaged import shapes
 from predictor.models.averaged.model import Averaged, AveragedFit, AveragedSettings
 from predictor.models.averaged.shapes import ShapePrior, draw, log_time, spread_evenly, take
-from predictor.types import Curve, Point, Prediction, Problem
+from predictor.types import Curve, Point, Problem
 from tests.predictor import example_curves
 from tests.predictor.example_curves import amdahl, downey
 
@@ -39,7 +38,7 @@ class Expected:
     noise: Floats
     unit: Floats
 
-    def quantiles(self, shares: Sequence[float], *, of_curve: bool = False) -> Floats:
+    def quantiles(self, shares, *, of_curve=False):
         variance = np.diagonal(self.covariance, axis1=1, axis2=2)
         noise = 0.0 if of_curve else self.noise[:, None]
         logs = self.mean + np.sqrt(variance + noise**2) * self.unit[:, None]
@@ -270,7 +269,7 @@ class IntervalsAlone:
     model: str = "intervals"
     problems: tuple[Problem, ...] = ()
 
-    def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
+    def predict(self, nodes, level=0.9):
         return self.fit.predict(nodes, level)
 
 

@@ -18,7 +18,6 @@ from predictor.occupancy.bottleneck import (
 from predictor.occupancy.functions import Function, Shape, Term
 
 REFERENCE = {"mhz": 900.0, "lat": 8.0}
-Run = tuple[dict[str, float], float, float]
 
 
 def runs(demand, idle=0.0, mhz=(450.0, 600.0, 900.0, 1400.0)):
@@ -211,9 +210,9 @@ def test_runs_that_cannot_be_are_refused(changed, why):
         "samples": [{"lat": 1.0}, {"lat": 2.0}], "compute_s": np.array([1.0, 0.0]),
         "stall_s": np.array([0.0, 2.0]), "reference": {"lat": 1.0}, "attributes": ["lat"],
     }  # fmt: skip
-    assert learn_bottleneck(**given) is not None  # type: ignore[arg-type]
+    assert learn_bottleneck(**given) is not None
     with pytest.raises(ValueError, match=why):
-        learn_bottleneck(**{**given, **changed})  # type: ignore[arg-type]
+        learn_bottleneck(**{**given, **changed})
     with pytest.raises(ValueError, match="runs: each needs"):
         learn_bottleneck([], np.array([]), np.array([]), reference={}, attributes=[])
 

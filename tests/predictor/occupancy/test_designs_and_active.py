@@ -206,7 +206,7 @@ def test_sizes_are_the_next_that_a_construction_gives():
     with pytest.raises(ValueError, match="at least one factor"):
         signs(0)
     with pytest.raises(ValueError, match="whole ones"):
-        signs(1.5)  # type: ignore[arg-type]
+        signs(1.5)
 
 
 def test_a_design_falls_on_assignments_that_can_be_had_once_each():

@@ -253,8 +253,8 @@ def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     rng = np.random.default_rng(3)
     ahead = Learner(SPACE, LearnerSettings(target=0.0, fewest=99))
     others = Learner(SPACE, replace(ahead.settings, error=Error.CROSS_VALIDATION))
-    off: list[float] = []
-    larger: set[str] = set()
+    off = []
+    larger = set()
     while proposal := ahead.propose():
         ran = plain(proposal.attributes)
         ran = Sample(

@@ -22,7 +22,7 @@ from tests.sacct_ingest.records import SUBMIT_S, run, step
 class Row:
     """A stored run with only what is looked at."""
 
-    def __init__(self, run_id: int, **given: object) -> None:
+    def __init__(self, run_id, **given):
         self.run_id = run_id
         fields = {"state": JobState.COMPLETED, "nodes": 1, "cpus": 4, "elapsed_s": 100.0}
         for name, value in {**fields, "node_type": "", **given}.items():

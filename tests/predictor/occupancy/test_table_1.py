@@ -4,7 +4,6 @@ The sequences are worked out by hand on five levels of two attributes.  Errors t
 of :func:`left_out`, which knows nothing of the models: algorithm 6 and section 3.6 by ``lstsq``.
 """
 
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -18,7 +17,6 @@ from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.refinement import FIELDS
 from predictor.occupancy.active.settings import (
     Error,
-    LearnerSettings,
     OccupancyPart,
     Purpose,
     Reference,
@@ -35,8 +33,6 @@ SPACE = Space.full({"cpu": LEVELS, "lat": LEVELS}, {"cpu": True, "lat": False})
 TABLE = replace(EXPERIMENT, target=0.0, fewest=100)
 DOMAIN = RefinementOrder.DOMAIN
 A, N, D = OccupancyPart.COMPUTE, OccupancyPart.NETWORK, OccupancyPart.DISK
-Run = tuple[int, int]
-Application = Callable[[dict[str, float]], Sample]
 #: Section 4.4: attributes in the wrong order.
 WRONG = {A: ("lat", "cpu"), N: ("cpu", "lat"), D: ("cpu", "lat")}
 
@@ -56,7 +52,7 @@ def bent(given):
 
 def runs(settings, app=straight):
     learner = Learner(SPACE, settings)
-    made: dict[Purpose, list[Run]] = {}
+    made = {}
     while proposal := learner.propose():
         run = int(proposal.attributes["cpu"]), int(proposal.attributes["lat"])
         made.setdefault(proposal.purpose, []).append(run)
@@ -159,7 +155,7 @@ def left_out(samples, part, names):
 class ByThePaper:
     """Algorithms 1, 4 and 5 once more, plainly: Lmax-I1 with cross-validation."""
 
-    def __init__(self, settings: LearnerSettings, app: Application) -> None:
+    def __init__(self, settings, app):
         self.settings, self.app = settings, app
         dynamic = settings.traversal is Traversal.DYNAMIC
         reported = settings.attribute_order is DOMAIN
@@ -171,26 +167,26 @@ class ByThePaper:
             part: list(settings.attributes[part]) if reported else self.by_effect(part)
             for part in self.order
         }
-        self.taken: dict[OccupancyPart, list[str]] = {part: [] for part in self.order}
+        self.taken = {part: [] for part in self.order}
         self.place = dict.fromkeys(self.order, 0)
         self.gain = dict.fromkeys(self.order, np.inf)
         self.left = list(self.order)
 
-    def effect(self, part: OccupancyPart, name: str) -> float:
+    def effect(self, part, name):
         pairs = [(s.attributes[name], getattr(s.measured, FIELDS[part])) for s in self.samples[:4]]
         return abs(sum(value if x == 5 else -value for x, value in pairs)) / 2
 
-    def relevance(self, part: OccupancyPart) -> float:
+    def relevance(self, part):
         return -self.effect(part, "cpu") - self.effect(part, "lat")
 
-    def by_effect(self, part: OccupancyPart) -> list[str]:
+    def by_effect(self, part):
         return sorted(("cpu", "lat"), key=lambda name: -self.effect(part, name))
 
-    def error(self, part: OccupancyPart) -> float:
+    def error(self, part):
         few = len(self.samples) < 2
         return np.inf if few else left_out(self.samples, part, self.taken[part])
 
-    def refine(self, part: OccupancyPart) -> None:
+    def refine(self, part):
         before = self.error(part)
         self.place[part] += self.gain[part] < self.settings.improvement
         for _ in range(2):
@@ -206,15 +202,15 @@ class ByThePaper:
             self.place[part] += 1
         self.left.remove(part)
 
-    def run(self, run: Run) -> None:
+    def run(self, run):
         self.ran.append(run)
         self.samples.append(self.app({"cpu": float(run[0]), "lat": float(run[1])}))
 
-    def again(self, part: OccupancyPart) -> bool:
+    def again(self, part):
         worth = self.gain[part] >= self.settings.improvement
         return self.settings.traversal is Traversal.IMPROVEMENT and part in self.left and worth
 
-    def runs(self) -> list[Run]:
+    def runs(self):
         screened = len(self.ran)
         while self.left:
             if self.settings.traversal is Traversal.DYNAMIC:
@@ -253,7 +249,7 @@ def test_any_application_is_run_as_the_algorithms_say(reference, traversal, attr
 
 def test_errors_of_functions_are_those_of_section_3_6():
     learner = Learner(SPACE, replace(TABLE, traversal=Traversal.DYNAMIC))
-    taken: dict[OccupancyPart, set[str]] = {A: set(), N: set(), D: set()}
+    taken = {A: set(), N: set(), D: set()}
     compared = 0
     while proposal := learner.propose():
         learner.observe(bent(proposal.attributes))

@@ -27,7 +27,7 @@ def profile(kind, **given):
     return [
         NodeProfile(
             cluster="pine", node=f"{kind}{i}", node_type=kind, at_s=1.0,
-            cpu_events_per_s=SPEED[kind], **given,  # type: ignore[arg-type]
+            cpu_events_per_s=SPEED[kind], **given,
         )
         for i in range(1, 4)
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
 from predictor.waits.correction import corrected_forward, correction_of
-from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
+from predictor.waits.easy import Engine, JobShape, Order
 from predictor.waits.estimate import class_of
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
 from predictor.waits.history import learn_waits
@@ -29,8 +29,8 @@ KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
 
 def plain_easy(submits, shapes, order):
     """EASY as its definition says it, with nothing remembered from one moment to the next."""
-    starts: dict[int, float] = {}
-    queue: list[int] = []
+    starts = {}
+    queue = []
     moments = sorted(set(map(float, submits)))
     while moments:
         now = moments.pop(0)
@@ -140,7 +140,7 @@ class Log(NamedTuple):
     run_s: np.ndarray
     asked_s: np.ndarray
 
-    def replayed(self, order: Order, limit_s: np.ndarray) -> ReplaySchedule:
+    def replayed(self, order, limit_s):
         rows = zip(self.nodes.tolist(), limit_s.tolist(), self.run_s.tolist(), strict=True)
         shapes = [JobShape(*row) for row in rows]
         return Engine(100, order).run(self.submit_s.tolist(), lambda job, now_s: shapes[job])

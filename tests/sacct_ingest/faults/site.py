@@ -81,7 +81,7 @@ class Site:
             if file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
             os.environ["PATH"] = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
-            time.time = lambda: float(self.now_s)  # type: ignore[assignment]
+            time.time = lambda: float(self.now_s)
             reported = ("-v", "--config", str(self.folder / "nimo.yaml"))
             status = main(["ingest", *reported, *options])
         except SystemExit as end:

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import cache
 from itertools import count
 from random import Random
@@ -23,8 +22,6 @@ from tests.sacct_ingest.faults.site import Site, after, ended, kill
 
 #: Time that an undisturbed ingest takes, about; what is killed is killed within it.
 TAKES_S = 0.25
-
-Fault = Callable[[Site, Random], object]
 
 
 def killed(site, rng):
@@ -71,8 +68,8 @@ def nothing(site, rng):
     site.ingest()
 
 
-ANYWHERE: tuple[Fault, ...] = (killed, killed, sacct_fails, sacct_is_silent, two_at_once, nothing)
-SQLITE: tuple[Fault, ...] = (*ANYWHERE, disk_full, locked)
+ANYWHERE = (killed, killed, sacct_fails, sacct_is_silent, two_at_once, nothing)
+SQLITE = (*ANYWHERE, disk_full, locked)
 
 
 def database_file(site):

@@ -1,6 +1,5 @@
 """An ingest: complete, repeatable, and resumable wherever it was stopped."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,6 @@ from sacct_ingest.errors import FormatError, SacctError
 from sacct_ingest.ingest.into_store import IngestSettings, ingest
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from slurm_plugin.demo.history import applications, make_runs
@@ -37,7 +35,7 @@ class Accounting:
     name: str = "sacct:pine"
     windowed: bool = True
 
-    def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+    def read(self, begin_s, end_s, tally):
         self.asked.append((begin_s, end_s))
         for each in self.runs:
             if begin_s <= (each.end_s or 0) <= end_s:
@@ -227,7 +225,7 @@ def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store):
 
 def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_store):
     class Broken(Accounting):
-        def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+        def read(self, begin_s, end_s, tally):
             tally.refuse("odd", f"row of {begin_s}", 1)
             yield from super().read(begin_s, end_s, tally)
 
@@ -237,7 +235,7 @@ def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_stor
 
 
 def test_progress_adds_up_to_the_rows_read(sqlite_store):
-    reported: list[int] = []
+    reported = []
     source = Accounting(runs_ending_at(*range(4000, 5000, 7)))
     summary = ingest(
         sqlite_store,

@@ -1,7 +1,6 @@
 """Smaller windows and longer pauses while slurmdbd is slow; ingests for ever, through outages."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isclose
 
@@ -10,8 +9,7 @@ import pytest
 from sacct_ingest.errors import ConfigError, SacctError, SacctOverload, StoreError
 from sacct_ingest.ingest.into_store import FollowSettings, IngestSettings, follow, ingest
 from sacct_ingest.ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSettings
-from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from tests.sacct_ingest.records import runs_with
 
@@ -26,10 +24,10 @@ class Time:
     now_s: float = 1000.0
     paused_s: float = 0.0
 
-    def clock(self) -> float:
+    def clock(self):
         return self.now_s
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds):
         self.now_s += seconds
         self.paused_s += seconds
 
@@ -45,7 +43,7 @@ class SlowAccounting:
     name: str = "sacct:pine"
     windowed: bool = True
 
-    def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+    def read(self, begin_s, end_s, tally):
         self.asked.append(end_s - begin_s)
         took_s = self.seconds_a_day * (end_s - begin_s) / DAY_S
         self.time.now_s += took_s

@@ -7,7 +7,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from sacct_ingest.probes.wire import Channel
 from sacct_ingest.records import Probe, Resource
 from tests.processes import free_ports
 from tests.sacct_ingest.probes import slow_link
-from tests.sacct_ingest.probes.slow_link import ADDRESSES, Hosts
+from tests.sacct_ingest.probes.slow_link import ADDRESSES
 
 KEY = "a key that only tests know"
 MIB = 1 << 20
@@ -141,7 +140,7 @@ def test_without_a_key_a_sensor_is_for_this_machine_only():
 class Busy(Channel):
     """The other side on a host whose programs wait for a CPU."""
 
-    def skip(self, length: int) -> None:
+    def skip(self, length):
         time.sleep(1.0)
         super().skip(length)
 
@@ -199,7 +198,7 @@ SIZE = 1_000_000
 class Sender:
     """A process on the near host that probes and sends whenever it is told to."""
 
-    def __init__(self, hosts: Hosts, file: Path) -> None:
+    def __init__(self, hosts, file):
         argv = hosts.command(
             hosts.near, sys.executable, "-c", SEND, ADDRESSES[1], KEY, str(file)
         )  # fmt: skip
@@ -207,13 +206,13 @@ class Sender:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def send(self) -> list[Probe]:
+    def send(self):
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         result = json.loads(self._process.stdout.readline())
         return [Probe(**each | {"resource": Resource(each["resource"])}) for each in result]
 
-    def close(self) -> None:
+    def close(self):
         self._process.kill()
         self._process.communicate()
 
@@ -253,7 +252,7 @@ def test_transfers_of_a_changing_link_are_learnt(tmp_path):
 
 def learnt(hosts, sender):
     """Probe and send at each of some rates; give all measurements."""
-    series: list[Probe] = []
+    series = []
     for rate_mbit in (20, 10, 16, 12, 18, 15):
         slow_link.set_rate(hosts, rate_mbit, burst_kb=32)
         series += sender.send()

@@ -6,17 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import network, wire
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
-from sacct_ingest.probes.ring import Clique, Generation, Ring
-from sacct_ingest.probes.wire import Message, Superseded
+from sacct_ingest.probes.ring import Clique, Ring
+from sacct_ingest.probes.wire import Superseded
 from sacct_ingest.records import Resource
 from slurm_plugin.experiments.probe_command import Collector
 from tests.processes import free_ports, wait_until
@@ -28,18 +26,18 @@ FAST = ProbeSettings(period_s=0.0, timeout_s=0.1, hold_s=0.5)
 class Others:
     """The other hosts of a ring, as far as they answer."""
 
-    def __init__(self, answers: Callable[[str, Message], Message]) -> None:
-        self.asked: list[tuple[str, str, Generation]] = []
+    def __init__(self, answers):
+        self.asked = []
         self._answers = answers
 
-    def __call__(self, to: Member, request: Message) -> Message:
+    def __call__(self, to, request):
         self.asked.append((to.name, request["op"], tuple(request["generation"])))
         return self._answers(to.name, request)
 
 
 @contextmanager
 def running(others, settings=FAST, me=0):
-    held: list[Generation] = []
+    held = []
     stopped = threading.Event()
     ring = Ring(Clique(CLIQUE, me, others), settings, lambda token, until: held.append(token))
     thread = threading.Thread(target=ring.run, args=(stopped,))
@@ -135,7 +133,7 @@ sys.exit(main(sys.argv[1:]))
 class Sensors:
     """Three sensors as processes."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder, **settings):
         ports = free_ports(3)
         self.members = [
             Member(name, "127.0.0.1", port) for name, port in zip("abc", ports, strict=True)
@@ -146,23 +144,23 @@ class Sensors:
         self.config = folder / "nimo.yaml"
         store = f"sqlite:///{folder / 'nimo.db'}"
         self.config.write_text(json.dumps({"store": store, "probes": given}))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes = {}
         self._folder = folder
 
-    def start(self, member: Member) -> None:
+    def start(self, member):
         options = ["probe", "--serve", "--name", member.name, "-v", "--config", str(self.config)]
         argv = [sys.executable, "-c", PROGRAM, *options, "--bind", f"{member.host}:{member.port}"]
         with (self._folder / f"{member.name}.log").open("ab") as log:
             self.processes[member.name] = subprocess.Popen(argv, stdout=log, stderr=log)
         wait_until(lambda: self.ask(member) is not None, what=f"sensor {member.name}")
 
-    def ask(self, member: Member, op: str = "series") -> Message | None:
+    def ask(self, member, op="series"):
         try:
             return wire.ask(member, {"op": op}, key=KEY, timeout_s=10)
         except ProbeError:
             return None
 
-    def holder(self) -> Member | None:
+    def holder(self):
         """Give who has the token, seen twice: not one that is just passing it on."""
         result = [
             [m for m in self.members if (state := self.ask(m)) and state["holding"]]
@@ -170,7 +168,7 @@ class Sensors:
         ]
         return result[0][0] if result[0] == result[1] and len(result[0]) == 1 else None
 
-    def stop(self) -> None:
+    def stop(self):
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():

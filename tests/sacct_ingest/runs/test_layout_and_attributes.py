@@ -171,7 +171,7 @@ def test_a_request_has_the_attributes_of_its_run():
     ],
 )
 def test_what_differs_shows(name, change):
-    other = replace(RUN, **change)  # type: ignore[arg-type]
+    other = replace(RUN, **change)
     assert attributes_of_run(other).get(name) != attributes_of_run(RUN).get(name)
 
 

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def step(name="0", **given):
-    fields: dict[str, object] = {
+    fields = {
         "step": name,
         "state": JobState.COMPLETED,
         "nodes": 2,
@@ -26,7 +26,7 @@ def step(name="0", **given):
         "disk_read_bytes": 600,
         "disk_write_bytes": 400,
     }
-    return StepRun(**fields | given)  # type: ignore[arg-type]
+    return StepRun(**fields | given)
 
 
 def test_time_utilisation_and_data_flow_give_the_occupancies_of_the_paper():

@@ -3,18 +3,16 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
 from sacct_ingest.errors import SacctError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import Tally
 
-STEP: dict[str, Any] = {
+STEP = {
     "id": 0,
     "job_id": 7,
     "name": "solve",
@@ -36,7 +34,7 @@ STEP: dict[str, Any] = {
         consumed_energy=0,
     ),
 }
-JOB: dict[str, Any] = {
+JOB = {
     "id": 7,
     "array_id": None,
     "array_task_id": None,
@@ -77,9 +75,9 @@ JOB: dict[str, Any] = {
 class FakeModule(ModuleType):
     """``pyslurm`` with these jobs; ``asked`` is what the filter was made with."""
 
-    def __init__(self, *jobs: dict[str, Any], error: Exception | None = None) -> None:
+    def __init__(self, *jobs, error=None):
         super().__init__("pyslurm")
-        self.asked: dict[str, Any] = {}
+        self.asked = {}
 
         def load(_):
             if error:
@@ -171,6 +169,6 @@ def test_the_real_one_reads_the_last_day():
     """Run it on a machine with PySlurm and a cluster: whatever is there must be readable."""
     tally = Tally()
     now = int(time.time())
-    runs: Iterator[JobRun] = PySlurmJobs().read(now - 86_400, now, tally)
+    runs = PySlurmJobs().read(now - 86_400, now, tally)
     assert all(run.submit_s > 0 for run in runs)
     assert tally.refused == 0

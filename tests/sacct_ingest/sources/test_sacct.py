@@ -141,7 +141,7 @@ def test_nobody_is_left_behind_by_a_reader_that_stops_early(tmp_path):
     source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\n{many}\nexec sleep 300")
     runs = source.read(0, 10, Tally())
     next(runs)
-    runs.close()  # type: ignore[attr-defined]
+    runs.close()
     pid = (tmp_path / "pid").read_text().strip()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -198,7 +198,7 @@ def ingest_now(slurm, store, monkeypatch):
 def test_a_real_sacct_tells_all_that_has_ended(slurm, history, sqlite_store, monkeypatch):
     new, _, _ = ingest_now(slurm, sqlite_store, monkeypatch)
     assert new >= 10
-    states: dict[int, set[JobState]] = {}
+    states = {}
     rows = [row for _, group in sqlite_store.runs.by_key(KeyLevel.USER) for row in group]
     for row in rows:
         states.setdefault(row.job_id, set()).add(row.state)
@@ -255,9 +255,6 @@ UNREPORTED = {
     "exit_signal": "unknown as the exit code is",
     "cpus": "of jobs that never started: releases differ",
 }
-
-
-Key = tuple[int, int, JobState]
 
 
 def by_key(runs):

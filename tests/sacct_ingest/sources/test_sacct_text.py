@@ -20,7 +20,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 def read(text, tally=None, **options):
     lines = text.splitlines(keepends=True)
-    return list(read_text(lines, tally or Tally(), **options))  # type: ignore[arg-type]
+    return list(read_text(lines, tally or Tally(), **options))
 
 
 @pytest.fixture(scope="module")

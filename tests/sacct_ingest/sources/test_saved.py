@@ -7,21 +7,19 @@ import json
 import lzma
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from tests.sacct_ingest.sources.json_jobs import TEXT, new_job
 from tests.sacct_ingest.sources.test_swf_and_states import LINE, NOTES
 
 FILES = {"text": TEXT, "json": json.dumps({"jobs": [new_job()]}), "swf": f"{NOTES}{LINE}\n"}
-PACKED: dict[str, Callable[[bytes], bytes]] = {
+PACKED = {
     "plain": bytes,
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
@@ -31,7 +29,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 def read(path, tally=None, **options):
-    return list(SavedSacct(path, **options).read(0, 0, tally or Tally()))  # type: ignore[arg-type]
+    return list(SavedSacct(path, **options).read(0, 0, tally or Tally()))
 
 
 @pytest.mark.parametrize("packed", PACKED)
@@ -49,7 +47,7 @@ def test_a_compressed_file_that_breaks_off(tmp_path, packed):
     rows = "".join(f"{i}|c|FAILED|{i}\n" for i in range(20_000))
     whole = PACKED[packed](f"JobID|Cluster|State|Submit\n{rows}".encode())
     path.write_bytes(whole[: len(whole) // 2])
-    runs: list[JobRun] = []
+    runs = []
     with pytest.raises(FormatError, match="jobs: "):
         runs.extend(read(path))
 
@@ -96,7 +94,7 @@ def test_a_very_long_line_or_job_is_set_aside_in_bounded_memory(tmp_path, form):
 
 
 def test_standard_input(monkeypatch):
-    packed = io.BufferedReader(io.BytesIO(gzip.compress(TEXT.encode())))  # type: ignore[arg-type]
+    packed = io.BufferedReader(io.BytesIO(gzip.compress(TEXT.encode())))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(packed))
     (run,) = read(Path("-"))
     assert run.user == "ann"

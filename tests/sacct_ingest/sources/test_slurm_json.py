@@ -5,7 +5,6 @@ import gc
 import io
 import json
 import tracemalloc
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.sources import slurm_json
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
@@ -196,7 +195,7 @@ def test_a_broken_job_costs_only_itself(broken, place):
 def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place):
     text = document(*(new_job(i) for i in range(1, 4)))
     cut = text[: place % (len(text) - 1)]
-    runs: list[JobRun] = []
+    runs = []
     if not cut.strip():
         return
     with pytest.raises(FormatError):
@@ -212,7 +211,7 @@ def read_into(runs, text):
 
 def test_an_error_that_slurm_noted_is_reported_after_the_jobs():
     errors = [{"description": "Unable to query JobId=5", "error_number": 2017}]
-    runs: list[JobRun] = []
+    runs = []
     with pytest.raises(FormatError, match="Unable to query JobId=5"):
         read_into(runs, document(new_job(), errors=errors))
     assert len(runs) == 1
@@ -243,16 +242,16 @@ def test_memory_does_not_grow_with_the_file():
     class Endless(io.TextIOBase):
         """Many jobs, made when they are read."""
 
-        def __init__(self, count: int) -> None:
+        def __init__(self, count):
             job = json.dumps(new_job())
             self._pieces = iter(['{"jobs": [', *[job + ","] * (count - 1), job, "]}"])
 
-        def read(self, size: int | None = -1, /) -> str:
+        def read(self, size=-1, /):
             return next(self._pieces, "")
 
     count = 1500
     tracemalloc.start()
-    assert sum(1 for _ in read_json(Endless(count), Tally())) == count  # type: ignore[arg-type]
+    assert sum(1 for _ in read_json(Endless(count), Tally())) == count
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < len(json.dumps(new_job())) * count / 2
@@ -340,7 +339,7 @@ def slowly(text):
 
 def outcome(text):
     tally = Tally()
-    runs: list[JobRun] = []
+    runs = []
     with contextlib.suppress(FormatError):
         runs.extend(read_json(io.StringIO(text), tally, cluster="pine"))
     return runs, [(one.reason, one.text) for one in tally.rejects]
@@ -360,10 +359,10 @@ def test_jobs_alike_are_read_as_pythons_decoder_reads_each(layout, odd):
 
 def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch):
     text = document(*map(new_job, range(1, 101)))
-    places: list[int] = []
+    places = []
 
     class Counting(json.JSONDecoder):
-        def raw_decode(self, text: str, at: int = 0) -> tuple[Any, int]:
+        def raw_decode(self, text, at=0):
             places.append(at)
             return super().raw_decode(text, at)
 

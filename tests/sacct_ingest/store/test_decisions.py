@@ -1,12 +1,10 @@
 """Decisions and the runs that became of them."""
 
-from typing import Any
-
 import msgspec
 import pytest
 import sqlalchemy as sa
 
-from sacct_ingest.records import DecisionRow, JobState, KeyLevel
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.store.rows import RetentionTimes
 from sacct_ingest.text.admin_comment import Note, build
@@ -93,7 +91,7 @@ def test_without_a_note_submitter_job_and_time_tell(store):
 
 
 def test_nothing_else_is_taken_for_the_job(store):
-    others: list[dict[str, Any]] = [
+    others = [
         {"cluster": "oak"},
         {"uid": 1002},
         {"name": "other"},
@@ -166,7 +164,7 @@ def test_what_was_joined_before_is_not_read_again(store, monkeypatch, old):
         notes = [(f"NIMO1:{one}:n=4", at_s) for one, at_s in rows]
         store.runs.add([run(admin_comment=note, submit_s=at_s) for note, at_s in notes])
 
-    read: list[int] = []
+    read = []
     execute = sa.Connection.execute
 
     def counted(connection, *given):
@@ -233,9 +231,7 @@ def test_a_decision_that_arrives_after_its_run_is_joined_too(store):
 
 
 def test_many_decisions(sqlite_store):
-    rows: list[DecisionRow] = [
-        decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 20 * i + 0.5) for i in range(1300)
-    ]
+    rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 20 * i + 0.5) for i in range(1300)]
     sqlite_store.decisions.add(rows)
     sqlite_store.runs.add([run(job_id=i, submit_s=SUBMIT_S + 20 * i) for i in range(1300)])
     assert sqlite_store.decisions.join_outcomes() == 1300
@@ -282,7 +278,7 @@ def test_predicted_and_actual_waits(store):
 def test_the_newest_are_given_page_by_page(store):
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i // 3) for i in range(10)]
     store.decisions.add(rows)
-    observed: list[str] = []
+    observed = []
     before = None
     while page := store.decisions.newest(DecisionSelection(), most=4, before=before):
         observed += [one.decision_id for one, _ in page]

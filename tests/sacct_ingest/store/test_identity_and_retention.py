@@ -176,7 +176,7 @@ def test_cpus_that_slurm_added_for_memory_do_not_count():
     ],
 )
 def test_other_cpus_count(changes):
-    other = replace(MORE, **changes)  # type: ignore[arg-type]
+    other = replace(MORE, **changes)
     assert other.without_added_cpus() is other
 
 

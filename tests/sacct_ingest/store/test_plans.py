@@ -2,21 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
 
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import Store
 from sacct_ingest.store.rows import DecisionSelection
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 
 RUNS = 4000
 LATE_S = SUBMIT_S + 60 * (RUNS - 20)
 
-QUERIES: dict[str, Callable[[Store], Any]] = {
+QUERIES = {
     "add what is known": lambda store: store.runs.add([run(job_id=1, submit_s=SUBMIT_S + 60)]),
     "add a batch": lambda store: store.runs.add(
         [run(job_id=RUNS + i, submit_s=SUBMIT_S + 60 * i) for i in range(2000)]
@@ -72,7 +69,7 @@ def filled(store, engine):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_query_reads_all_runs_or_steps(filled, engine, name):
-    statements: list[tuple[str, Any]] = []
+    statements = []
 
     def note(_, __, sql, parameters, ___, many):
         statements.append((sql, parameters[0] if many else parameters))

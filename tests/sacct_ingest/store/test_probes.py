@@ -8,7 +8,7 @@ from tests.sacct_ingest.records import run, step
 
 
 def probe(**given):
-    fields: dict[str, object] = {
+    fields = {
         "resource": Resource.BANDWIDTH,
         "source": "n1",
         "target": "n2",
@@ -17,11 +17,11 @@ def probe(**given):
         "size_bytes": 65536,
         "took_s": 0.5,
     }
-    return Probe(**fields | given)  # type: ignore[arg-type]
+    return Probe(**fields | given)
 
 
 def profile(**given):
-    fields: dict[str, object] = {
+    fields = {
         "cluster": "pine",
         "node": "n1",
         "node_type": "epyc",
@@ -31,7 +31,7 @@ def profile(**given):
         "cpu_events_per_s": 1000.0,
         "mem_latency_s": 9e-8,
     }
-    return NodeProfile(**fields | given)  # type: ignore[arg-type]
+    return NodeProfile(**fields | given)
 
 
 def test_a_series_comes_back_in_the_order_of_time_with_its_failures(store):

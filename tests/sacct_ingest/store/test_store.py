@@ -27,7 +27,7 @@ NOBODY = 65534  # on Debian, as a user and as a group
 
 
 def fit(key="a", **given):
-    fields: dict[str, object] = {
+    fields = {
         "level": KeyLevel.LINE,
         "key": key,
         "label": "ada/wrf",
@@ -36,7 +36,7 @@ def fit(key="a", **given):
         "fitted_s": 1.5,
         "payload": "{}",
     }
-    return FitRow(**fields | given)  # type: ignore[arg-type]
+    return FitRow(**fields | given)
 
 
 def test_what_is_public():
@@ -95,7 +95,7 @@ def test_a_store_of_a_newer_release_is_left_alone(new_url):
 
 def together(call, count):
     """Errors of the store of as many threads that call at once, each with its number."""
-    failures: list[Exception] = []
+    failures = []
 
     def each(number):
         try:

@@ -19,7 +19,7 @@ from sacct_ingest.store import Store, Stored, ingests
 from sacct_ingest.store import writer as module
 from sacct_ingest.store.rows import RetentionTimes
 from sacct_ingest.store.writer import RunWriter
-from tests.databases import MariaDB, Server
+from tests.databases import MariaDB
 from tests.processes import wait_until
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
@@ -36,11 +36,11 @@ def statements(kind, who):
 @pytest.fixture(params=["mariadb", "postgresql"])
 def granted(request):
     """URL for each user of the documentation, made with just its statements."""
-    kind: str = request.param
-    server: Server = request.getfixturevalue(f"{kind}_server")
+    kind = request.param
+    server = request.getfixturevalue(f"{kind}_server")
     number = next(_numbers)
     database = f"granted_{number}"
-    urls: dict[str, str] = {}
+    urls = {}
 
     def url(who):
         if database not in urls:
@@ -106,7 +106,7 @@ with Store.open(sys.argv[1]) as store, store.ingest_lock(lambda: None):
 
 
 def test_turns_are_taken_one_after_the_other(store_url):
-    order: list[str] = []
+    order = []
     waits = threading.Event()
 
     def second():

@@ -69,7 +69,7 @@ def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
     before = store.fits.all()
     with workers() as cluster, dask_pool(cluster.scheduler_address) as pool:
         doomed = pool.executor.submit(os.getpid).result()
-        killed: list[int] = []
+        killed = []
 
         def kill_once(_):
             if not killed:

@@ -4,7 +4,6 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
 
 import msgspec
 import pytest
@@ -132,8 +131,7 @@ def clusters(tmp_path):
 def merge(store, *argv, capsys):
     capsys.readouterr()
     assert main(["merge", "--store", str(store), "--json", *map(str, argv)]) == 0
-    reported: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return reported
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.database

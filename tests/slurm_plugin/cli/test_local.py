@@ -51,7 +51,7 @@ esac
 class Login:
     """A login node with stand-ins for sacct and squeue, without nimod."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.bin, self.work = folder / "bin", folder / "work"
         self.bin.mkdir()
         self.work.mkdir()
@@ -61,11 +61,11 @@ class Login:
         self.program("sbatch", "#!/bin/sh\n")
         self.runs(180, [16])
 
-    def program(self, name: str, text: str) -> None:
+    def program(self, name, text):
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
 
-    def runs(self, days: int, counts: list[int], *, name: str = "app") -> None:
+    def runs(self, days, counts, *, name="app"):
         """Have run the application on 1, 2, 4 nodes and these, evenly over the last days."""
         counts = [1, 2, 4] * 3 + counts
         now_s, rows = int(time.time()) - 600, []
@@ -84,7 +84,7 @@ class Login:
         before = json.loads(path.read_text()) if path.exists() and name != "app" else []
         path.write_text(json.dumps(before + rows))
 
-    def asked(self) -> list[str]:
+    def asked(self):
         """Give the questions to sacct since the last call of this."""
         calls = self.bin / "calls"
         lines = calls.read_text().splitlines() if calls.exists() else []
@@ -92,7 +92,7 @@ class Login:
         return [line for line in lines if "--helpformat" not in line]
 
     @property
-    def kept(self) -> Path:
+    def kept(self):
         return self.bin.parent / "data" / "nimo" / "local-pine.db"
 
 

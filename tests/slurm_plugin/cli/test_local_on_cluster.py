@@ -11,7 +11,6 @@ import signal
 import subprocess
 import time
 import venv
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +37,7 @@ PRIVATE = "PrivateData=accounts,events,jobs,reservations,usage,users"
 class Login:
     """A login node: the wheel's commands, as an unprivileged user with a home of its own."""
 
-    def __init__(self, folder: Path, cluster, wheel: Path) -> None:
+    def __init__(self, folder, cluster, wheel):
         venv.create(folder / "venv")
         fill(folder / "venv" / "bin" / "python", wheel, ["plot"])
         self.bin, self.cluster, self.home = folder / "venv" / "bin", cluster, folder / "home"
@@ -51,11 +50,11 @@ class Login:
             os.chown(self.home, account.uid, account.gid)
         self.env = {"HOME": str(self.home), "NIMO_CONFIG": "", "OPENBLAS_NUM_THREADS": "1"}
 
-    def run(self, program: str, *words: str, **more):
+    def run(self, program, *words, **more):
         where = {"user": self.user, "env": self.env, "cwd": self.home, "timeout_s": 900}
         return self.cluster.run(self.bin / program, *words, **where, **more)
 
-    def start(self, *words: str, program: str = "nimo") -> subprocess.Popen:
+    def start(self, *words, program="nimo"):
         account = Account.of(USER) if self.user else Account.mine()
         env = {**self.cluster.env, **self.env}
         return subprocess.Popen(
@@ -63,7 +62,7 @@ class Login:
             stdout=subprocess.PIPE, text=True, **account.popen_arguments(),
         )  # fmt: skip
 
-    def few_commands(self) -> Path:
+    def few_commands(self):
         """Make a folder with Slurm's commands but for sacct, to be all of PATH."""
         folder = self.home.parent / "few"
         shutil.rmtree(folder, ignore_errors=True)
@@ -75,10 +74,10 @@ class Login:
         return folder
 
     @property
-    def kept(self) -> Path:
+    def kept(self):
         return self.home / ".local" / "share" / "nimo" / "local-nimo.db"
 
-    def queue(self) -> list[str]:
+    def queue(self):
         return self.cluster.run("squeue", "-h", "-o", "%i").stdout.split()
 
 

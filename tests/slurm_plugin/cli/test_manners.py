@@ -5,15 +5,13 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from slurm_plugin.cli import advise, nimo
 
-Main = Callable[[list[str]], int]
 #: Every command: how it is called, and the words that begin it.
-COMMANDS: dict[str, tuple[Main, list[str]]] = {
+COMMANDS = {
     "nimo": (nimo.main, []),
     "nimo-advise": (advise.main, []),
     **{f"nimo {name}": (nimo.main, [name]) for name in nimo.COMMANDS},

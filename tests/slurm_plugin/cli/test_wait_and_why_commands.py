@@ -129,7 +129,7 @@ SHOWN = """JobId=17 JobName=my job
 def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_yet(
     monkeypatch, capsys
 ):
-    asked: list[object] = []
+    asked = []
 
     def explain(_, ask, *__):
         job = ask.job

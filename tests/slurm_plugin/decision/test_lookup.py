@@ -158,7 +158,7 @@ def test_attributes_are_asked_for_only_where_parts_differ_by_them():
 
 
 def test_values_are_there_until_they_come_to_too_much():
-    cache: TextCache[str, int] = TextCache(10)
+    cache = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 6)
     assert (cache.get("a"), cache.get("b")) == (1, 2)
@@ -167,7 +167,7 @@ def test_values_are_there_until_they_come_to_too_much():
 
 
 def test_what_is_larger_than_the_cache_is_not_cached():
-    cache: TextCache[str, int] = TextCache(10)
+    cache = TextCache(10)
     cache.put("a", 1, 4)
     cache.put("b", 2, 11)
     assert (cache.get("a"), cache.get("b")) == (1, None)

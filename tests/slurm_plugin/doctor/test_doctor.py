@@ -6,8 +6,7 @@ import re
 import sqlite3
 import time
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +22,6 @@ from slurm_plugin.text.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
 from tests.conftest import scratch_directory
 from tests.processes import wait_until
-
-Fault = Callable[[Nimod], AbstractContextManager[None]]
-
 
 SETTINGS = {"snapshot": {"interval_s": 1.0}, "ingest": {"first_days": 1}}
 
@@ -215,8 +211,7 @@ def frozen(nimod):
 
 
 #: Fault, how it is made, and for each check that has to name it: state, words told, words of mend.
-Expected = dict[str, tuple[FindingState, str, str]]
-FAULTS: dict[str, tuple[Fault, Expected]] = {
+FAULTS = {
     "misspelt setting": (
         lambda n: written(n.config, lambda text: text + "polcy: {}\n"),
         {"configuration": (FindingState.ERROR, "did you mean 'policy'?", "nimo config --check")},

@@ -19,7 +19,7 @@ from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.accuracy import Ratios
 from slurm_plugin.evaluation.effects import Deadlines, EffectEstimate, Gain, Promises
-from slurm_plugin.evaluation.outcomes import Pair, select
+from slurm_plugin.evaluation.outcomes import select
 from slurm_plugin.evaluation.report_data import collect, queue_estimates
 from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.status_messages import WaitAccuracy
@@ -251,7 +251,7 @@ def test_no_such_decision_no_effect():
 
 
 def test_applications_are_sorted_by_decisions_then_name():
-    pairs: list[Pair] = [
+    pairs = [
         (decision(label="b", applied=False), None),
         (decision(label="c"), run()),
         (decision(label="c"), run(state=JobState.RUNNING)),
@@ -266,7 +266,7 @@ def test_applications_are_sorted_by_decisions_then_name():
 
 
 def test_summary_counts_modes_actions_and_reasons():
-    pairs: list[Pair] = [
+    pairs = [
         (decision(at_s=AT_S), run()),
         (decision(at_s=AT_S + 5, action="keep", applied=False, reason="array"), run()),
         (decision(at_s=AT_S + 9, action="keep", applied=False, reason="array", mode="off"), None),
@@ -307,7 +307,7 @@ def test_an_empty_report():
 
 
 def test_select_by_label_with_or_without_its_user():
-    pairs: list[Pair] = [
+    pairs = [
         (decision(label="wrf"), None),
         (decision(label="md"), None),
         (decision(label="bob/wrf"), None),
@@ -318,13 +318,13 @@ def test_select_by_label_with_or_without_its_user():
 
 def test_weeks_begin_on_monday():
     monday_s = 1_790_553_600.0  # 2026-09-28
-    pairs: list[Pair] = [(decision(at_s=monday_s + d), run()) for d in (-1.0, 0.0, 1.0)]
+    pairs = [(decision(at_s=monday_s + d), run()) for d in (-1.0, 0.0, 1.0)]
     weeks = summarise(pairs, confidence=0.9).weeks
     assert [(w.begin_s, w.decisions) for w in weeks] == [(monday_s - 7 * 86_400, 1), (monday_s, 2)]
 
 
 def test_weeks_have_the_errors_that_the_headline_has():
-    pairs: list[Pair] = [(decision(), run()), (decision(key_level="user", applied=False), run())]
+    pairs = [(decision(), run()), (decision(key_level="user", applied=False), run())]
     report = summarise(pairs, confidence=0.9)
     assert report.guesses is not None
     assert [week.accuracy for week in report.weeks] == [report.accuracy]
@@ -332,7 +332,7 @@ def test_weeks_have_the_errors_that_the_headline_has():
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
 def test_shares_are_shares_and_order_does_not_matter(times):
-    pairs: list[Pair] = [(decision(), run(elapsed_s=t)) for t in times]
+    pairs = [(decision(), run(elapsed_s=t)) for t in times]
     result, reverse = accuracy(pairs), accuracy(pairs[::-1])
     assert 0.0 <= result.inside <= 1.0
     assert min(times) / 1001 <= result.bias <= max(times) / 999

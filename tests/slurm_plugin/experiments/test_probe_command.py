@@ -27,7 +27,7 @@ def store(tmp_path, monkeypatch):
         "probes": {"spin_s": 0.05, "timeout_s": 2.0, "period_s": 1.0},
     }
     (tmp_path / "key").write_bytes(KEY + b"\n")
-    settings["probes"]["key_file"] = str(tmp_path / "key")  # type: ignore[index]
+    settings["probes"]["key_file"] = str(tmp_path / "key")
     config.write_text(json.dumps(settings))
     monkeypatch.setenv("NIMO_CONFIG", str(config))
     return path

@@ -45,12 +45,12 @@ class FakeSlurm:
     over: dict[int, JobRun] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
 
-    def _call(self) -> None:
+    def _call(self):
         self.calls += 1
         if self.calls == self.kill_at:
             raise Killed
 
-    def submit(self, _settings: Settings, run: StudyRun) -> int:
+    def submit(self, _settings, run):
         self._call()
         if run.count in self.refused:
             raise SubmissionRefused("sbatch: error: more nodes than there are")
@@ -59,28 +59,28 @@ class FakeSlurm:
         self._call()
         return job_id
 
-    def find(self, run: StudyRun) -> int | None:
+    def find(self, run):
         return next((j for j, one in self.held.items() if one.number == run.number), None)
 
-    def release(self, job_id: int) -> None:
+    def release(self, job_id):
         self._call()
         if job_id in self.held:
             self.running[job_id] = self.held.pop(job_id)
 
-    def cancel(self, *job_ids) -> None:
+    def cancel(self, *job_ids):
         for job_id in job_ids:
             self.held.pop(job_id, None)
             self.running.pop(job_id, None)
             self.cancelled.add(job_id)
 
-    def impossible(self) -> dict[int, str]:
+    def impossible(self):
         return {}
 
-    def queued(self) -> set[int]:
+    def queued(self):
         self._call()
         return {*self.held, *self.running}
 
-    def sleep(self, _pause_s: float) -> None:
+    def sleep(self, _pause_s):
         """The shortest run ends."""
         if self.running:
             job_id = min(self.running, key=lambda j: self.time_of(self.running[j].count))
@@ -90,7 +90,7 @@ class FakeSlurm:
                 elapsed_s=float(round(self.time_of(n))), nodes=n, cpus=4 * n, end_s=9,
             )  # fmt: skip
 
-    def ended(self, planned_s) -> dict[int, JobRun]:
+    def ended(self, planned_s):
         self._call()
         return {job_id: self.over[job_id] for job_id in planned_s if job_id in self.over}
 
@@ -260,11 +260,11 @@ def test_a_folder_without_a_study_is_named(tmp_path):
 
 def test_a_run_that_no_limit_allows_is_cancelled_and_a_row(tmp_path):
     class Limited(FakeSlurm):
-        def release(self, job_id: int) -> None:
+        def release(self, job_id):
             if self.held[job_id].count != max(COUNTS):
                 super().release(job_id)
 
-        def impossible(self) -> dict[int, str]:
+        def impossible(self):
             return dict.fromkeys(self.held, "QOSMaxNodePerJobLimit")
 
     slurm = Limited(knee)

@@ -5,9 +5,7 @@ import copy
 import json
 import socket
 import threading
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +16,7 @@ from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import Status
-from tests.messages import RELEASES, Message, recorded, with_news
+from tests.messages import RELEASES, recorded, with_news
 from tests.slurm_plugin.nimod.own_nimod import talk
 
 
@@ -118,7 +116,7 @@ def test_a_path_that_is_too_long(tmp_path):
         client.status(tmp_path / ("x" * 200), timeout_s=1)
 
 
-READERS: dict[str, Callable[[Message], Any]] = {
+READERS = {
     "decide": partial(msgspec.convert, type=Answer),
     "keep": partial(msgspec.convert, type=Answer),
     "prepare": partial(msgspec.convert, type=Answer),

@@ -1,9 +1,6 @@
 """A store that is deleted or replaced under a running nimod: status and doctor say so."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -36,7 +33,7 @@ def said(running, capsys):
 def matches(running):
     """What `nimo doctor` says of nimod."""
     settings = load(running.folder / "nimo.yaml")
-    installation: Any = SimpleNamespace(settings=settings)
+    installation = SimpleNamespace(settings=settings)
     return "\n".join(one.message for one in nimo_checks.nimod(installation))
 
 

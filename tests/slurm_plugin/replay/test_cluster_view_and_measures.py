@@ -62,7 +62,7 @@ def waits_at(moment, asked, expected=EXPECTED):
     """Medians for sizes and limits, of a job that is submitted at a moment."""
     engine = Engine(4)
     viewer = ClusterViewer(engine, [*expected, 10.0])
-    waits: list[float] = []
+    waits = []
 
     def shape_of(job, now_s):
         if now_s == moment:

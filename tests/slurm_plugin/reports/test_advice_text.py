@@ -21,7 +21,7 @@ def row(nodes, **more):
         speedup=3660 / time_s,
         efficiency=3660 / time_s / nodes,
         node_hours=nodes * time_s / 3600,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -39,7 +39,7 @@ def advice(**more):
         "directive": "#SBATCH --nodes=6",
         "reason": "6 nodes end first.",
     }
-    return Advice(**(given | more))  # type: ignore[arg-type]
+    return Advice(**(given | more))
 
 
 def body(rendered):

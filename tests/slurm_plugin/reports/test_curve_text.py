@@ -24,7 +24,7 @@ from slurm_plugin.text.table_columns import TableOptions
 def recorded(**given):
     nodes = (1, 2, 3, 4, 5, 6)
     times = tuple(3600.0 / n for n in nodes)
-    fields: dict[str, object] = {
+    fields = {
         "level": "line",
         "key": "ab12cd34",
         "label": "wrf",
@@ -45,7 +45,7 @@ def recorded(**given):
         "fitted_s": 0.0,
         "verdicts": (Verdict.RELIABLE,) * 5 + (Verdict.DOUBTFUL,),
     }
-    return PredictionTable(**(fields | given))  # type: ignore[arg-type]
+    return PredictionTable(**(fields | given))
 
 
 def rows(text):

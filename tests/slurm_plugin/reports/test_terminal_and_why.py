@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 
 from sacct_ingest.records import JobState
-from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.reports.headline import title_of
 from slurm_plugin.reports.terminal import render
@@ -68,7 +67,7 @@ def test_a_name_is_never_markup():
 
 
 def test_how_waits_came_true():
-    pairs: list[Pair] = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
+    pairs = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
     reported = shown(pairs)
     assert "started at once" in reported
     assert (

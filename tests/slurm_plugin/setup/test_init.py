@@ -7,7 +7,6 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -51,7 +50,7 @@ echo "PurgeJobAfter          = 30 days"
 class Machine:
     """A machine with Slurm's commands and a folder for slurm.conf."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.etc, self.config = folder / "slurm", folder / "nimo" / "nimo.yaml"
         self.hook_conf = self.etc / "nimo_hook.conf"
         self.etc.mkdir()
@@ -61,7 +60,7 @@ class Machine:
             (folder / "bin" / name).write_text(text.format(etc=self.etc))
             (folder / "bin" / name).chmod(0o755)
 
-    def init(self, *words: str) -> int:
+    def init(self, *words):
         return main(["init", "--config", str(self.config), *words])
 
 

@@ -30,7 +30,7 @@ TABLE = OutputTable(COLUMNS, ROWS)
 
 
 def shown(**options):
-    return TABLE.text(TableOptions(**options)).splitlines()  # type: ignore[arg-type]
+    return TABLE.text(TableOptions(**options)).splitlines()
 
 
 def test_columns_are_chosen_by_name_without_the_unit():

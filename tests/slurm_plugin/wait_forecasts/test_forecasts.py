@@ -144,7 +144,7 @@ def test_what_was_there_before_or_is_held_is_not_recorded():
 
 def test_trouble_leaves_the_waits_of_the_limits(caplog):
     made = outlooks()
-    made.corrections.record = None  # type: ignore[assignment]
+    made.corrections.record = None
     assert wait_s(attached(made, full())) == 100_000
     attached(made, full(), NOW + 100)
     assert len([one for one in caplog.records if "time limits stand in" in one.message]) == 1

@@ -28,7 +28,7 @@ def catalogue():
 
 
 def matches(catalogue, **expected):
-    return [one.key for one in catalogue.select(CatalogueQuery(**expected), everything)]  # type: ignore[arg-type]
+    return [one.key for one in catalogue.select(CatalogueQuery(**expected), everything)]
 
 
 def test_curves_come_first_the_best_recorded_first(catalogue):
@@ -104,12 +104,12 @@ WAIT_S = 60.0
 
 
 class Maker:
-    def __init__(self) -> None:
-        self.calls: list[str] = []
+    def __init__(self):
+        self.calls = []
         self.made = threading.Semaphore(0)
         self.fails = False
 
-    def __call__(self, key: str) -> str:
+    def __call__(self, key):
         self.calls.append(key)
         self.made.release()
         if self.fails:

@@ -37,11 +37,11 @@ NOBODY = Proxies("X-Forwarded-User")
 class OverUnix(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path):
         super().__init__("localhost", timeout=WAIT_S)
         self._path = path
 
-    def connect(self) -> None:
+    def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(WAIT_S)
         self.sock.connect(self._path)

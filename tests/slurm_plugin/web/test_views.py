@@ -37,7 +37,7 @@ ADDRESSES = [
 
 
 class Tags(html.Tags):
-    def all(self, name: str, attribute: str) -> list[str]:
+    def all(self, name, attribute):
         return [str(a[attribute]) for tag, a in self.found if tag == name and attribute in a]
 
 
@@ -321,7 +321,7 @@ def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
     assert "2 → 4" in found
     asked = {"changed=yes": "ab", "changed=no": "c", "state=COMPLETED": "a", "day=2001-01-01": ""}
     # Bars of the overview lead to the decisions behind them.
-    bar = unescape(re.search(r'/decisions\?(ratio=[^"]+)', ask("/").text)[1])  # type: ignore[index]
+    bar = unescape(re.search(r'/decisions\?(ratio=[^"]+)', ask("/").text)[1])
     for query, ids in (
         asked | {bar: "a", "label=ada/wrf": "a", "ratio=7-9": "", "job=5": ""}
     ).items():

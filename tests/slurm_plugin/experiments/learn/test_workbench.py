@@ -66,15 +66,15 @@ class FakeSlurm:
     calls: int = 0
     never_start: bool = False
 
-    def _called(self) -> None:
+    def _called(self):
         self.calls += 1
         if self.calls == self.kill_at:
             raise Killed
 
-    def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
+    def argv(self, assignment, trial):
         return ["sbatch", *assignment.options, *assignment.command]
 
-    def submit(self, assignment: Assignment, trial: Trial) -> int:
+    def submit(self, assignment, trial):
         if any(f"--constraint={one}" in assignment.options for one in self.refuses):
             raise SubmissionRefused("sbatch: error: Invalid feature specification")
         job_id = len(self.jobs) + 1
@@ -83,31 +83,31 @@ class FakeSlurm:
         self._called()  # submitted, and killed before anybody heard of it
         return job_id
 
-    def find(self, trial: Trial) -> int | None:
+    def find(self, trial):
         self._called()
         named = [i for i, one in self.jobs.items() if one.job_name == trial.job_name]
         return named[0] if named else None
 
-    def release(self, job_id: int) -> None:
+    def release(self, job_id):
         self._called()
         self.released.add(job_id)
 
-    def cancel(self, job_id: int) -> None:
+    def cancel(self, job_id):
         self.states[job_id] = JobState.CANCELLED
 
-    def tidy(self, trial: Trial) -> None:
+    def tidy(self, trial):
         self._called()
 
-    def waiting(self, job_id: int) -> bool | None:
+    def waiting(self, job_id):
         self._called()
         if self.never_start and self.states[job_id] is not JobState.CANCELLED:
             return True
         return None
 
-    def impossible(self) -> dict[int, str]:
+    def impossible(self):
         return {}
 
-    def ended(self, planned_s: dict[int, int]) -> dict[int, JobRun]:
+    def ended(self, planned_s):
         self._called()
         ((job_id, at_s),) = planned_s.items()
         trial, state = self.jobs[job_id], self.states[job_id]
@@ -121,10 +121,10 @@ class FakeSlurm:
             elapsed_s=elapsed_s, cpus=1, end_s=1, partition="batch", steps=(step,), exit_code=3,
         )}  # fmt: skip
 
-    def network_share(self, trial: Trial) -> float | None:
+    def network_share(self, trial):
         return 0.25
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         self.now_s += seconds
 
 
@@ -237,7 +237,7 @@ def test_an_assignment_that_fails_everywhere_is_left_out(state):
 
 def test_a_run_that_is_in_no_accounting_ends_learning_and_says_so(state):
     slurm = FakeSlurm(speed)
-    slurm.ended = lambda planned_s: {}  # type: ignore[method-assign]
+    slurm.ended = lambda planned_s: {}
     with pytest.raises(SlurmError, match="see 'sacct -j 1'"):
         bench(slurm, state).run()
 

@@ -20,7 +20,7 @@ def problem(text: str, nodes: Mapping[str, int] | int = 8, **learned: object) ->
     given = {"tables": {}, "fits": {}, "near": {LATENCY: 1e-4, BANDWIDTH: 1e9}} | learned
     return PlanningProblem(
         workflow=flow,
-        runs=LearnedRunTimes(**given),  # type: ignore[arg-type]
+        runs=LearnedRunTimes(**given),
         transfers=Copies(flow=flow, measured=lambda *ends: transfer_time([], *ends, now_s=NOW)),
         free={name: profile([(NOW, count)]) for name, count in counts.items()},
         now_s=NOW,

@@ -162,7 +162,7 @@ def made(text=SITE, option=None, **also):
     flow = problem(text)
     schedule = build(flow, ["x"], {"x": option or TaskOption("b", 2)})
     assert schedule is not None
-    return jobs(flow.workflow, schedule, **{"rooms": {}, **also})  # type: ignore[arg-type]
+    return jobs(flow.workflow, schedule, **{"rooms": {}, **also})
 
 
 def option(one, name):

@@ -29,7 +29,7 @@ def given(*jobs, **also):
     """Jobs with the ids 1, 2, ..., submitted now."""
     ids = {one.name: str(number) for number, one in enumerate(jobs, 1)}
     recorded = {"workflow": "w", "deadline_s": None, "submitted_s": NOW, "ids": ids} | also
-    return state_file.Submitted(jobs=list(jobs), **recorded)  # type: ignore[arg-type]
+    return state_file.Submitted(jobs=list(jobs), **recorded)
 
 
 class RoundOverError(Exception):
@@ -43,12 +43,12 @@ def pause(_):
 def follower(submitted, path, **also):
     slurm = Slurm()
     rest = {"ask": slurm.ask, "submit": slurm.sbatch, "sleep": pause} | also
-    return PlanMonitor(submitted=submitted, path=path / "w.plan.json", **rest)  # type: ignore[arg-type]
+    return PlanMonitor(submitted=submitted, path=path / "w.plan.json", **rest)
 
 
 def one_round(monitor):
     """Lines of one round."""
-    lines: list[str] = []
+    lines = []
     with suppress(RoundOverError):
         lines.extend(monitor.lines(1.0))
     return lines
@@ -234,7 +234,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
 
 
 def test_an_outage_while_planning_again_is_sat_out(tmp_path):
-    calls: list[str] = []
+    calls = []
 
     def planner(submitted):
         calls.append(submitted.astray)
@@ -293,7 +293,7 @@ def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():
     assert one.name("x") == "w.x.abc"
     one.tried = {"x": 2}
     assert one.name("x") == "w.x.abc-2"
-    lines: list[list[str]] = []
+    lines = []
 
     def ask(argv):
         lines.append(list(argv))

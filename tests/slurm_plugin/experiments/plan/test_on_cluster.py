@@ -207,7 +207,7 @@ def follow_until(cluster, file, start):
     """Follow until a line begins so, then kill the follower; its lines."""
     line = [NIMO, "plan", "--follow", "--interval=0.5", file]
     env = {**cluster.env, **environment(file)}
-    lines: list[str] = []
+    lines = []
     with subprocess.Popen(line, env=env, cwd=file.parent, stdout=subprocess.PIPE, text=True) as one:
         while not lines or (lines[-1] and not lines[-1].startswith(start)):
             lines.append(one.stdout.readline())

@@ -130,7 +130,7 @@ def step(name, start_s, end_s, **also):
         start_s=NOW + start_s,
         end_s=NOW + end_s,
         estimate=TaskEstimate(end_s - start_s),
-        **{**given, "ready_s": NOW + given["ready_s"]},  # type: ignore[arg-type, operator]
+        **{**given, "ready_s": NOW + given["ready_s"]},
     )
 
 
@@ -145,7 +145,7 @@ def plan(*path, **also):
         "label": "it", "end_s": made.end_s, "low_s": made.end_s, "high_s": made.end_s,
         "confidence": 0.95, "chance": None, "proven": False, "path": path,
     } | also  # fmt: skip
-    return Plan(schedule=made, **given)  # type: ignore[arg-type]
+    return Plan(schedule=made, **given)
 
 
 def spent(*, copies, waits, runs, remote):
@@ -334,7 +334,7 @@ def test_heft_takes_what_ends_first_and_of_two_alike_the_cheaper():
     }  # fmt: skip
     alike = problem(TRADE.replace("{1: 1000, 2: 700, 4: 500}", "{2: 50, 1: 100}"))
     own = {"x": [OptionChoice(TaskOption("a", n), 100 / n, 100.0) for n in (2, 1)]}
-    assert heft(alike, own).choices["x"].nodes == 2  # type: ignore[union-attr]
+    assert heft(alike, own).choices["x"].nodes == 2
 
 
 def test_tight_targets_are_met_by_more_nodes_for_what_is_critical():

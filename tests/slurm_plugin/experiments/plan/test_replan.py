@@ -1,6 +1,5 @@
 """What is left of a plan, planned again, and how that is done to what was submitted."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -199,7 +198,7 @@ def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
 
 
 def exchanged(before, after, path, **also):
-    lines: list[list[str]] = []
+    lines = []
 
     def ask(argv):
         lines.append(list(argv))
@@ -211,7 +210,7 @@ def exchanged(before, after, path, **also):
 
 
 def with_options(*options, **also):
-    return replace(planned("x", 0, 9, "a"), options=options, **also)  # type: ignore[arg-type]
+    return replace(planned("x", 0, 9, "a"), options=options, **also)
 
 
 def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_path):
@@ -254,7 +253,7 @@ def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(tmp_path, state
     """Still waiting: the next round cancels it again.  It stays before what needs it."""
     before = planned("x", 0, 9)
     one = recorded(planned("a", 0, 9), planned("y", 0, 9, "x"), leaving=[("5", before)])
-    asked: list[Sequence[str]] = []
+    asked = []
 
     def ask(argv):
         asked.append(argv)

@@ -74,9 +74,7 @@ def test_reading_in_place_takes_the_copy_that_was_there_first():
     made = built(problem(SITE), x=("b", 1), y=("a", 1))
     assert [one.remote for one in made.steps if one.name == "y"] == [()]
     y = next(
-        one
-        for one in built(problem(SITE), x=("c", 1), y=("b", 1, False)).steps  # type: ignore[union-attr]
-        if one.name == "y"
+        one for one in built(problem(SITE), x=("c", 1), y=("b", 1, False)).steps if one.name == "y"
     )
     assert y.remote == (("f", "s"), ("g", "s"))
     # Nothing can be opened from c: no plan.
@@ -129,7 +127,7 @@ def test_unmeasured_links_are_as_fast_for_reading_as_for_copying():
     made = problem(SITE.replace("bandwidth: 10M, ", ""))
 
     class Measured:
-        def copy(self, *_: object) -> TaskEstimate:
+        def copy(self, *_):
             return TaskEstimate(25.0)
 
     read = built(replace(made, transfers=Measured()), x=("b", 1, False))
@@ -139,7 +137,7 @@ def test_unmeasured_links_are_as_fast_for_reading_as_for_copying():
 def done(name, end_s, nodes, **also):
     estimate = TaskEstimate(end_s)
     given = {"target": "t", "pool": "b", "task": name} | also
-    return Step(name, NOW, NOW + end_s, NOW, estimate, (), nodes=nodes, **given)  # type: ignore[arg-type]
+    return Step(name, NOW, NOW + end_s, NOW, estimate, (), nodes=nodes, **given)
 
 
 def test_what_has_begun_keeps_its_link_but_its_nodes_are_counted_already():

@@ -1,9 +1,6 @@
 """What a plan takes of the site: bounds, figures of nodes, its own jobs in the queue."""
 
-from __future__ import annotations
-
 from math import inf
-from typing import Any
 
 import msgspec
 import pytest
@@ -33,8 +30,7 @@ from slurm_plugin.experiments.plan.run_times import (
 from slurm_plugin.experiments.plan.schedule import TaskBounds
 from slurm_plugin.experiments.plan.site import room_for
 from slurm_plugin.experiments.plan.workflow_file import parse
-from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
+from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
@@ -70,24 +66,24 @@ def pool(names):
 class Polled:
     """In place of Slurm: what it says of each cluster, and how each was asked."""
 
-    def __init__(self) -> None:
-        self.looks: dict[str, Cluster] = {}
-        self.asked: dict[str, dict[str, Any]] = {}
-        self.requests: list[Job] = []
+    def __init__(self):
+        self.looks = {}
+        self.asked = {}
+        self.requests = []
 
-    def poller(self, _: object, **how: Any) -> Polled:
+    def poller(self, _, **how):
         self.asked[how["cluster"]] = how
         self.raw, self.settings, self.cluster = RawState(), None, how["cluster"]
         return self
 
-    def look(self) -> Cluster:
+    def look(self):
         return self.looks[self.cluster]
 
-    def room(self, look: Cluster, request: Job) -> TaskBounds:
+    def room(self, look, request):
         self.requests.append(request)
         return room_for(look, request)
 
-    def gives(self, *parts: Partition, cluster: str = "") -> None:
+    def gives(self, *parts, cluster=""):
         self.looks[cluster] = Cluster(
             name=cluster or "pine",
             taken_s=NOW,
@@ -141,9 +137,9 @@ def test_bounds_are_those_of_partition_and_request():
 )  # fmt: skip
 def test_a_partition_that_takes_no_such_task_gives_no_node(part, why):
     asked = request(partition="batch", account="chem")
-    assert room_for(cluster(part), asked) == TaskBounds(high=0, why=why)  # type: ignore[arg-type]
-    nobody = room_for(cluster(part), request(partition="batch"))  # type: ignore[arg-type]
-    if "chem" in why and part.allowed_qos:  # type: ignore[attr-defined]
+    assert room_for(cluster(part), asked) == TaskBounds(high=0, why=why)
+    nobody = room_for(cluster(part), request(partition="batch"))
+    if "chem" in why and part.allowed_qos:
         assert nobody.why == "partition batch does not admit normal"
 
 
@@ -295,7 +291,7 @@ def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_p
 
 
 def test_commands_go_to_their_cluster_but_those_about_all(slurm, tmp_path, monkeypatch):
-    lines: list[list[str]] = []
+    lines = []
     monkeypatch.setattr(site, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or "")
     slurm.gives(*places(a="1", b="2"))
     slurm.gives(*places(c="3"), cluster="big")
@@ -435,15 +431,15 @@ def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured():
         "storages: {s: {path: /s, host: n1}, t: {path: /t}}\n"
         "links: [{from: s, to: t, bandwidth: 1M, latency: 3s}]",
     )
-    asked: list[tuple[object, ...]] = []
+    asked = []
 
     class Time:
-        def __init__(self, time_s: float, verdict: Verdict = Verdict.RELIABLE) -> None:
+        def __init__(self, time_s, verdict=Verdict.RELIABLE):
             self.time_s, self.low_s, self.high_s = time_s, time_s / 2, time_s * 2
             self.verdict = verdict
 
     def copies(made, given=text):
-        return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)  # type: ignore[arg-type, func-returns-value, return-value]
+        return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)
 
     reported = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")
     assert (reported.time_s, reported.down, reported.up) == (8.0, GUESSED, GUESSED)

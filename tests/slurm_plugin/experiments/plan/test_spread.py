@@ -23,7 +23,7 @@ def step(name, estimate, start_s=NOW, ready_s=None, **also):
 
 def chain(*estimates):
     """Steps one after the other, each in need of the one before."""
-    made: list[Step] = []
+    made = []
     for number, estimate in enumerate(estimates):
         start_s = made[-1].end_s if made else NOW
         needs = (made[-1].name,) if made else ()

@@ -2,9 +2,7 @@
 
 import heapq
 import ssl
-from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 import msgspec
 import pytest
@@ -29,29 +27,29 @@ LINE = encode(Ask(op="advise"))
 class VirtualTime:
     """Calls what is due when the test says that time passes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now_s = 0.0
-        self._due: list[tuple[float, int, Timer]] = []
+        self._due = []
         self._numbers = count()
 
-    def call_later(self, delay_s: float, call: Callable[..., None], *args: Any) -> "Timer":
+    def call_later(self, delay_s, call, *args):
         timer = Timer(call, args)
         heapq.heappush(self._due, (self.now_s + delay_s, next(self._numbers), timer))
         return timer
 
-    def advance_to_next(self) -> None:
+    def advance_to_next(self):
         self.now_s, _, timer = heapq.heappop(self._due)
         timer.run()
 
 
 class Timer:
-    def __init__(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def __init__(self, call, args):
         self._call, self._args, self._cancelled = call, args, False
 
-    def cancel(self) -> None:
+    def cancel(self):
         self._cancelled = True
 
-    def run(self) -> None:
+    def run(self):
         if not self._cancelled:
             self._call(*self._args)
 
@@ -59,18 +57,18 @@ class Timer:
 class SilentLink:
     """A link on which nothing comes back."""
 
-    def __init__(self) -> None:
-        self.sent: list[Frame] = []
+    def __init__(self):
+        self.sent = []
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame):
         self.sent.append(frame)
 
 
 class Waiting:
     """A user's request, and when it was answered."""
 
-    def __init__(self, relay: RequestRouter, time: VirtualTime) -> None:
-        self.answer: Answer | None = None
+    def __init__(self, relay, time):
+        self.answer = None
         self.took_s = -1.0
         began_s = time.now_s
 
