@@ -41,11 +41,8 @@ def test_every_folder_of_the_packages_is_in_the_table():
 
 def test_the_files_that_it_names_exist():
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", PAGE))
-    files = [path.relative_to(ROOT).as_posix() for path in _sources()]
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.[pl][yu]*")]
+    files = [path.relative_to(ROOT).as_posix() for path in sources]
     missing = [one for one in named if not any(f"/{file}".endswith(f"/{one}") for file in files)]
     assert {"policy.py", "runs_from_rows.py", "add_runs.py"} < named
     assert missing == []
-
-
-def _sources():
-    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.[pl][yu]*")]

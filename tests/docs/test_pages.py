@@ -92,7 +92,8 @@ def test_settings_that_pages_show_as_yaml_are_taken():
 
 def refused(text):
     """Why a command line is not taken; empty if it is."""
-    name, *words = (_value(word) for word in shlex.split(text))
+    # A number for what the reader is to put there (FILE, SECONDS).
+    name, *words = (_PLACEHOLDER.sub("1", word) for word in shlex.split(text))
     if name == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return "" if words[0] in targets else "no such target"
@@ -122,11 +123,6 @@ def _parse(name, words):
         for word in options:
             if word.startswith("--") and not lookup("sbatch", word[2:].partition("=")[0]):
                 sys.exit(f"no such option: {word}")
-
-
-def _value(word):
-    """Word with a number for what the reader is to put there (FILE, SECONDS)."""
-    return _PLACEHOLDER.sub("1", word)
 
 
 def test_shown_command_lines_are_recognised():

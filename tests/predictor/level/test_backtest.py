@@ -419,16 +419,12 @@ def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed():
     runs = history(steady, 2, runs=4)
     record = of(runs)
     for entries, reliable in ((fine, True), (hard, False)):
-        recorded = replace_fresh(pooled_errors(entries))
+        # It says nothing but how far such beginnings are believed.
+        recorded = PooledErrors(fresh=pooled_errors(entries).fresh)
         now = NextRun(runs, record, recorded, SETTINGS, same=True, curve=curve(runs))
         judged = now.judge(runs[-1].nodes)
         assert judged.size < 5
         assert now.calibrator.reliable(judged) is reliable
-
-
-def replace_fresh(of_site):
-    """PooledErrors that says nothing but how far such beginnings are believed."""
-    return PooledErrors(fresh=of_site.fresh)
 
 
 def test_intervals_that_missed_of_late_become_wider():

@@ -13,37 +13,18 @@ from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Layout
-from sacct_ingest.store import RunRow
 from tests.predictor.public_calls import ENTRY
+from tests.predictor.rows import row as one_run
 
 SETTINGS = TableSettings()
 
 
 def row(number, nodes, elapsed_s, *, tasks_node=4):
     end_s = 1_790_000_000 + 5000 * number
-    return RunRow(
-        run_id=number,
-        cluster="pine",
-        job_id=number,
-        submit_s=end_s - 4000,
-        state=JobState.COMPLETED,
-        user="ann",
-        name="solve",
-        partition="main",
-        nodes=nodes,
-        cpus=tasks_node * nodes,
-        tasks=tasks_node * nodes,
-        elapsed_s=elapsed_s,
-        limit_s=3600,
-        eligible_s=0,
-        start_s=end_s - int(elapsed_s),
-        end_s=end_s,
-        mem_bytes=None,
-        array_task_id=None,
-        tag="",
-        script="s",
-        line="l",
-    )
+    made = one_run(nodes, elapsed_s)
+    size, start_s = tasks_node * nodes, end_s - int(elapsed_s)
+    of_run = {"run_id": number, "job_id": number, "cpus": size, "tasks": size}
+    return replace(made, **of_run, submit_s=end_s - 4000, start_s=start_s, end_s=end_s)
 
 
 def rows(tasks_node, scale, *, first=0):

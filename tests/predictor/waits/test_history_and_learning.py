@@ -31,10 +31,6 @@ def asked(count, actual_s):
     return made
 
 
-def as_expected(rng, _):
-    return 600 * rng.lognormvariate(0, 0.6)
-
-
 def long_where_half_is_used(rng, used):
     return (20_000 if used > 50 else 120) * rng.lognormvariate(0, 0.3)
 
@@ -59,7 +55,7 @@ def test_what_the_queue_run_forward_leaves_out_is_learned(learned):
 
 
 def test_a_correction_that_helps_nobody_is_left_out():
-    learned = learn_waits(asked(700, as_expected))
+    learned = learn_waits(asked(700, lambda rng, _: 600 * rng.lognormvariate(0, 0.6)))
     assert learned.correction == ""
     assert learned.corrected_error is not None
     assert len(learned.errors) == 700

@@ -75,8 +75,9 @@ def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     doubtful = json.loads(nimo(capsys, "transfer", "16M", "n1", "n2", "--json"))
     assert (doubtful["method"], doubtful["verdict"]) == ("RBW", "doubtful")
     for number in range(1, 31):
-        begun = str(int(time.time() - 300 * number + 5))
-        reported = nimo(capsys, "transfer", "16M", "n1", "n2", "--took", "8", "--at", _iso(begun))
+        begun_s = int(time.time() - 300 * number + 5)
+        begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(begun_s))
+        reported = nimo(capsys, "transfer", "16M", "n1", "n2", "--took", "8", "--at", begun)
         assert reported == ""
     made = json.loads(nimo(capsys, "transfer", "32M", "n1", "n2", "--json"))
     assert made["time_s"] == pytest.approx(16.0)
@@ -87,10 +88,6 @@ def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     heads, line = nimo(capsys, "transfer", "32M", "n1", "n2", "-P").splitlines()
     cells = dict(zip(heads.split("|"), line.split("|"), strict=True))
     assert (cells["Bytes"], cells["Time"]) == ("33554432", "16")
-
-
-def _iso(epoch):
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(int(epoch)))
 
 
 @pytest.mark.parametrize(
