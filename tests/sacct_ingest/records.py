@@ -1,5 +1,6 @@
 """Runs and decisions with only what a test is about."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
@@ -67,3 +68,11 @@ def decision(**given: Any) -> DecisionRow:
 def runs_with(store: Store, level: KeyLevel, key: str) -> list[RunRow]:
     """Give the runs with this key, the newest last."""
     return next((rows for result, rows in store.runs.by_key(level) if result == key), [])
+
+
+def scaling_runs() -> Iterator[JobRun]:
+    """Runs of ada's application solve: 20 s, and 400 s that its nodes share."""
+    for n in (1, 2, 3, 4, 6, 8):
+        tasks = step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6)
+        size = {"nodes": n, "cpus": 4 * n, "elapsed_s": 20 + 400.0 / n, "steps": (tasks,)}
+        yield run(job_id=n, submit_s=SUBMIT_S + n, comment="nimo:app=solve", **size)

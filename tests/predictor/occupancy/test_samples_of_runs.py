@@ -16,7 +16,7 @@ from predictor.occupancy.samples import (
 )
 from sacct_ingest.records import JobState, KeyLevel, NodeProfile
 from sacct_ingest.store import Store
-from tests.sacct_ingest.records import SUBMIT_S, run, step
+from tests.sacct_ingest.records import scaling_runs, step
 
 
 class Row:
@@ -97,14 +97,7 @@ def test_runs_without_what_most_have_are_left_out(what):
 
 def test_history_on_a_real_store_is_learned(tmp_path):
     with Store.open(f"sqlite:///{tmp_path / 'nimo.db'}") as store:
-        store.runs.add(
-            run(
-                job_id=n, submit_s=SUBMIT_S + n, nodes=n, cpus=4 * n, elapsed_s=20 + 400.0 / n,
-                comment="nimo:app=solve",
-                steps=(step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6),),
-            )
-            for n in (1, 2, 3, 4, 6, 8)
-        )  # fmt: skip
+        store.runs.add(scaling_runs())
         rows = store.runs.of_key(KeyLevel.TAG, "ada/solve")
         assert [one.nodes for one in rows] == [1, 2, 3, 4, 6, 8]
         assert store.runs.of_key(KeyLevel.TAG, "other") == []

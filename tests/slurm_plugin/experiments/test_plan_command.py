@@ -12,7 +12,7 @@ from predictor.table import encode
 from sacct_ingest.records import KeyLevel, Probe, Resource
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main
-from tests.sacct_ingest.records import SUBMIT_S, run, step
+from tests.sacct_ingest.records import scaling_runs
 from tests.slurm_plugin.made import AMDAHL, table
 
 FLOW = """
@@ -157,14 +157,7 @@ def test_ingested_runs_of_an_application_are_samples(tmp_path, monkeypatch, caps
     (tmp_path / "nimo.yaml").write_text(f"store: {url}\n")
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
     with Store.open(url) as store:
-        store.runs.add(
-            run(
-                job_id=n, submit_s=SUBMIT_S + n, nodes=n, cpus=4 * n, elapsed_s=20 + 400.0 / n,
-                comment="nimo:app=solve",
-                steps=(step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6),),
-            )
-            for n in (1, 2, 3, 4, 6, 8)
-        )  # fmt: skip
+        store.runs.add(scaling_runs())
         row = FitRow(
             level=KeyLevel.TAG, key="ada/solve", label="solve", verdict="reliable", model="amdahl",
             fitted_s=1.0, payload=encode(replace(table(AMDAHL), level="tag", key="ada/solve")),

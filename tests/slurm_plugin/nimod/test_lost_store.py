@@ -2,26 +2,11 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.loader import load
 from slurm_plugin.doctor import nimo_checks
 from tests.processes import wait_until
-from tests.slurm_plugin.nimod.own_nimod import Nimod
-
-
-@pytest.fixture
-def running(tmp_path):
-    made = Nimod(tmp_path)
-    try:
-        made.fit()
-        made.start()
-        made.see_cluster()
-        yield made
-    finally:
-        made.end()
 
 
 def said(running, capsys):
