@@ -30,12 +30,9 @@ def test_an_obvious_outlier_is_dropped():
     assert curve.points[0].time_s == pytest.approx(100.25)
 
 
-def test_ordinary_scatter_is_retained():
-    assert build(runs(4, 95.0, 100.0, 105.0, 110.0, 90.0)).points[0].repeats == 5
-
-
-def test_two_equal_runs_do_not_make_an_outlier_of_a_third_close_by():
-    assert build(runs(4, 100.0, 100.0, 104.0)).points[0].repeats == 3
+@pytest.mark.parametrize("times", [(95.0, 100.0, 105.0, 110.0, 90.0), (100.0, 100.0, 104.0)])
+def test_ordinary_scatter_is_retained_also_beside_two_equal_runs(times):
+    assert build(runs(4, *times)).points[0].repeats == len(times)
 
 
 def test_two_runs_cannot_tell_which_is_the_outlier():

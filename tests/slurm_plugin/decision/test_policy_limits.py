@@ -189,14 +189,6 @@ def test_without_a_deadline_nothing_is_judged():
     assert {option.late_s for option in decided.options} == {-inf}
 
 
-# Why a request stands
-
-
-def test_a_refused_prediction_leaves_no_option():
-    decided = choose(learned=table(verdict=Verdict.REFUSED))
-    assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
-
-
 # The options of all node counts
 
 
@@ -212,6 +204,7 @@ def test_every_count_of_the_partition_is_reported():
 def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
     decided = choose(learned=refused)
+    assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
     assert every_option(REQUEST, refused, partition(), rules(), decided, now_s=NOW) == []
 
 
