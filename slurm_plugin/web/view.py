@@ -73,8 +73,9 @@ class View:
         return value or default
 
     def number(self, name: str, default: int) -> int:
-        """Give a whole number from 1."""
+        """Give a whole number from 1; of a job array's task (``4711_3``) the array's."""
         value = self.text(name)
+        value = value.partition("_")[0] if name == "job" else value
         if value and not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
             raise BadQuery(f"{name}: a whole number from 1")
         return int(value or default)

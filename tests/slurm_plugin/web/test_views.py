@@ -316,6 +316,7 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
 def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
     joined(store_path)
     found = ask("/decisions?job=900008").text
+    assert ask("/decisions?job=900008_3").text.count("/decision?id=") == 1
     assert re.findall(r"/decision\?id=(\w)", found) == ["a"]
     assert ">900008<" in found
     assert "2 → 4" in found
