@@ -40,7 +40,6 @@ from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
 from predictor.table import within_cluster
 from predictor.tables.build import record_of
-from predictor.tables.of_node_types import SumsByType
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus
 from predictor.tables.run_facts import owner_of, runs_of
@@ -150,7 +149,8 @@ def refit(  # noqa: PLR0913 - each by its name
     sums.add_runs(store, types)
     several = len(types.types) > 1
     chosen = replace(settings or TableSettings(), node_types=types.types if several else {})
-    digest = _digest(chosen, shared)
+    text = repr((chosen, tuple(shared), version("nimo-slurm")))
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
     stored, waiting = store.records.find(*BASIS), store.changes.collect()
     basis = msgspec.json.decode(stored, type=Basis) if stored else Basis(0, "", PooledErrors())
     anew = basis.settings != digest
@@ -203,11 +203,6 @@ def refit(  # noqa: PLR0913 - each by its name
         _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, len(newest))).decode())
         _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
     return _summary(store, fitted, now_s, perf_counter() - started)
-
-
-def _digest(settings: TableSettings, shared: Sequence[SharedTag]) -> str:
-    text = repr((settings, tuple(shared), version("nimo-slurm")))
-    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _put_site(store: Store, place: tuple[str, str], payload: str) -> None:
@@ -314,19 +309,14 @@ class RefitInput:
 
 
 def fits_of(
-    source: RefitInput,
-    *,
-    now_s: float,
-    settings: TableSettings | None = None,
-    workers: int = 1,
-    pool: Executor | None = None,
+    source: RefitInput, *, now_s: float, settings: TableSettings | None = None, workers: int = 1
 ) -> list[FitRow]:
     """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
     need_finite("time of the refit", now_s)
     need_finite("workers", workers, least=1)
     chosen = settings or TableSettings()
     chosen = replace(chosen, pooled=pooled_errors(_first_entries(source.by_key, chosen)))
-    done = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
+    done = _fit_all(_batches(source, chosen), now_s, chosen, workers, None)
     return [row for one in done for row in one.fits]
 
 
@@ -434,7 +424,10 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             rows,
             now_s=now_s,
             settings=replace(settings, backtest=backtest),
-            sums=_sums(texts),
+            sums={
+                kind: {form: decode_sums(text) for form, text in forms.items()}
+                for kind, forms in texts.items()
+            },
             records={name: decode(text, Record) for name, text in records.items()},
         ):
             if one.table is not None:
@@ -453,13 +446,6 @@ def _owned(entries: Iterable[RecordEntry], rows: Iterable[RunRow]) -> Iterator[R
     """Give entries with the user whose runs they are about."""
     owner = owner_of(rows)
     return (msgspec.structs.replace(entry, owner=owner) for entry in entries)
-
-
-def _sums(texts: dict[str, dict[str, str]]) -> SumsByType:
-    return {
-        kind: {form: decode_sums(text) for form, text in forms.items()}
-        for kind, forms in texts.items()
-    }
 
 
 def row_of(table: PredictionTable) -> FitRow:

@@ -389,11 +389,6 @@ def longest(table: PredictionTable, nodes: int) -> float:
     return max((one.time_s for one in table.longest if one.nodes >= nodes), default=0.0)
 
 
-def longest_cut(table: PredictionTable, nodes: int) -> float:
-    """Longest run in seconds that its limit stopped lately on as many nodes or more; 0: none."""
-    return max((one.cut_s for one in table.longest if one.nodes >= nodes), default=0.0)
-
-
 def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
     """Verdict on ``nodes``: the worse of its neighbouring entries, refused outside the table."""
     if not covers(table, nodes):

@@ -18,6 +18,9 @@
     └── PlotError            a picture that cannot be drawn or written
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class NimoError(Exception):
     """Root of all errors that a user may see; its text is one line that names the fix."""
@@ -95,3 +98,12 @@ class PlotError(NimoError):
     """A picture cannot be drawn or written."""
 
     exit_status = 73  # EX_CANTCREAT
+
+
+@contextmanager
+def system_errors(kind: type[NimoError], what: object, fix: str = "") -> Iterator[None]:
+    """Turn what the system refuses into an error of ours: of what, its words, and the fix."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}{fix}") from error

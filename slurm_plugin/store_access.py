@@ -2,7 +2,6 @@
 
 import difflib
 import gc
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -89,11 +88,6 @@ def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:
     """Choose those of the user's own runs; all where there are none."""
     own = user_name()
     return [table for table in tables if table.owner == own] or tables
-
-
-def visibility_of(config: Config) -> PrivateDataRules:
-    """Tell whose jobs the user of this process may see in the configured store."""
-    return visibility_for(config, os.getuid(), user_name())
 
 
 def visibility_for(

@@ -24,8 +24,6 @@ GROMACS, CASTEP, OpenFOAM, TeaLeaf, CloverLeaf, NEMO and others, 1 to 2,048 node
 each of its node counts, an application's curves weighted by the root of their number.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -192,13 +190,9 @@ def _hypotheses(runs: Sequence[ChangeRun]) -> Iterator[tuple[_Hypothesis, float]
     yield _ALL, middle
     if len({run.problem or run.group for run in runs}) > 1:
         yield from ((_ASKED, 0.0), (_ASKED, middle), (_WEAK, 0.0))
-    if runs and all(run.size > 0 for run in runs) and _spread(runs) > _ALIKE:
-        yield from ((_SIZE, 0.0), (_SIZE, middle))
-
-
-def _spread(runs: Sequence[ChangeRun]) -> float:
     sizes = [run.size for run in runs]
-    return log(max(sizes) / min(sizes))
+    if runs and min(sizes) > 0 and log(max(sizes) / min(sizes)) > _ALIKE:
+        yield from ((_SIZE, 0.0), (_SIZE, middle))
 
 
 class _Given:
@@ -267,7 +261,8 @@ class _Given:
             across = np.linalg.solve(self._lower[scale], rough2 * _brownian(self.doublings, knots))
             drawn = drawn + self._residuals[scale][:, shapes].T @ across
             prior = prior - across.T @ across
-        return np.asarray(drawn + normal @ _root(prior).T)
+        values, vectors = np.linalg.eigh(prior)
+        return np.asarray(drawn + normal @ np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))).T)
 
 
 def _grouped(runs: Sequence[ChangeRun], by: str) -> list[list[ChangeRun]]:
@@ -291,8 +286,3 @@ def _brownian(one: Floats, other: Floats) -> Floats:
     """Covariance of Brownian motion from zero to both sides, of variance 1 for a doubling."""
     alike = np.sign(one)[:, None] == np.sign(other)[None]
     return np.asarray(np.minimum(abs(one)[:, None], abs(other)[None]) * alike)
-
-
-def _root(cov: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(cov)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

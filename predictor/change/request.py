@@ -10,19 +10,9 @@ from functools import lru_cache
 from math import ceil, exp, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean
 
+from predictor import types
 from predictor.checks import need_nodes
 from predictor.table import at, covers, doubtful, longest, quantile, round_time, verdict_at
-from predictor.types import (
-    AskedRange,
-    Change,
-    Longest,
-    Memory,
-    MemoryNeed,
-    Point,
-    PredictionTable,
-    Tail,
-    problem,
-)
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.
@@ -39,7 +29,7 @@ NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
 _STRIDE = 17
 
 
-def log_ratios(change: Change, asked: int, nodes: int) -> tuple[float, ...]:
+def log_ratios(change: types.Change, asked: int, nodes: int) -> tuple[float, ...]:
     """Log of T(nodes)/T(asked) of one problem, one value for each path.
 
     Raises ValueError: a count is no whole number of 1 or more.
@@ -49,7 +39,7 @@ def log_ratios(change: Change, asked: int, nodes: int) -> tuple[float, ...]:
     return tuple((two - one) / 1000 for one, two in zip(here, there, strict=True))
 
 
-def _along(change: Change, asked: int, nodes: int) -> list[float]:
+def _along(change: types.Change, asked: int, nodes: int) -> list[float]:
     """Value of each path at a count."""
     spots = {one: _spot(change.doublings, nodes / (one or asked)) for one in {*change.references}}
     placed = (
@@ -66,7 +56,7 @@ def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=4 * _CACHED)
-def ratios(table: PredictionTable, nodes: int) -> tuple[float, ...]:
+def ratios(table: types.PredictionTable, nodes: int) -> tuple[float, ...]:
     """T(nodes)/T(asked) of the job that a table is for, as equally likely values.
 
     A table that says nothing of a change is taken at its word, as sure as it is.
@@ -83,7 +73,7 @@ def ratios(table: PredictionTable, nodes: int) -> tuple[float, ...]:
     return tuple(there.time_s / here.time_s * exp(spread * z) for z in NORMAL)
 
 
-def levels(table: PredictionTable) -> tuple[float, ...]:
+def levels(table: types.PredictionTable) -> tuple[float, ...]:
     """Run time on the count asked for, as equally likely values in the order of `ratios`.
 
     They are drawn apart from the change: a large value of one meets each of the other.
@@ -97,8 +87,8 @@ def levels(table: PredictionTable) -> tuple[float, ...]:
 
 @lru_cache(maxsize=_CACHED)
 def for_request(
-    table: PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
-) -> PredictionTable:
+    table: types.PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
+) -> types.PredictionTable:
     """Table of one job on each count; the same one where that is done, or nothing is known of it.
 
     A count that no job asked for has its level from the nearest one, and is doubtful at best.
@@ -151,11 +141,11 @@ def for_request(
         verdict=verdict_at(table, level),
         verdicts=(),
         tails=tuple(
-            Tail(share, tuple(map(round_time, column)))
+            types.Tail(share, tuple(map(round_time, column)))
             for (share, _), column in zip(shares, tails, strict=True)
         ),
         at_limits=(),
-        longest=tuple(Longest(n, seen_s * time_s / one.time_s) for n, time_s in rows),
+        longest=tuple(types.Longest(n, seen_s * time_s / one.time_s) for n, time_s in rows),
         memory=own.memory if own and own.memory else _at_asked(table.memory, asked),
         need=table.need and _needed(table.need, asked, nodes),
         knee=_best(nodes, [n * t * t for n, t in rows]),
@@ -166,15 +156,15 @@ def for_request(
     counts = [one.nodes for one in table.observed] or [level]
     seen = min(counts, key=lambda n: abs(log(n / asked)))
     where = f"{asked} {table.unit.plural}"
-    return doubtful(made, [problem("not_run", asked, where=where, near=seen)])
+    return doubtful(made, [types.problem("not_run", asked, where=where, near=seen)])
 
 
-def usual(table: PredictionTable) -> Point | None:
+def usual(table: types.PredictionTable) -> types.Point | None:
     """Find the count of most runs, the largest of these; None: there is no finished run."""
     return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
 
 
-def of_usual_job(table: PredictionTable) -> PredictionTable:
+def of_usual_job(table: types.PredictionTable) -> types.PredictionTable:
     """Table of one job that asks for the count of most runs, on the counts of the table.
 
     The same one where there is no run, or nothing is known of a change.
@@ -201,12 +191,12 @@ def _spread(logs: Sequence[float]) -> float:
     return sqrt(fmean([(one - mean) ** 2 for one in logs]))
 
 
-def range_of(change: Change, given: tuple[int, int]) -> AskedRange | None:
+def range_of(change: types.Change, given: tuple[int, int]) -> types.AskedRange | None:
     """Find the runs whose users asked for the same range; None: there are none."""
     return next((one for one in change.ranges if (one.low, one.high) == given), None)
 
 
-def _at_asked(memory: tuple[Memory, ...], asked: int) -> tuple[Memory, ...]:
+def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memory, ...]:
     """Memory of a node on the count asked for, by the nearest one that was run.
 
     Runs on other counts had other problems: what this one needs of fewer nodes follows from its
@@ -215,17 +205,17 @@ def _at_asked(memory: tuple[Memory, ...], asked: int) -> tuple[Memory, ...]:
     if not memory:
         return ()
     near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
-    return (Memory(asked, ceil(near.mem_bytes * max(near.nodes / asked, 1.0))),)
+    return (types.Memory(asked, ceil(near.mem_bytes * max(near.nodes / asked, 1.0))),)
 
 
-def _needed(need: MemoryNeed, asked: int, nodes: list[int]) -> MemoryNeed | None:
+def _needed(need: types.MemoryNeed, asked: int, nodes: list[int]) -> types.MemoryNeed | None:
     """Need of memory on each count: fewer nodes share it out."""
 
-    def shared(own: tuple[Memory, ...]) -> tuple[Memory, ...]:
+    def shared(own: tuple[types.Memory, ...]) -> tuple[types.Memory, ...]:
         here = next((one for one in own if one.nodes == asked), None)
         if here is None:
             return ()
-        return tuple(Memory(n, ceil(here.mem_bytes * max(asked / n, 1.0))) for n in nodes)
+        return tuple(types.Memory(n, ceil(here.mem_bytes * max(asked / n, 1.0))) for n in nodes)
 
     return replace(need, high=shared(need.high), given=shared(need.given))
 

@@ -13,8 +13,6 @@ its scale.  It cannot distinguish drift from noise that is itself correlated ove
 must also be worth mentioning, and larger than the noise.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from bisect import insort
@@ -63,7 +61,11 @@ def follow(runs: Sequence[Run]) -> tuple[list[Run], Drift | None]:
         split = next(i for i, run in enumerate(newest) if started(run) >= shift.since_s)
         older, newest, latest = [*older, *newest[:split]], newest[split:], shift
         anew = {run.nodes for run in newest if not run.censored}
-        older = [_scaled(run, shift.factor) for run in older if run.nodes not in anew]
+        older = [
+            replace(run, elapsed_s=run.elapsed_s * shift.factor)
+            for run in older
+            if run.nodes not in anew
+        ]
     if latest is None:
         return ordered, None
     renewed = tuple(sorted({run.nodes for run in newest if not run.censored}))
@@ -82,13 +84,9 @@ def drift_problem(drift: Drift) -> Problem:
     }
     if not drift.stale:
         return problem("drift", **facts)
-    observe = max(drift.stale, key=lambda n: _far(n, drift))
+    far = {n: min((abs(math.log(n / k)) for k in drift.renewed), default=0.0) for n in drift.stale}
+    observe = max(far, key=lambda n: (far[n], n))
     return problem("drift:scaled", observe, stale=_listed(drift.stale), **facts)
-
-
-def _far(nodes: int, drift: Drift) -> tuple[float, int]:
-    """Distance to the renewed counts: the furthest shows best whether the whole curve moved."""
-    return min((abs(math.log(nodes / n)) for n in drift.renewed), default=0.0), nodes
 
 
 def started(run: Run) -> float:
@@ -214,10 +212,6 @@ def _chance(ranked: _Ranked, observed: float) -> float:
     return float((1 + np.count_nonzero(most >= observed * (1 - 1e-9))) / (1 + _SHUFFLES))
 
 
-def _scaled(run: Run, factor: float) -> Run:
-    return replace(run, elapsed_s=run.elapsed_s * factor)
-
-
 def _listed(numbers: Sequence[int]) -> str:
     *most, last = map(str, numbers)
     return f"{', '.join(most)} and {last}" if most else last
@@ -235,7 +229,7 @@ class OtherSizes:
     runs: tuple[tuple[int, tuple[Run, ...]], ...]
     in_all: bool = False  #: the first size counts the whole job
 
-    def curve(self, own: Curve, settings: CurveSettings) -> Curve:
+    def curve(self, own: Curve, settings: "CurveSettings") -> Curve:
         """Curve of these runs' own second size, with those of the others."""
         others = tuple(replace(build(runs, settings), each=k) for k, runs in self.runs)
         return replace(own, each=self.each, others=others, in_all=self.in_all)
@@ -260,7 +254,7 @@ class CurveSettings:
     resolution_s: float = 1.0
 
 
-def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
+def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve:
     """Curve of ``runs``: the typical time at each node count, as ADEPT asks (section V.B).
 
     Repeats at one node count are reduced to one point, so that a count that was run often does
@@ -319,12 +313,12 @@ def censored_median(runs: Sequence[Run]) -> float | None:
     return None
 
 
-def _latest(group: list[Run], settings: CurveSettings) -> list[Run]:
+def _latest(group: list[Run], settings: "CurveSettings") -> list[Run]:
     ordered = sorted(group, key=lambda run: (run.end_s, run.elapsed_s, run.censored))
     return ordered[-settings.recent :]
 
 
-def _recent(runs: Iterable[Run], settings: CurveSettings) -> Iterator[list[Run]]:
+def _recent(runs: Iterable[Run], settings: "CurveSettings") -> Iterator[list[Run]]:
     return (_latest(group, settings) for _, group in sorted(_by_nodes(runs).items()))
 
 
@@ -335,7 +329,7 @@ def _by_nodes(runs: Iterable[Run]) -> dict[int, list[Run]]:
     return groups
 
 
-def _without_outliers(runs: list[Run], settings: CurveSettings) -> list[Run]:
+def _without_outliers(runs: list[Run], settings: "CurveSettings") -> list[Run]:
     """Drop finished runs far from the median of log time, by the modified z-score; needs three."""
     logs = [math.log(run.elapsed_s) for run in runs if not run.censored]
     if len(logs) < 3:

@@ -77,7 +77,10 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
     if not points or len(errors) not in (0, len(points)):
         raise ValueError(f"{len(errors)} errors for {len(points)} points: one for each is needed")
     need_finite("error", *errors)
-    inner, ends = errors[1:-1], _end_errors(points, errors)
+    inner, ends = errors[1:-1], list[float]()
+    if errors:  # at the two ends, for each doubling of the distance to the next point
+        gaps = (points[1].nodes / points[0].nodes, points[-1].nodes / points[-2].nodes)
+        ends = [errors[i] / max(math.log2(gap), 0.5) for i, gap in zip((0, -1), gaps, strict=True)]
     return Uncertainty(
         first=points[0].nodes,
         last=points[-1].nodes,
@@ -136,14 +139,6 @@ def curve_deviation(nodes: Sequence[int], uncertainty: Uncertainty) -> Floats:
         raise ValueError(f"{nodes}: node counts are numbers of 1 or more")
     beyond = np.log2(np.maximum(np.maximum(n / uncertainty.last, uncertainty.first / n), 1.0))
     return np.hypot(uncertainty.inside, uncertainty.growth * beyond)
-
-
-def _end_errors(points: Sequence[Point], errors: Sequence[float]) -> list[float]:
-    """Errors at the two ends, for each doubling of the distance to the next point."""
-    if not errors:
-        return []
-    gaps = (points[1].nodes / points[0].nodes, points[-1].nodes / points[-2].nodes)
-    return [errors[i] / max(math.log2(gap), 0.5) for i, gap in zip((0, -1), gaps, strict=True)]
 
 
 def _pooled(sd: float, weight: float, errors: Sequence[float]) -> float:

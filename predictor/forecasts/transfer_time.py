@@ -153,7 +153,10 @@ class AdRM:
         lengths = (start_up,) if window is None else (start_up, window)
         if not all(1 <= length < inf for length in lengths):
             raise ValueError(f"windows of {window} and {start_up} pairs: each needs one at least")
-        self.ways = _all_ways() if window is None else [Way(line, window)]
+        kinds = (plain_line, fading_line, proportion)
+        lines = [Way(kind, each) for kind in kinds for each in WINDOWS]
+        every = [*lines, *(Way(mean_transfer, each) for each in MEANS)]
+        self.ways = every if window is None else [Way(line, window)]
         self._start_up, self._held = start_up, window is None
         longest = max(start_up, *(way.window for way in self.ways))
         self._pairs: deque[_Pair] = deque(maxlen=longest)
@@ -216,12 +219,6 @@ class Way:
 
     read: Callable[[Sequence[_Pair], float], float]
     window: int
-
-
-def _all_ways() -> list[Way]:
-    kinds = (plain_line, fading_line, proportion)
-    lines = [Way(kind, window) for kind in kinds for window in WINDOWS]
-    return [*lines, *(Way(mean_transfer, window) for window in MEANS)]
 
 
 def line(pairs: Sequence[_Pair], probe: float) -> float:

@@ -4,8 +4,6 @@ The same steps make the record of finished runs and predict the next one: ask th
 one by the record, and take the interval from the distribution that the record makes.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -140,7 +138,8 @@ def replay(
         curve = tested.curve_at(part[0].submitted_s, [run.nodes for run in ordered])
         for run in part:
             tested.add(run, curve)
-    return record.with_new(tested.entries[len(record.entries) :], ordered[-1].end_s)
+    held = (*record.entries, *tested.entries[len(record.entries) :])[-records.OWN :]
+    return records.Record(held, max(ordered[-1].end_s, record.until_s), record.split)
 
 
 class _Backtest:

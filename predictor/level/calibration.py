@@ -4,8 +4,6 @@ The record of the identity chooses the expert, and makes and calibrates the dist
 quantiles are the interval; the site's record takes part for as long as there is little of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -202,7 +200,7 @@ class Calibrator:
         self._expectations: dict[tuple[bool, int, bool, float], _Expected] = {}
         self._parts: dict[bool, tuple[Floats, tuple[float, float]]] = {}
 
-    def with_pooled(self, pooled: records.PooledErrors) -> Calibrator:
+    def with_pooled(self, pooled: records.PooledErrors) -> "Calibrator":
         """Give the calibrator of the same record with the errors of another site."""
         return Calibrator(self._own, pooled, self._settings, same=self._same, level=self._level)
 

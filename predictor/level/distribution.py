@@ -12,8 +12,6 @@ predictive distributions, Vovk et al., *Machine Learning* 108, 2019).  Adaptive 
 (Gibbs and Candès, NeurIPS 34, 2021) widens them after misses, as errors come in bursts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@ nearest most.
 As a distribution: :mod:`predictor.level.distribution`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -242,7 +240,10 @@ class Experts:
     def _simple(self, asked: RunRequest, here: Sequence[float]) -> tuple[float, ...]:
         past = self._past
         if self._same and not here:
-            past = [_scaled(run, asked.nodes) for run in past]
+            past = [
+                PastRun(run.asked, run.elapsed_s * (asked.nodes / run.asked.nodes) ** SLOPE)
+                for run in past
+            ]
         recent = here[-5:] or [past[-1].elapsed_s]
         like = (run.elapsed_s for run in reversed(past) if run.asked == asked)
         times = (
@@ -273,7 +274,3 @@ def _kinds(asked: RunRequest, runs: _Arrays) -> list[NDArray[np.bool_]]:
     """Which runs asked alike, which were on this count, and all; the most specific kind first."""
     on_count = runs[1] == asked.nodes
     return [on_count & (runs[2] == asked.limit_s), on_count, np.ones_like(on_count)]
-
-
-def _scaled(run: PastRun, nodes: int) -> PastRun:
-    return PastRun(run.asked, run.elapsed_s * (nodes / run.asked.nodes) ** SLOPE)

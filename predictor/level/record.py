@@ -13,8 +13,6 @@ Annals of Statistics 51, 2023).  They are one part of a distribution, whose part
 their scores and whose quantiles the record calibrates (:mod:`predictor.level.experts`).
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -100,11 +98,6 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     entries: tuple[RecordEntry, ...] = ()
     until_s: float = 0.0  #: runs that ended until then are judged, or too old
     split: tuple[str, ...] = ()  #: attributes that its runs are split by (`predictor.tables.split`)
-
-    def with_new(self, entries: Sequence[RecordEntry], until_s: float) -> Record:
-        """Record with entries added; the oldest go."""
-        held = (*self.entries, *entries)[-OWN:]
-        return Record(held, max(until_s, self.until_s), self.split)
 
 
 def encode(record: Record | Sequence[RecordEntry]) -> str:

@@ -8,8 +8,6 @@ Weisberg, *Residuals and Influence in Regression*, 1982), so five runs are enoug
 explains them. Runs that went wrong weigh less (Huber's weights).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

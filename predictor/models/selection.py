@@ -84,7 +84,13 @@ class Choice:
             return {}
         others = self.second.roughly([p.nodes for p in asked])
         return {
-            p.nodes: _disagreement(p, float(other))
+            p.nodes: problem(
+                "disagreement",
+                p.nodes,
+                nodes=p.nodes,
+                other=time_span(float(other)),
+                own=time_span(p.time_s),
+            )
             for p, other in zip(asked, others, strict=True)
             if not p.low_s <= other <= p.high_s and not 1 / factor <= other / p.time_s <= factor
         }
@@ -170,8 +176,3 @@ def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
         for bound, p in zip(bounds, predictions, strict=True)
         if bound.time_s >= 0.9 * p.low_s
     ]
-
-
-def _disagreement(own: Prediction, other_s: float) -> Problem:
-    n, other, said = own.nodes, time_span(other_s), time_span(own.time_s)
-    return problem("disagreement", n, nodes=n, other=other, own=said)

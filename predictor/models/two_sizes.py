@@ -13,8 +13,6 @@ information criterion moves the runs of other second sizes to the one that is as
 leaves is a curve over one size, for any model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, log

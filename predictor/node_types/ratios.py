@@ -108,8 +108,11 @@ def _product(
         return None
     try:
         times = [
-            [fit.predict(_amounts(evidence, kind, n)).time_s for n in nodes]
-            for kind in (target, evidence.reference)
+            [
+                fit.predict({**figures, "nodes": float(n), "tasks": evidence.tasks_node}).time_s
+                for n in nodes
+            ]
+            for figures in (evidence.figures.get(k, {}) for k in (target, evidence.reference))
         ]
     except ValueError:
         return None
@@ -134,11 +137,6 @@ def _fitted(form: str, evidence: TypeEvidence, without: Collection[str]) -> Prod
         return ProductForm().fit(merged)
     except TooFewObservations:
         return None
-
-
-def _amounts(evidence: TypeEvidence, node_type: str, nodes: int) -> dict[str, float]:
-    figures = evidence.figures.get(node_type, {})
-    return {**figures, "nodes": float(nodes), "tasks": evidence.tasks_node}
 
 
 #: Ways by name, each with what it is believed to be off by (standard deviation of log time) before

@@ -9,19 +9,15 @@ makes runs of its own.  Attributes
 of an ingested run are its node count, its CPUs on each node, and the benchmarks of its node type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from predictor.checks import LARGEST, SMALLEST, need_positive
 from sacct_ingest.probes.agreement import type_profiles
 from sacct_ingest.records import JobState, NodeProfile, StepRun
 from sacct_ingest.runs.usage import Usage, usage
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
+from sacct_ingest.store.rows import RunRow
 
 Made = TypeVar("Made")
 #: Samples are left out in so many groups at most; up to this number one by one.
@@ -155,7 +151,12 @@ def history_samples(
     steps: of each run.
     profiles: benchmarks of nodes.
     """
-    done = [one for one in runs if one.state is JobState.COMPLETED and _is_whole(one)][-MOST:]
+    done = [
+        one
+        for one in runs
+        if one.state is JobState.COMPLETED
+        if one.elapsed_s > 0 and one.nodes > 0 and one.cpus > 0
+    ][-MOST:]
     used = [usage(one, steps.get(one.run_id, ())) for one in done]
     busy = _most([one.utilisation for one in used])
     counted = _most([one.data_bytes for one in used])
@@ -170,10 +171,6 @@ def history_samples(
         _sample(mine, own, busy=busy, counted=counted)
         for mine, (_, own) in zip(attributes, given, strict=True)
     ]
-
-
-def _is_whole(run: RunRow) -> bool:
-    return run.elapsed_s > 0 and run.nodes > 0 and run.cpus > 0
 
 
 def _most(values: Sequence[float | None]) -> bool:

@@ -4,15 +4,13 @@ What is below: :mod:`predictor.tables.of_node_types` for runs on several types o
 :mod:`predictor.tables.of_curve` for a curve.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import exp
-from typing import TYPE_CHECKING
 
+from predictor import types
 from predictor.curves.from_runs import OtherSizes, build
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
@@ -24,23 +22,8 @@ from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
 from predictor.tables.settings import TableSettings
-from predictor.types import (
-    HISTORY,
-    UNBOUNDED,
-    AtLimit,
-    Curve,
-    NodePower,
-    Point,
-    PredictionTable,
-    Problem,
-    Run,
-    Verdict,
-    problem,
-)
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
+from sacct_ingest.store.rows import RunRow
 
 #: Curves are shared by the table that is shown and the one that jobs are changed by.
 _drawn = lru_cache(maxsize=32)(build)
@@ -57,7 +40,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     record: Record | None = None,
     others: OtherSizes | None = None,
     had: Sequence[RunRow] | None = None,
-) -> PredictionTable | None:
+) -> types.PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
     rows: runs on the counts asked for.
@@ -78,7 +61,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     finished = sum(not run.censored for run in facts.runs_of(counted))
     if table is None:
         runs = facts.runs_of(rows)
-        drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
+        drawn = _drawn(tuple(runs), settings.curve) if curve else types.Curve(())
         if others is not None and drawn.points:
             # Few node counts make a curve together with the runs of other second sizes.
             drawn = others.curve(drawn, settings.curve)
@@ -93,8 +76,8 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
 
 
 def _with_record(
-    table: PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
-) -> PredictionTable:
+    table: types.PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
+) -> types.PredictionTable:
     """Table with what became of its predictions."""
     several = mixed(record, rows[-1].name, rows) if same else ()
     held = backtest.recorded(record)
@@ -136,7 +119,7 @@ def mixture(
     settings: TableSettings,
     record: Record | None = None,
     had: Sequence[RunRow] | None = None,
-) -> PredictionTable | None:
+) -> types.PredictionTable | None:
     """Table of runs that are not one curve: a history; parameters of `tabulate`."""
     runs = facts.runs_of(rows)
     finished = sum(not run.censored for run in runs)
@@ -149,18 +132,18 @@ def mixture(
 
 def unfinished(
     level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float
-) -> PredictionTable | None:
+) -> types.PredictionTable | None:
     """Table without a node count, of a command whose runs all failed or were cut short."""
     endings = facts.endings_of(rows)
     if level not in CURVE_LEVELS or not endings or facts.ending_problem(endings) is None:
         return None
-    nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
-    empty = replace(nothing, verdicts=(), model=HISTORY)
+    nothing = table_of([], (types.Verdict.REFUSED,), TableSettings().confidence)
+    empty = replace(nothing, verdicts=(), model=types.HISTORY)
     return _described(empty, level, key, rows, TableSettings(), runs=0, now_s=now_s)
 
 
 def _described(
-    table: PredictionTable,
+    table: types.PredictionTable,
     level: KeyLevel,
     key: str,
     rows: Sequence[RunRow],
@@ -168,13 +151,13 @@ def _described(
     *,
     runs: int,
     now_s: float,
-) -> PredictionTable:
+) -> types.PredictionTable:
     memory, endings = facts.memory_of(rows), facts.endings_of(rows)
     unfinished = facts.ending_problem(endings) if level in CURVE_LEVELS else None
     measured = [row for row in rows if row.node_watts is not None]
     whole = [row for row in measured if had_whole_nodes(row, settings.node_cpus)]
 
-    def power(node_type: str) -> NodePower | None:
+    def power(node_type: str) -> types.NodePower | None:
         return node_power(row for row in whole if node_type in ("", row.node_type))
 
     return replace(
@@ -189,7 +172,9 @@ def _described(
         key=key,
         label=facts.label_of(level, key, rows),
         runs=runs,
-        mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
+        mem_node_bytes=max(
+            (m.mem_bytes for m in memory if m.mem_bytes < types.UNBOUNDED), default=None
+        ),
         memory=memory,
         need=memory_need(rows, margin=settings.memory_margin),
         uses=resource_uses(rows),
@@ -205,8 +190,8 @@ def _described(
 
 
 def history_table(
-    runs: Sequence[Run], level: KeyLevel, settings: TableSettings, record: Record
-) -> PredictionTable:
+    runs: Sequence[types.Run], level: KeyLevel, settings: TableSettings, record: Record
+) -> types.PredictionTable:
     """Table of run times on node counts that were run; of one application on counts around, too.
 
     record: what became of earlier predictions.
@@ -221,7 +206,7 @@ def history_table(
     nodes = _around(ran, settings) if same else ran
     judged = [now.judge(n) for n in nodes]
     by = "the user" if level is KeyLevel.USER else "user and job name"
-    problems = _no_curve(ran) if same else (problem("no_identity", by=by),)
+    problems = _no_curve(ran) if same else (types.problem("no_identity", by=by),)
     rows = list(zip(judged, nodes, strict=True))
     # Time limits, the newest first; none if there is only one.
     asked = dict.fromkeys(
@@ -233,10 +218,10 @@ def history_table(
             tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
             settings.confidence,
         ),
-        model=HISTORY,
+        model=types.HISTORY,
         problems=problems,
         observed=tuple(
-            Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
+            types.Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
         ),
         at_limits=tuple(
             _at_limit(limit_s, [now.judge(n, limit_s) for n in nodes])
@@ -254,22 +239,22 @@ def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
 
 def _of_count(
     now: backtest.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool
-) -> Verdict:
+) -> types.Verdict:
     """Verdict on a count of a history: runs there and the record have to speak for it."""
     if repeats < 2:
-        return Verdict.REFUSED
+        return types.Verdict.REFUSED
     if (
         same
         and repeats >= REPEATS
         and now.calibrator.evident(judged)
         and now.calibrator.reliable(judged)
     ):
-        return Verdict.RELIABLE
-    return Verdict.DOUBTFUL
+        return types.Verdict.RELIABLE
+    return types.Verdict.DOUBTFUL
 
 
-def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
-    return AtLimit(
+def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> types.AtLimit:
+    return types.AtLimit(
         limit_s,
         tuple(round_time(exp(one.log_s)) for one in judged),
         tuple(round_time(exp(one.low)) for one in judged),
@@ -277,7 +262,7 @@ def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
     )
 
 
-def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
+def _no_curve(ran: Sequence[int]) -> tuple[types.Problem, ...]:
     """One count asks for twice as many; two ask for the same step once more, or between them.
 
     Of more than two the runs make no curve for another reason, such as several layouts.
@@ -291,4 +276,4 @@ def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
     else:
         observe = max(2 * ran[1], 4 * ran[0])
     counts = f"{' and '.join(map(str, ran))} {'node' if ran == [1] else 'nodes'}"
-    return (problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)
+    return (types.problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)

@@ -6,8 +6,6 @@ as the record asks for, and a verdict is what the last predictions earned: a smo
 counts only as long as there is no record of it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -16,7 +14,6 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, exp, inf, isfinite, isnan, log
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,10 +31,8 @@ from predictor.table import round_time, table_of, worse
 from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Prediction, PredictionTable, Problem, Run, Tail, Verdict, problem
 from sacct_ingest.records import JobState
+from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.slurm_text import time_span
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
@@ -88,7 +83,17 @@ def earn(
         panel, record, settings.pooled, settings.backtest, same=True, level=settings.confidence
     )
     repeats = Counter(run.nodes for run in runs if not run.censored)
-    judged = _judged(now, [p.nodes for p in fitted], repeats)
+    nodes = [p.nodes for p in fitted]
+    # Those between counts that were run by interpolation.
+    new = [n for n in nodes if not repeats[n]]
+    some: list[int] = []
+    for n in new:
+        if not some or n >= some[-1] * _STEP or n == new[-1]:
+            some.append(n)
+    exact = {n: now.judge(n) for n in (*some, *(n for n in nodes if repeats[n]))}
+    if len(some) < len(new):
+        exact |= _between(now, some, [n for n in new if n not in exact], exact)
+    judged = [exact[n] for n in nodes]
     rows = list(zip(fitted, judged, verdicts, strict=True))
     # Runs that drift left out, or moved, cannot make anything surer.
     steady = drift is None
@@ -209,21 +214,6 @@ def _two_kinds(rows: Sequence[RunRow]) -> tuple[list[float], list[float]] | None
     kinds = times[:cut], times[cut:]
     apart = times[cut] >= _APART * times[cut - 1] and 5 * min(map(len, kinds)) >= len(times)
     return kinds if apart else None
-
-
-def _judged(
-    now: NextRun, nodes: Sequence[int], repeats: Mapping[int, int]
-) -> list[JudgedPrediction]:
-    """Judge each node count; those between counts that were run by interpolation."""
-    new = [n for n in nodes if not repeats[n]]
-    some: list[int] = []
-    for n in new:
-        if not some or n >= some[-1] * _STEP or n == new[-1]:
-            some.append(n)
-    exact = {n: now.judge(n) for n in (*some, *(n for n in nodes if repeats[n]))}
-    if len(some) < len(new):
-        exact |= _between(now, some, [n for n in new if n not in exact], exact)
-    return [exact[n] for n in nodes]
 
 
 def _between(

@@ -5,15 +5,12 @@ those, times a ratio (:mod:`predictor.node_types.ratios`); where the other type 
 own that predicts its runs better, that one is believed.
 """
 
-from __future__ import annotations
-
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from math import exp, hypot, log
 from statistics import NormalDist, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -49,9 +46,7 @@ from predictor.types import (
     problem,
 )
 from sacct_ingest.records import JobState
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
+from sacct_ingest.store.rows import RunRow
 
 #: Sums of an application by node type and form.
 SumsByType = Mapping[str, Mapping[str, Sums]]
@@ -84,7 +79,8 @@ def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, li
     groups: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
         groups[row.node_type if row.node_type in types else ""].append(row)
-    order = sorted((name for name in groups if name), key=lambda name: (-_done(groups[name]), name))
+    done = Counter(row.node_type for row in rows if row.state is JobState.COMPLETED)
+    order = sorted((name for name in groups if name), key=lambda name: (-done[name], name))
     if not order:
         return {"": list(rows)}
     reference = order[0]
@@ -331,7 +327,3 @@ def _left_out(points: Sequence[Point], index: int) -> float:
 
 def _short(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(round_time, values))
-
-
-def _done(rows: Sequence[RunRow]) -> int:
-    return sum(row.state is JobState.COMPLETED for row in rows)

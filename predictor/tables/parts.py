@@ -6,15 +6,13 @@ other arguments, limits or the like, where these explain the run times
 table is then a history of all runs, for jobs that belong to none of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from math import exp, log
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -23,30 +21,17 @@ from predictor.level import sizes
 from predictor.level.record import ENOUGH, Record, built_in
 from predictor.level.sizes import SizedRun, log_factor
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
-from predictor.tables import split
+from predictor.tables import run_facts, split
 from predictor.tables.build import mixture, record_of, tabulate, unfinished
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.resource_use import ran_short
-from predictor.tables.run_facts import (
-    as_asked,
-    attributes_of_run,
-    by_types,
-    change_of,
-    ended_runs,
-    owner_of,
-    runs_of,
-    with_asked_cpus,
-)
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import ARRAY_INDEX, LONGEST, MEMORY, describe, numbers_of
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
-
+from sacct_ingest.store.rows import RunRow
 
 #: Parts with tables of their own, at most.
 MOST = 32
@@ -83,19 +68,19 @@ def tables_of(
 
     records: what became of earlier predictions, by key.
     """
-    rows = [with_asked_cpus(row).without_added_cpus() for row in rows]
+    rows = [run_facts.with_asked_cpus(row).without_added_cpus() for row in rows]
     before = (records or {}).get(key, Record())
-    finished = ended_runs(rows)
+    finished = run_facts.ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
     terms, rows = _sized(level, axis, finished, rows, before)
     if terms:
-        finished = ended_runs(rows)
+        finished = run_facts.ended_runs(rows)
         axis = axis_of(finished) if level in CURVE_LEVELS else axis
     if _names_of(terms) != _names_of_record(before):
         # What errors were of is no more: the record begins anew.
         records, before = {}, Record()
     names: tuple[str, ...] = ()
-    if level is not KeyLevel.USER and owner_of(finished):
+    if level is not KeyLevel.USER and run_facts.owner_of(finished):
         # Attributes that distinguish the problems, but those whose numbers explain run times.
         split_before = [name for name in before.split if not name.startswith(_SIZED)]
         names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
@@ -130,11 +115,11 @@ class _IdentityRuns:
         What users or job names have in common is no application: of a change there is the prior.
         """
         if self.level not in CURVE_LEVELS:
-            self.changes[name] = change_of((), self.unit)
+            self.changes[name] = run_facts.change_of((), self.unit)
             return own
         if name not in self.changes:
-            self.changes[name] = change_of(own, self.unit)
-        return as_asked(own, self.changes[name], self.unit)
+            self.changes[name] = run_facts.change_of(own, self.unit)
+        return run_facts.as_asked(own, self.changes[name], self.unit)
 
 
 def _sized(
@@ -144,12 +129,12 @@ def _sized(
 
     The keys of scripts and command lines have their arguments in them: there others may differ.
     """
-    if level is KeyLevel.USER or not owner_of(finished):
+    if level is KeyLevel.USER or not run_facts.owner_of(finished):
         return (), rows
     if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, rows)):
         return (), rows
     every = _examples(axis, finished)
-    values = {id(row): numbers_of(attributes_of_run(row)) for row in rows}
+    values = {id(row): numbers_of(run_facts.attributes_of_run(row)) for row in rows}
     named = _names_of_record(before)
     if len(every) < sizes.FEWEST or not any(values.values()):
         return (), rows
@@ -251,7 +236,7 @@ def _fitted(
         record = record_of(level, asked, settings, before)
         table = make(level, name, asked, now_s=now_s, settings=settings, record=record, had=own)
         if table is not None:
-            table = by_types(_changing(table, runs.changes.get(name)), own, unit)
+            table = run_facts.by_types(_changing(table, runs.changes.get(name)), own, unit)
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
         if table is not None and unit is not Unit.NODES:
@@ -259,7 +244,9 @@ def _fitted(
             table = replace(table, unit=unit, problems=problems)
         if table is not None and runs.terms:
             table = replace(table, sizes=runs.terms)
-        return Fitted(name, table, record, _new(before, record))
+        # Entries of the record that are new.
+        new = sum(one.end_s > before.until_s for one in record.entries if record is not before)
+        return Fitted(name, table, record, new)
 
     if len(groups) < 2:
         layout = next(iter(groups), Part("")).layout
@@ -267,13 +254,19 @@ def _fitted(
         return [_with(_split(one, noted), layout=layout)]
     made = []
     for group, own in list(groups.items())[:MOST]:
-        every = _with_short(rows, own, group)
+        finished = {id(row) for row in own}
+        # With those that ended for lack of memory, and say no run time.
+        every = [
+            row for row in rows if id(row) in finished or (ran_short(row) and _is_in(row, group))
+        ]
         others = _others(group, groups, unit)
         make = partial(tabulate, others=others)
         part = fitted(part_key(key, _digest(group)), every, make)
         if MEMORY in names:  # the requested memory distinguishes problems: it stays
             part = _with(part, need=None)
-        label = f"{part.table.label} ({_words(group)})" if part.table else ""
+        values = f"with {describe(dict(group.values))}" if group.values else ""
+        words = "; ".join(filter(None, (str(group.layout), values)))
+        label = f"{part.table.label} ({words})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))
     whole = _split(fitted(key, rows, mixture), noted)
     parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
@@ -289,7 +282,9 @@ def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) ->
     if not sizes:
         return None
     rest = [one for one in alike if one is not group]
-    runs = tuple((sizes[one.layout], tuple(runs_of(on_axis(groups[one], unit)))) for one in rest)
+    runs = tuple(
+        (sizes[one.layout], tuple(run_facts.runs_of(on_axis(groups[one], unit)))) for one in rest
+    )
     return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
 
 
@@ -297,7 +292,7 @@ def _examples(
     axis: Axis, rows: Sequence[RunRow], sized: Collection[str] = ()
 ) -> list[split.Example]:
     def read(row: RunRow) -> dict[str, str]:
-        values = attributes_of_run(row)
+        values = run_facts.attributes_of_run(row)
         return {n: value for n, value in values.items() if n not in sized and n != ARRAY_INDEX}
 
     return [
@@ -328,20 +323,14 @@ def _grouped(
     groups: dict[Part, list[RunRow]] = {}
     for layout, own in (axis.groups or {ANY: rows}).items():
         for row in own:
-            values = attributes_of_run(row)
+            values = run_facts.attributes_of_run(row)
             named = tuple((name, values.get(name, "")) for name in names)
             groups.setdefault(Part("", layout, named), []).append(row)
     return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
 
 
-def _with_short(rows: Iterable[RunRow], own: Sequence[RunRow], group: Part) -> list[RunRow]:
-    """Add those of a group that ended for lack of memory, and say no run time."""
-    finished = {id(row) for row in own}
-    return [row for row in rows if id(row) in finished or (ran_short(row) and _is_in(row, group))]
-
-
 def _is_in(row: RunRow, group: Part) -> bool:
-    values = attributes_of_run(row) if group.values else {}
+    values = run_facts.attributes_of_run(row) if group.values else {}
     alike = all(values.get(name, "") == value for name, value in group.values)
     return alike and any(group.layout.matches(one) for one in layouts_of_run(row))
 
@@ -354,12 +343,6 @@ def _split(fitted: Fitted, names: tuple[str, ...]) -> Fitted:
 def _with(fitted: Fitted, **changes: Any) -> Fitted:
     table = fitted.table
     return fitted if table is None else replace(fitted, table=replace(table, **changes))
-
-
-def _new(before: Record, after: Record) -> int:
-    if after is before:
-        return 0
-    return sum(entry.end_s > before.until_s for entry in after.entries)
 
 
 def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
@@ -378,12 +361,6 @@ def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
 def _listed(texts: Iterable[str]) -> str:
     each = list(dict.fromkeys(texts))
     return "; ".join([*each[:3], *(["…"] if len(each) > 3 else [])])
-
-
-def _words(group: Part) -> str:
-    """Say what the runs of a part have in common."""
-    values = f"with {describe(dict(group.values))}" if group.values else ""
-    return "; ".join(filter(None, (str(group.layout), values)))
 
 
 def _digest(group: Part) -> str:

@@ -14,8 +14,6 @@ it needed more than it had (Kaplan and Meier, Journal of the American Statistica
 1958).
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +21,11 @@ from itertools import groupby
 from math import ceil, exp, inf, log
 from operator import attrgetter
 from statistics import median
-from typing import TYPE_CHECKING
 
 from predictor.types import Memory, MemoryNeed, NodePower, ResourceUse
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
+from sacct_ingest.store.rows import RunRow
 
 #: Share of new runs that need no more than the quantile.
 MEMORY_LEVEL = 0.95
@@ -97,7 +92,7 @@ def memory_need(rows: Iterable[RunRow], *, margin: float) -> MemoryNeed | None:
     )
 
 
-def _highest(uses: Iterable[_MemoryUse], size: int, line: _Line) -> int:
+def _highest(uses: Iterable[_MemoryUse], size: int, line: "_Line") -> int:
     """Highest memory ever needed; of larger runs only where these need no more."""
     return max(_least_need(use) for use in uses if use.size <= size or line.slope <= 0)
 
@@ -122,7 +117,7 @@ class _Line:
     level: float
 
     @classmethod
-    def of(cls, uses: Sequence[_MemoryUse]) -> _Line:
+    def of(cls, uses: Sequence[_MemoryUse]) -> "_Line":
         points = [(log(use.size), log(use.need)) for use in uses if use.completed and use.need]
         slope = _slope(points)
         return cls(slope, median(y - slope * x for x, y in points) if points else 0.0)

@@ -3,8 +3,6 @@
 Of a change of count they say what their users asked for, and what they had.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +11,6 @@ from functools import cache
 from math import exp, inf, log
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from predictor.change.posterior import ChangeRun, Posterior, posterior
 from predictor.change.request import log_ratios
@@ -37,11 +34,9 @@ from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import name_template, template
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
-from sacct_ingest.scripts.signature import command_of_line, export_of_line, words_of_line
+from sacct_ingest.scripts.signature import export_of_line, words_of_line
+from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.tag import study_of
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 #: The latest runs that count.
 RECENT = 20
@@ -69,7 +64,11 @@ def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
     """
     latest = _latest(rows)
     states = dict.fromkeys(row.state for row in latest)
-    endings = [_ending(state, [row for row in latest if row.state is state]) for state in states]
+    groups = {state: [row for row in latest if row.state is state] for state in states}
+    endings = [
+        Ending(state.value, len(group), float(max(row.elapsed_s for row in group)))
+        for state, group in groups.items()
+    ]
     return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
 
 
@@ -101,10 +100,6 @@ def _limit(row: RunRow, state: JobState) -> float | None:
     if state is JobState.OUT_OF_MEMORY and row.nodes:
         return row.req_mem_bytes / row.nodes if row.req_mem_bytes else None
     return None
-
-
-def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
-    return Ending(state.value, len(rows), float(max(row.elapsed_s for row in rows)))
 
 
 def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
@@ -192,8 +187,8 @@ def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
     newest = next((row for row in reversed(rows) if row.submit_line), None)
     if newest is None:
         return ""
-    made = command_of_line(newest.submit_line, newest.work_dir, newest.name)
-    return template(made)[:_COMMAND_LENGTH]
+    words = words_of_line(newest.submit_line, newest.work_dir, newest.name)
+    return template(" ".join(words))[:_COMMAND_LENGTH]
 
 
 def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:

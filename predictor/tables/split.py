@@ -11,8 +11,6 @@ the one that explains run time best is taken: the least Akaike information crite
 Transactions on Automatic Control 19, 1974) of a parabola in log size for each group.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -20,17 +18,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from predictor.level.experts import SLOPE
 from sacct_ingest.runs.layout import Each, Layout, Unit, any_layout, layouts, size_layouts
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
+from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.tag import parse_tag
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 #: Sizes that make a curve, and that make a step.
 _CURVE, _STEP = 3, 2
@@ -240,7 +236,7 @@ def predicted(examples: Sequence[Example], names: Sequence[str]) -> tuple[list[E
     return ordered, logs
 
 
-def _added(tested: _SplitBacktest, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
+def _added(tested: "_SplitBacktest", alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
     """Add attributes for as long as one helps; with what is then predicted."""
     chosen: tuple[str, ...] = ()
     logs = alone

@@ -123,7 +123,9 @@ def run_forward(
     jobs = len(state.running) + len(front)
     budget, most = (_BUDGET, _DRAWS) if only is None else (_BUDGET_ONLY, _DRAWS_ONLY)
     draws = int(np.clip(budget // (jobs + 1), _FEWEST, most))
-    left = _together(_draw(state.running, draws, rng))
+    left = _draw(state.running, draws, rng)
+    if left.shape[1] > _FEW:  # many jobs end together: each moment at which jobs end costs a look
+        left = np.exp(_GRAIN * np.round(np.log(left) / _GRAIN))
     coming = _draw(front, draws, rng)
     waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
     for draw in range(draws):
@@ -295,14 +297,6 @@ def _draw(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Fl
     total = np.where(predicted, np.minimum(drawn, limits), limits)
     left: Floats = np.maximum(total - ran, _LEAST_S)
     return left
-
-
-def _together(left_s: Floats) -> Floats:
-    """Let the ends of many jobs fall together: each moment at which jobs end costs a look."""
-    if left_s.shape[1] <= _FEW:
-        return left_s
-    steps: Floats = np.exp(_GRAIN * np.round(np.log(left_s) / _GRAIN))
-    return steps
 
 
 def _quantiles(jobs: Sequence[QueuedJob]) -> tuple[Floats, npt.NDArray[np.bool_]]:

@@ -1,7 +1,5 @@
 """Ingests from a source into the store: resumable, the same when repeated, once or for ever."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +59,7 @@ class IngestSummary:
 
 
 def ingest(  # noqa: PLR0913 - each by its name
-    store: Store,
+    store: "Store",
     source: RunSource,
     *,
     now_s: int,
@@ -139,7 +137,7 @@ class _Loader:
     """Puts runs into the store, batch by batch."""
 
     def __init__(
-        self, store: Store, source: RunSource, progress: Progress | None, now_s: int
+        self, store: "Store", source: RunSource, progress: Progress | None, now_s: int
     ) -> None:
         self._store, self._source, self._now_s = store, source, now_s
         self._tally, self._stored = Tally(), Stored()

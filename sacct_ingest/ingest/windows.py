@@ -6,8 +6,6 @@ far a span that somebody asked for has been read, and ``sacct:pine once more`` h
 have, until they are finished.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -114,14 +112,14 @@ class Span:
     progress_mark: str = ""
     done_mark: tuple[str, int] | None = None
 
-    def read_to(self, store: Store, epoch_s: int) -> None:
+    def read_to(self, store: "Store", epoch_s: int) -> None:
         """Remember that all up to ``epoch_s`` is in the store."""
         if self.progress_mark:
             store.watermarks.set(self.progress_mark, epoch_s)
         if self.moves_mark:
             store.watermarks.advance(self.source, epoch_s)
 
-    def finished(self, store: Store) -> None:
+    def finished(self, store: "Store") -> None:
         """Remember that the whole span is in the store."""
         if self.progress_mark:
             store.watermarks.forget(self.progress_mark)
@@ -130,7 +128,7 @@ class Span:
 
 
 def new_spans(
-    store: Store, source: str, now_s: int, until_s: int, settings: SpanSettings
+    store: "Store", source: str, now_s: int, until_s: int, settings: SpanSettings
 ) -> list[Span]:
     """Give the span of what is new, with an overlap, and now and then the days before it.
 
@@ -157,7 +155,7 @@ def new_spans(
 
 
 def asked_span(
-    store: Store, source: str, since_s: int, until_s: int | None, now_s: int, overlap_s: int
+    store: "Store", source: str, since_s: int, until_s: int | None, now_s: int, overlap_s: int
 ) -> Span:
     """Span that somebody asked for; goes on where it was stopped, if it was.
 

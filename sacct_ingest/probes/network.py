@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from statistics import median
 
-from sacct_ingest.errors import ProbeError
+from sacct_ingest.errors import ProbeError, system_errors
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
 from sacct_ingest.records import Probe, Resource
@@ -215,16 +215,11 @@ def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:
 
     Raises ProbeError: the file cannot be read, or is empty.
     """
-    try:
-        with file.open("rb", buffering=0) as content:
-            size = os.fstat(content.fileno()).st_size
-            if not 0 < size <= LARGEST_FILE:
-                raise ProbeError(
-                    f"{file}: {size} bytes; a transfer is of 1 to {LARGEST_FILE} bytes"
-                )
-            return _send(source, target, content, size, key)
-    except OSError as error:
-        raise ProbeError(f"{file}: {error.strerror}") from error
+    with system_errors(ProbeError, file), file.open("rb", buffering=0) as content:
+        size = os.fstat(content.fileno()).st_size
+        if not 0 < size <= LARGEST_FILE:
+            raise ProbeError(f"{file}: {size} bytes; a transfer is of 1 to {LARGEST_FILE} bytes")
+        return _send(source, target, content, size, key)
 
 
 def _send(source: str, target: Member, content: FileIO, size: int, key: bytes) -> Probe:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from sacct_ingest.errors import ProbeError
+from sacct_ingest.errors import ProbeError, system_errors
 from sacct_ingest.probes import network, wire
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings, find
@@ -239,10 +239,8 @@ def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], N
     class Server(_Server):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
-    try:
+    with system_errors(ProbeError, f"{host}:{port}"):
         return Server((host, port), Handler)
-    except OSError as error:
-        raise ProbeError(f"{host}:{port}: {error.strerror or error}") from error
 
 
 def _generation(request: Message) -> Generation:

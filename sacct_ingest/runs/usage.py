@@ -9,7 +9,7 @@ so that ``o_a = U T / D`` and ``o_s = (1 - U) T / D``.  Here are T, U and D as S
 gives them; ``docs/occupancies.md`` says which of Slurm's settings give what, and their traps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -35,17 +35,13 @@ class Usage:
     elapsed_s: t, seconds.
     utilisation: u, CPU time over allocated CPU time; 0 to 1.
     data_bytes: d, bytes read and written.
-    network_bytes: bytes received and sent by the run's nodes.
     cpu_s: CPU seconds behind U.
-    relayed_bytes: left out of D at most: what ``srun`` inside the batch script passed on once more.
     """
 
     elapsed_s: float
     utilisation: float | None
     data_bytes: int | None
-    network_bytes: int | None
     cpu_s: float | None
-    relayed_bytes: int
 
 
 def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
@@ -64,17 +60,12 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     """
     # Exactly nothing means that Slurm did not look.
     cpu_s = sum(step.cpu_s for step in steps if step.cpu_s is not None) or None
-    data_bytes = _of_nodes(steps, lambda one: _both(one.lustre_read_bytes, one.lustre_write_bytes))
-    relayed_bytes = 0
-    if any(_disk(step) is not None for step in steps):
-        data_bytes, relayed_bytes = _disk_flow(steps)
+    read = any(_disk(step) is not None for step in steps)
     return Usage(
         elapsed_s=run.elapsed_s,
         utilisation=_share(cpu_s, run.cpus * run.elapsed_s),
-        data_bytes=data_bytes,
-        network_bytes=_of_nodes(steps, lambda one: _both(one.net_in_bytes, one.net_out_bytes)),
+        data_bytes=_disk_flow(steps) if read else _lustre_flow(steps),
         cpu_s=cpu_s,
-        relayed_bytes=relayed_bytes,
     )
 
 
@@ -102,39 +93,38 @@ def _share(cpu_s: float | None, available_s: float) -> float | None:
     return min(1.0, cpu_s / available_s) if cpu_s is not None and available_s > 0 else None
 
 
-def _disk_flow(steps: Sequence[StepRun]) -> tuple[int, int]:
+def _disk_flow(steps: Sequence[StepRun]) -> int:
     """Bytes that calls read and wrote; of a script's only what srun cannot have relayed.
 
     srun relays no more than its tasks wrote, so what a script read or wrote beyond that is its
-    own.  What the script did below that is not counted: D may be too low by the reported amount.
+    own.  What the script did below that is not counted: D may be too low by as much.
     """
     application = [step for step in steps if step.step not in _SCRIPTS]
     printed = sum(step.disk_write_bytes or 0 for step in application)
-    total, relayed = sum(_disk(step) or 0 for step in application), 0
+    total = sum(_disk(step) or 0 for step in application)
     for step in steps:
         if step.step in _SCRIPTS:
             for moved in (step.disk_read_bytes or 0, step.disk_write_bytes or 0):
-                relayed += min(moved, printed)
                 total += max(0, moved - printed)
-    return total, relayed
+    return total
 
 
-def _of_nodes(steps: Sequence[StepRun], counter: Callable[[StepRun], int | None]) -> int | None:
-    """Sum counters of whole nodes.
+def _lustre_flow(steps: Sequence[StepRun]) -> int | None:
+    """Sum Lustre's counters, which are of whole nodes.
 
     Each task is booked the counters of its whole node, so a step's sum over tasks is divided by
     the tasks a node.  The script's step sees the same traffic again: the largest of such counts
     only where no other step was counted.
     """
-    application = [_node_total(s, counter) for s in steps if s.step not in SERVANTS]
+    application = [_node_total(s) for s in steps if s.step not in SERVANTS]
     if measured := [value for value in application if value is not None]:
         return sum(measured)
-    servants = [_node_total(s, counter) for s in steps if s.step in SERVANTS]
+    servants = [_node_total(s) for s in steps if s.step in SERVANTS]
     return max((value for value in servants if value is not None), default=None)
 
 
-def _node_total(step: StepRun, counter: Callable[[StepRun], int | None]) -> int | None:
-    total = counter(step)
+def _node_total(step: StepRun) -> int | None:
+    total = _both(step.lustre_read_bytes, step.lustre_write_bytes)
     if total is None:
         return None
     return round(total * max(step.nodes, 1) / max(step.tasks or step.nodes, step.nodes, 1))

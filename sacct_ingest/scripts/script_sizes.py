@@ -81,11 +81,6 @@ def fixed_number(words: str) -> int:
     return len(numbers) if words.startswith(_DEVICES) else int(numbers[-1][:_MOST_DIGITS])
 
 
-def names_groups(text: str) -> bool:
-    """Tell whether `task_multiple` may find anything: it reads the text, which takes longer."""
-    return any(word in text for word in _WORDS)
-
-
 @bounded_cache(entries=256, characters=16_384)
 def task_multiple(script: str, arguments: str = "") -> int:
     r"""Find what the number of tasks has to be a multiple of; 1: of nothing.
@@ -97,6 +92,9 @@ def task_multiple(script: str, arguments: str = "") -> int:
     >>> task_multiple("#!/bin/sh\nsrun pw.x -npool 4 -in scf.in\n")
     4
     """
+    # To read the text takes longer.
+    if not any(word in script or word in arguments for word in _WORDS):
+        return 1
     text = f"{parse_script(script).body}\n{arguments}"
     groups = {
         (one["vasp"] or "pools").lstrip("-").upper(): int(one["count"])

@@ -66,17 +66,6 @@ def identity_of_line(
     return _identity(user, name, comment, "", words)
 
 
-def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
-    """Give the script and arguments of a submit line, as a label for people.
-
-    values: job name and comment, as sacct shows them too.
-
-    >>> command_of_line("sbatch -N 4 run/wrf.sh /home/ada/in.dat --fast", "/home/ada")
-    'wrf.sh in.dat --fast'
-    """
-    return " ".join(words_of_line(submit_line, work_dir, *values))
-
-
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
     # A user's scripts from standard input have nothing in common but that.

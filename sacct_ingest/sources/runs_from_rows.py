@@ -261,6 +261,7 @@ def _steps(columns: _Columns) -> list[StepRun]:
     for mean_name, total_name in _DISK:
         if (means := columns.pop(mean_name, None)) is not None:
             totals = columns.get(total_name) or repeat(None)
+            # Fields that sacct prints for steps only.
             tasks = columns.get("tasks") or repeat(None)
             columns[total_name] = list(map(_total, totals, means, tasks))
     _fill_elapsed(columns, len(ids))
@@ -290,7 +291,15 @@ def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) 
         requested = columns.pop("_req_mem")
         sizes = (columns.get("nodes") or repeat(1), columns.get("cpus") or repeat(1))
         columns["req_mem_bytes"] = list(map(_memory_request, requested, *sizes))
-    _fill_from_steps(columns, owned)
+    tasks = columns.get("tasks") or repeat(None)
+    memory = columns.get("mem_bytes") or repeat(None)
+    nodes = columns.get("nodes") or repeat(1)
+    used = zip(*map(_used, owned, tasks, nodes, memory), strict=True)
+    for field, values in zip(_USED_FIELDS, used, strict=True):
+        columns[field] = values
+    measured = columns.pop("_measured", ())
+    if any(measured):
+        _fill_from_jobstats(columns, measured)
     columns["steps"] = owned
     return _structs(JobRun, columns)
 
@@ -345,19 +354,6 @@ def _number(job_id: str) -> int:
         return storable(int(job_id))
     except ValueError as error:
         raise ValueError(f"not a job id: {job_id[:40]!r}") from error
-
-
-def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> None:
-    """Fill the fields that sacct prints for steps only."""
-    tasks = columns.get("tasks") or repeat(None)
-    memory = columns.get("mem_bytes") or repeat(None)
-    nodes = columns.get("nodes") or repeat(1)
-    used = zip(*map(_used, owned, tasks, nodes, memory), strict=True)
-    for field, values in zip(_USED_FIELDS, used, strict=True):
-        columns[field] = values
-    measured = columns.pop("_measured", ())
-    if any(measured):
-        _fill_from_jobstats(columns, measured)
 
 
 def _fill_from_jobstats(columns: _Columns, measured: Sequence[Measured | None]) -> None:

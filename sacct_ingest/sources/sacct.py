@@ -16,7 +16,7 @@ from pathlib import Path
 from select import select
 from typing import IO, ClassVar
 
-from sacct_ingest.errors import FormatError, SacctError, SacctOverload
+from sacct_ingest.errors import FormatError, SacctError, SacctOverload, system_errors
 from sacct_ingest.records import ENDED_CODES, JobRun
 from sacct_ingest.sources.columns import canonical_name, useful
 from sacct_ingest.sources.opened import decoded, lines_of
@@ -111,7 +111,7 @@ class _Output(io.RawIOBase):
 def _start(
     argv: Sequence[str], complaints: IO[bytes], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    try:
+    with system_errors(SacctError, f"cannot run {argv[0]}"):
         return subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -119,8 +119,6 @@ def _start(
             stderr=complaints,
             env=environment,
         )
-    except OSError as error:
-        raise SacctError(f"cannot run {argv[0]}: {error.strerror}") from error
 
 
 def _failure(name: str, status: int, complaints: IO[bytes]) -> SacctError:

@@ -243,7 +243,10 @@ class _Scanner:
             except RecursionError as error:
                 raise _BrokenError("nested too deeply") from error
             except json.JSONDecodeError as error:
-                if self._is_mistake(error):
+                left = len(self._buffer) - error.pos
+                margin = _MAX_JOB if error.msg.startswith("Unterminated") else _MARGIN
+                # Reading on will not help.
+                if self._ended or left > margin or len(self._buffer) - self._at > _MAX_JOB:
                     # All was well up to the end: no mistake, but a file that lost its tail.
                     if self._ended and not self._buffer[error.pos :].strip():
                         raise FormatError(self._breaks_off()) from error
@@ -256,12 +259,6 @@ class _Scanner:
                 continue
             self._at = end
             return value
-
-    def _is_mistake(self, error: json.JSONDecodeError) -> bool:
-        """Whether reading on will not help."""
-        left = len(self._buffer) - error.pos
-        margin = _MAX_JOB if error.msg.startswith("Unterminated") else _MARGIN
-        return self._ended or left > margin or len(self._buffer) - self._at > _MAX_JOB
 
     def _take(self, sign: str) -> None:
         if self._peek() != sign:

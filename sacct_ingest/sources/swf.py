@@ -106,12 +106,6 @@ class _Notes:
             raise FormatError("no line '; Computer: NAME'; say with -M which cluster this is")
         return name
 
-    @property
-    def cpus_a_node(self) -> int:
-        """Processors of one node; 1 where the log does not say."""
-        nodes, cpus = self.number("MaxNodes"), self.number("MaxProcs")
-        return max(cpus // nodes, 1) if nodes else 1
-
 
 def _rows(lines: Iterable[str], tally: Tally, cluster: str) -> Iterator[Row]:
     notes = _Notes(cluster)
@@ -184,4 +178,7 @@ def _label(number: str, word: str) -> str:
 
 
 def _nodes(cpus: float | None, notes: _Notes) -> float | None:
-    return None if cpus is None else float(-(-cpus // notes.cpus_a_node))
+    """Whole nodes of processors; one processor a node where the log does not say."""
+    nodes, processors = notes.number("MaxNodes"), notes.number("MaxProcs")
+    each = max(processors // nodes, 1) if nodes else 1
+    return None if cpus is None else float(-(-cpus // each))

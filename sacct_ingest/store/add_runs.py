@@ -118,7 +118,16 @@ def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
         for some, positions in zip(given, changed, strict=True):
             if positions:
                 ids = [stored[some.keys[at]][0] for at in positions]
-                _change(connection, _unpacked(some.body).only(positions), ids)
+                run_columns, step_columns = _unpacked(some.body).only(positions).with_ids(ids)
+                names = [f"{name}_" for name in run_columns]
+                rows = zip(*run_columns.values(), strict=True)
+                mark_runs(connection, ids)
+                connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
+                mark_runs(connection, ids)
+                # Their note or their state may be another.
+                counters.lower(connection, JOINED, min(ids))
+                connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
+                _insert_columns(connection, steps, step_columns)
         resized = [key for some in given for key in compress(some.keys, some.resized)]
         if resized:
             connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
@@ -197,18 +206,6 @@ def _insert(
             _insert_columns(connection, runs, run_columns)
             _insert_columns(connection, steps, step_columns)
     copy_to_tasks(connection, range(first, first + count))
-
-
-def _change(connection: sa.Connection, changed: RunColumns, ids: Sequence[int]) -> None:
-    run_columns, step_columns = changed.with_ids(ids)
-    names = [f"{name}_" for name in run_columns]
-    rows = zip(*run_columns.values(), strict=True)
-    mark_runs(connection, ids)
-    connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
-    mark_runs(connection, ids)
-    counters.lower(connection, JOINED, min(ids))  # its note or its state may be another
-    connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
-    _insert_columns(connection, steps, step_columns)
 
 
 def _update() -> Any:

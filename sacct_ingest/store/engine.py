@@ -23,7 +23,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import StaticPool
 
-from sacct_ingest.errors import RowRefused, StoreError
+from sacct_ingest.errors import RowRefused, StoreError, system_errors
 
 #: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
 LISTED = 900
@@ -57,7 +57,11 @@ def make_engine(url: str, *, create: bool) -> sa.Engine:
     """
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")
-        return _sqlite(parsed, create=create) if _is_sqlite(parsed) else _server(parsed)
+        if _is_sqlite(parsed):
+            return _sqlite(parsed, create=create)
+        # READ COMMITTED on both: MariaDB's default would show an ingest a snapshot from before it
+        # waited for its turn.
+        return sa.create_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
     except (ArgumentError, NoSuchModuleError) as error:
         raise StoreError(
             f"store {url!r} is not a database URL such as sqlite:///nimo.db"
@@ -154,12 +158,6 @@ def _is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def _server(url: URL) -> sa.Engine:
-    # READ COMMITTED on both: MariaDB's default would show an ingest a snapshot from before it
-    # waited for its turn.
-    return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
-
-
 def _sqlite(url: URL, *, create: bool) -> sa.Engine:
     # The URL may say otherwise: sqlite:////var/lib/nimo/nimo.db?timeout=60.
     busy_s = float(str(url.query.get("timeout", BUSY_S)))
@@ -209,7 +207,7 @@ def file_of(path: Path | None) -> tuple[int, int] | None:
 
 
 def _prepare(path: Path, *, create: bool) -> None:
-    try:
+    with system_errors(StoreError, f"store {path}"):
         if not create and not path.exists():
             raise StoreError(f"no store at {path}: 'nimo ingest' makes one")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,8 +218,6 @@ def _prepare(path: Path, *, create: bool) -> None:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
         if not path.exists():
             raise StoreError(f"store {path}: a symbolic link that leads nowhere; remove it")
-    except OSError as error:
-        raise StoreError(f"store {path}: {error.strerror}") from error
 
 
 def _set_up(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlchemy gives it

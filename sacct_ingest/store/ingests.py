@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from sacct_ingest.errors import StoreError
+from sacct_ingest.errors import StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.store import counters
 from sacct_ingest.store.engine import StoreTable, put, translated, writing
@@ -158,8 +158,6 @@ def _beside_file(engine: sa.Engine, waiting: Callable[[], None]) -> Iterator[Non
         yield  # no one else can see it
         return
     with ExitStack() as stack:
-        try:
+        with system_errors(StoreError, f"store {database}-ingest"):
             stack.enter_context(locked(Path(database), suffix="-ingest", waiting=waiting))
-        except OSError as error:
-            raise StoreError(f"store {database}-ingest: {error.strerror or error}") from error
         yield

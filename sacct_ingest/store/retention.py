@@ -43,7 +43,16 @@ def prune(engine: sa.Engine, retention: RetentionTimes, *, dry_run: bool = False
     if retention.decisions is not None and not dry_run:
         Watermarks(engine).advance(PRUNED, retention.decisions)
     if not dry_run and any(each.rows for each in done) and engine.dialect.name == "sqlite":
-        _shrink_file(engine)
+        # Give free pages back, a few at a time; an older file is written anew, once.
+        with translated(engine), engine.connect() as connection:
+            raw = connection.connection.cursor()
+            if raw.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:
+                raw.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                raw.execute("VACUUM")
+            while raw.execute("PRAGMA freelist_count").fetchone()[0]:
+                raw.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            raw.close()
     return done
 
 
@@ -143,16 +152,3 @@ TABLES: dict[str, tuple[sa.Column[Any], _Chosen]] = {
     "probes": (probes.c.at_s, _older(probes.c.at_s, probes.c.at_s)),
     "profiles": (profiles.c.at_s, _old_profiles),
 }
-
-
-def _shrink_file(engine: sa.Engine) -> None:
-    """Give free pages back, a few at a time; a file of an older release is written anew, once."""
-    with translated(engine), engine.connect() as connection:
-        raw = connection.connection.cursor()
-        if raw.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:
-            raw.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            raw.execute("VACUUM")
-        while raw.execute("PRAGMA freelist_count").fetchone()[0]:
-            raw.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
-        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        raw.close()

@@ -71,7 +71,8 @@ class NodeSums(StoreTable):
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "sums")
-            stored = _existing(connection, given)
+            found = _submitted_with(connection, given, contributions, _COLUMNS)
+            stored = {_key(one): one for one in (Contribution(**row._mapping) for row in found)}
             latest = {_key(one): one for one in (given if fresh else sorted(given, key=astuple))}
             changed = [one for key, one in latest.items() if stored.get(key) != one]
             if not fresh:
@@ -121,13 +122,6 @@ _RunKey = tuple[str, int, int]
 
 def _key(one: Contribution) -> _RunKey:
     return one.cluster, one.submit_s, one.job_id
-
-
-def _existing(
-    connection: sa.Connection, given: Iterable[Contribution]
-) -> dict[_RunKey, Contribution]:
-    rows = _submitted_with(connection, given, contributions, _COLUMNS)
-    return {_key(one): one for one in (Contribution(**row._mapping) for row in rows)}
 
 
 def _later(

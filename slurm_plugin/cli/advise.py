@@ -12,21 +12,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, ScriptError, SlurmError
 from sacct_ingest.scripts.job_script import CommandLine, Value, lookup, parse_command_line
 from slurm_plugin.cli import plot
-from slurm_plugin.cli.command_context import (
-    add_shared,
-    add_table_options,
-    nimod_socket,
-    option,
-    table_options,
-    user_settings,
-)
+from slurm_plugin.cli.command_context import Options, nimod_socket, table_options, user_settings
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners, number
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
@@ -80,10 +72,10 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_manners(made)
-    add = partial(option, made)
+    add = Options(made)
     add("--all", "show all node counts")
     add("-v --verbose", "show how the job was recognised, and all problems")
-    add_table_options(made)  # -o, -u and -n are sbatch's
+    add.table()  # -o, -u and -n are sbatch's
     add("--user NAME", "user of the job (default: you)", default="")
     add(
         "--confidence PERCENT",
@@ -95,8 +87,8 @@ def parser() -> argparse.ArgumentParser:
         "--json-lines",
         "read many requests from standard input, one JSON object a line, and answer each",
     )
-    plot.add_plot(made)
-    add_shared(made, "parsable", "json", "config", "local", "store")
+    plot.add_plot(add)
+    add.shared("parsable", "json", "config", "local", "store")
     return made
 
 

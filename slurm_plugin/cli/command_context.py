@@ -3,14 +3,12 @@
 Imports nothing heavy: settings, times and YAML are loaded where they are read.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slurm_plugin.config.settings_file import socket_of
 from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
@@ -21,54 +19,57 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
 
 
-class _Options(Protocol):
-    """A parser, or a group of options in it."""
+class Options:
+    """Adds options and arguments to a parser, or to a group of options in it."""
 
-    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
+    def __init__(self, parser: argparse._ActionsContainer) -> None:
+        self._parser = parser
+
+    def __call__(self, words: str, meaning: str, **how: Any) -> None:
+        """Add an option or an argument; ``how`` as of argparse.
+
+        words: its names and what its value is called, as the help shows them: ``-S --since TIME``.
+            An option without a value is a flag, and one whose default is a number takes such
+            numbers.
+        """
+        names = words.split()
+        if len(names) > 1 and not names[-1].startswith("-"):
+            how["metavar"] = names.pop()
+        elif not how:
+            how["action"] = "store_true"
+        if isinstance(how.get("default"), int | float):
+            how.setdefault("type", type(how["default"]))
+        self._parser.add_argument(*names, help=meaning, **how)
+
+    def one_of(self) -> "Options":
+        """Begin options of which a command line has one at most."""
+        return Options(self._parser.add_mutually_exclusive_group())
+
+    def shared(self, *names: str) -> None:
+        """Add options that mean the same everywhere: config, store, json, parsable, since."""
+        for name in names:
+            words, meaning, how = _SHARED[name]
+            self(words, meaning, **how)
+
+    def table(self, *letters: str) -> None:
+        """Add ``--format``, ``--sort`` and ``--noheader``, as squeue and sacct have them.
+
+        letters: short options of ``--format`` and ``--noheader`` where they are free, such as
+            ``-o``.
+        """
+        form, header = (f"{letter} " for letter in letters) if letters else ("", "")
+        columns = "columns of the table, each with an optional width: nodes,time%%12,ends%%-14"
+        self(f"{form}--format COLUMNS", columns, default="")
+        self("--sort COLUMNS", "order of the rows; -NAME: the largest first", default="")
+        self(f"{header}--noheader", "no titles above the columns")
+
+    def table_of_store(self) -> None:
+        """Add what all commands have that print a table from the store."""
+        self.table("-o", "-n")
+        self.shared("parsable", "json", "store", "config")
 
 
-def option(parser: _Options, words: str, meaning: str, **how: Any) -> None:
-    """Add an option or an argument; ``how`` as of argparse.
-
-    words: its names and what its value is called, as the help shows them: ``-S --since TIME``.  An
-        option without a value is a flag, and one whose default is a number takes such numbers.
-    """
-    names = words.split()
-    if len(names) > 1 and not names[-1].startswith("-"):
-        how["metavar"] = names.pop()
-    elif not how:
-        how["action"] = "store_true"
-    if isinstance(how.get("default"), int | float):
-        how.setdefault("type", type(how["default"]))
-    parser.add_argument(*names, help=meaning, **how)
-
-
-def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options that mean the same everywhere: config, store, json, parsable, since."""
-    for name in names:
-        words, meaning, how = _SHARED[name]
-        option(parser, words, meaning, **how)
-
-
-def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
-    """Add ``--format``, ``--sort`` and ``--noheader``, as squeue and sacct have them.
-
-    letters: short options of ``--format`` and ``--noheader`` where they are free, such as ``-o``.
-    """
-    form, header = (f"{letter} " for letter in letters) if letters else ("", "")
-    columns = "columns of the table, each with an optional width: nodes,time%%12,ends%%-14"
-    option(parser, f"{form}--format COLUMNS", columns, default="")
-    option(parser, "--sort COLUMNS", "order of the rows; -NAME: the largest first", default="")
-    option(parser, f"{header}--noheader", "no titles above the columns")
-
-
-def add_table_of_store(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands have that print a table from the store."""
-    add_table_options(parser, "-o", "-n")
-    add_shared(parser, "parsable", "json", "store", "config")
-
-
-def until_stopped(once: Callable[[], object], every_s: float) -> int:
+def until_stopped(once: "Callable[[], object]", every_s: float) -> int:
     """Call ``once`` again and again until SIGTERM or SIGINT, through outages; gives the status."""
     from sacct_ingest.ingest.into_store import FollowSettings, follow  # noqa: PLC0415
 
@@ -92,7 +93,7 @@ def until_stopped(once: Callable[[], object], every_s: float) -> int:
 
 
 def table_options(args: argparse.Namespace) -> TableOptions:
-    """Give what `add_table_options` read."""
+    """Give what `Options.table` read."""
     return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)
 
 
@@ -146,7 +147,7 @@ _SHARED: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
+def load_config(args: argparse.Namespace, *, for_user: bool = False) -> "Config":
     """Read the configuration in force, with the store that the command line names.
 
     for_user: the command can ask nimod, so that its user need not be able to read the site's file.
@@ -161,7 +162,7 @@ def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
     return replace(config, store=store_url(store)) if store else config
 
 
-def user_settings(args: argparse.Namespace) -> Callable[[], Config]:
+def user_settings(args: argparse.Namespace) -> "Callable[[], Config]":
     """Give the configuration for a command that asks nimod, read when it is first needed.
 
     To load a reader of YAML takes longer than nimod takes to answer.
@@ -169,7 +170,7 @@ def user_settings(args: argparse.Namespace) -> Callable[[], Config]:
     return cache(lambda: load_config(args, for_user=True))
 
 
-def nimod_socket(args: argparse.Namespace, settings: Callable[[], Config]) -> str:
+def nimod_socket(args: argparse.Namespace, settings: "Callable[[], Config]") -> str:
     """Socket of nimod: the file's line where it is plain, else the configuration's."""
     return socket_of(args.config) or settings().socket
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from slurm_plugin.cli.command_context import Options
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.text import log
@@ -61,7 +62,7 @@ class CommandModule(Protocol):
 
     EXAMPLE: str  #: command lines for the end of the help
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, add: Options) -> None:
         """Declare the command's options."""
 
     def run(self, args: argparse.Namespace) -> int:
@@ -88,7 +89,7 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
     add_manners(parser)
-    command.add_arguments(parser)
+    command.add_arguments(Options(parser))
     return parser, command
 
 

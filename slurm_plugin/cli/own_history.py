@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sacct_ingest.errors import SacctError, SlurmError, StoreError
+from sacct_ingest.errors import SacctError, SlurmError, StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from slurm_plugin.cli.progress import progress
@@ -124,15 +124,11 @@ def _cluster() -> str:
 
 def _prepared(path: Path) -> bool:
     """Make the file, which only its user may read; whether it was not there."""
-    try:
+    with system_errors(StoreError, path, "; set XDG_DATA_HOME to a folder that you may write to"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
             return True
-    except OSError as error:
-        raise StoreError(
-            f"{path}: {error.strerror}; set XDG_DATA_HOME to a folder that you may write to"
-        ) from error
     return False
 
 

@@ -1,12 +1,11 @@
 """The option ``--plot``: a curve drawn on the terminal or into a file."""
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError
-from slurm_plugin.cli.command_context import option
+from slurm_plugin.cli.command_context import Options
 
 if TYPE_CHECKING:
     from slurm_plugin.reports.picture import Picture
@@ -16,10 +15,9 @@ SUFFIXES = (".svg", ".png", ".pdf")
 _WIDEST = 100  #: columns beyond which a curve does not get clearer
 
 
-def add_plot(parser: argparse.ArgumentParser) -> None:
+def add_plot(add: Options) -> None:
     """Add ``--plot``."""
-    option(
-        parser,
+    add(
         "--plot FILE",
         "draw the curve: on the terminal, or into FILE (.svg, .png or .pdf)",
         nargs="?",

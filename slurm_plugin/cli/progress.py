@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol
@@ -25,22 +25,20 @@ class ProgressReport(Protocol):
 
 
 @contextmanager
-def progress(
-    title: str, *, patience_s: float = PATIENCE_S, clock: Callable[[], float] = time.monotonic
-) -> Iterator[ProgressReport]:
+def progress(title: str, *, patience_s: float = PATIENCE_S) -> Iterator[ProgressReport]:
     """Give a function to report progress to; shown on stderr if that is a terminal.
 
     If the total is known there is a bar, with the time that is left.  Nothing is shown
     before ``patience_s`` have passed, and the line is wiped at the end.
     """
     bar: Progress | None = None
-    total, begun_s, on_terminal = 0, clock(), sys.stderr.isatty()
+    total, begun_s, on_terminal = 0, time.monotonic(), sys.stderr.isatty()
 
     def report(done: int, what: str, share: float | None = None, /) -> None:
         nonlocal bar, total
         total += done
-        if bar is None and on_terminal and clock() - begun_s >= patience_s:
-            bar = _started(title, begun_s, clock)
+        if bar is None and on_terminal and time.monotonic() - begun_s >= patience_s:
+            bar = _started(title, begun_s)
         if bar is not None:
             (task,) = bar.task_ids
             bar.update(task, description=what, done=f"{total:,}" if total else "")
@@ -69,7 +67,7 @@ def waiting(title: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
                 timer.join()
 
 
-def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progress":
+def _started(title: str, begun_s: float) -> "Progress":
     # What is done before it need be shown does not wait for it.
     from rich import progress as columns  # noqa: PLC0415
 
@@ -82,7 +80,7 @@ def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progres
         columns.TimeElapsedColumn(),
         columns.TimeRemainingColumn(),
         console=safe_console(sys.stderr),
-        get_time=clock,
+        get_time=time.monotonic,
         speed_estimate_period=_SPEED_OVER_S,
         transient=True,
     )

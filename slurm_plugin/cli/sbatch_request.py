@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sacct_ingest.errors import ScriptError
-from sacct_ingest.scripts.job_script import CommandLine, Options, parse_command_line, parse_script
+from sacct_ingest.errors import ScriptError, system_errors
+from sacct_ingest.scripts.job_script import Options, parse_command_line, parse_script
 from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
@@ -72,7 +72,11 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
     work_dir = job["work_dir"]
-    job["inputs_changed_s"] = _changed_s(command, work_dir)
+    # Of what the arguments name; None where there are no files.
+    job["inputs_changed_s"] = None
+    with suppress(OSError, ValueError):
+        files = [file for word in command.arguments if (file := Path(work_dir, word)).is_file()]
+        job["inputs_changed_s"] = max((file.stat().st_mtime for file in files), default=None)
     # Lines of input files in the job's folder that say how many tasks it runs with.
     found: list[str] = []
     for name, pattern in _INPUTS.items():
@@ -117,21 +121,11 @@ def options_of(environ: Mapping[str, str]) -> Options:
     }
 
 
-def _changed_s(command: CommandLine, work_dir: str) -> float | None:
-    """When the files that the job's arguments name were changed last; None where there are none."""
-    files = [Path(work_dir, word) for word in command.arguments]
-    with suppress(OSError, ValueError):
-        return max((f.stat().st_mtime for f in files if f.is_file()), default=None)
-    return None
-
-
 def _read(path: str) -> str:
     if not path and sys.stdin.isatty():
         raise ScriptError("no job script is given; 'nimo-advise --help' shows examples")
-    try:
+    with system_errors(ScriptError, path):
         data = sys.stdin.buffer.read() if path in ("", "-") else Path(path).read_bytes()
-    except OSError as error:
-        raise ScriptError(f"{path}: {error.strerror or error}") from error
     if len(data) > _MAX_SCRIPT_BYTES or b"\0" in data:
         raise ScriptError(f"{path}: not a job script")
     return data.decode(errors="replace")

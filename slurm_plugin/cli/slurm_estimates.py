@@ -4,8 +4,6 @@ The job is not submitted, but slurmctld goes through its submission: it takes a 
 job_submit.  :data:`ESTIMATE_COMMENT` in the comment makes nimod decide and record nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -91,7 +89,7 @@ def starts(
     submission: EstimateRequest,
     counts: Sequence[int],
     run: Run,
-    cache: StartEstimateCache,
+    cache: "StartEstimateCache",
     *,
     now_s: float,
 ) -> dict[int, float]:
@@ -194,7 +192,7 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
     return [row.nodes for row in sorted(rows, key=rank)[:most]]
 
 
-def check(words: Sequence[str], script_text: str, how: Advise) -> None:
+def check(words: Sequence[str], script_text: str, how: "Advise") -> None:
     """Ask Slurm whether it would accept the job. Raises JobRefused: Slurm would refuse it."""
     submission = submission_of(words, script_text)
     try:
@@ -205,7 +203,9 @@ def check(words: Sequence[str], script_text: str, how: Advise) -> None:
         return  # Slurm is not here, or has no time: nothing speaks against the job
 
 
-def add(advice: Advice, words: Sequence[str], job: JobFields, how: Advise, *, now_s: float) -> None:
+def add(
+    advice: Advice, words: Sequence[str], job: JobFields, how: "Advise", *, now_s: float
+) -> None:
     """Put Slurm's estimates into the rows of an advice.
 
     Raises SlurmError: Slurm gives none, or the site does not allow the request.

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -33,7 +32,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
     return Config() if chosen is None else parse(read_text(chosen), name=str(chosen))
 
 
-def load_for_user(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+def load_for_user(path: Path | None = None) -> Config:
     """Read the configuration for a command that asks nimod: a user may not be able to read it.
 
     It may hold a password.  What such a command needs is the socket, and the hooks' settings,
@@ -42,11 +41,11 @@ def load_for_user(path: Path | None = None, environ: Mapping[str, str] = os.envi
     Raises ConfigError: as :func:`load`, but for a file of the site's that the user must not read.
     """
     try:
-        return load(path, environ)
+        return load(path)
     except ConfigError as error:
         if path is not None or not isinstance(error.__cause__, PermissionError):
             raise
-    return Config(socket=_hook_socket(environ) or Config().socket)
+    return Config(socket=_hook_socket(os.environ) or Config().socket)
 
 
 def _hook_socket(environ: Mapping[str, str]) -> str:
@@ -69,11 +68,25 @@ def parse(text: str, *, name: str) -> Config:
     'off'
     """
     data = load_yaml(text, name=name)
-    _read_lists(data, name)
+    # Put the lines of a file where a rule names one: user: "@/etc/nimo/opted-out".
+    opt_in = data.get("opt_in") if isinstance(data, dict) else None
+    for section in (data, opt_in):
+        rules = section.get("rules") if isinstance(section, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            fields = rule.items() if isinstance(rule, dict) else ()
+            for key, value in fields:
+                if isinstance(value, str) and value.startswith("@"):
+                    rule[key] = _lines(Path(name).parent / value[1:])
     config = convert({} if data is None else data, Config, name=name)
     _check_ranges(config, name)
     _check_rules(config, name)
-    _check_sharing(config, name)
+    names = [tags.name for tags in config.sharing.tags]
+    for index, tags in enumerate(config.sharing.tags):
+        place = f"{name}: sharing.tags[{index}]"
+        if not tags.users and not tags.accounts:
+            raise ConfigError(f"{place}: give it users or accounts")
+        if tags.name in names[:index]:
+            raise ConfigError(f"{place}.name: {tags.name} is there already; choose another one")
     _check_relay(config, name)
     co2 = config.energy.co2
     if isinstance(co2, str) and not Path(co2).is_absolute():
@@ -84,18 +97,6 @@ def parse(text: str, *, name: str) -> Config:
 def dump(config: Config) -> str:
     """Text of a file with these settings, all of them."""
     return yaml.safe_dump(msgspec.to_builtins(config), sort_keys=False, allow_unicode=True)
-
-
-def _read_lists(data: Any, name: str) -> None:
-    """Put the lines of a file where a rule names one: ``user: "@/etc/nimo/opted-out"``."""
-    opt_in = data.get("opt_in") if isinstance(data, dict) else None
-    for section in (data, opt_in):
-        rules = section.get("rules") if isinstance(section, dict) else None
-        for rule in rules if isinstance(rules, list) else ():
-            fields = rule.items() if isinstance(rule, dict) else ()
-            for key, value in fields:
-                if isinstance(value, str) and value.startswith("@"):
-                    rule[key] = _lines(Path(name).parent / value[1:])
 
 
 def _lines(path: Path) -> list[str]:
@@ -143,13 +144,3 @@ def _check_relay(config: Config, name: str) -> None:
         missing.append("login_nodes")
     if missing:
         raise ConfigError(f"{name}: relay.tls.{missing[0]}: give it a value, or take auth: munge")
-
-
-def _check_sharing(config: Config, name: str) -> None:
-    names = [tags.name for tags in config.sharing.tags]
-    for index, tags in enumerate(config.sharing.tags):
-        place = f"{name}: sharing.tags[{index}]"
-        if not tags.users and not tags.accounts:
-            raise ConfigError(f"{place}: give it users or accounts")
-        if tags.name in names[:index]:
-            raise ConfigError(f"{place}.name: {tags.name} is there already; choose another one")

@@ -78,21 +78,12 @@ def _explain(message: str, kind: type) -> str:
     path = place.strip("`").removeprefix("$").lstrip(".")
     if unknown := re.search(r"unknown field `(.+)`", reason):
         place = f"{path}.{unknown[1]}".lstrip(".")
-        return f"{place}: unknown key; {did_you_mean(unknown[1], keys_at(path, kind))}"
+        keys = [field.encode_name for field in msgspec.structs.fields(_type_at(path, kind))]
+        return f"{place}: unknown key; {did_you_mean(unknown[1], keys)}"
     if wrong := re.search(r"Invalid enum value '(.*)'", reason):
         choices = [str(choice.value) for choice in _type_at(path, kind)]
         return f"{path}: {wrong[1]!r} is no choice; {did_you_mean(wrong[1], choices)}"
     return f"{path}: {reason}" if path else reason
-
-
-def keys_at(path: str, kind: type) -> list[str]:
-    """Keys that a mapping at ``path`` in such a file may have: ``policy`` or ``rules[0]``.
-
-    >>> from slurm_plugin.config.settings import Config
-    >>> keys_at("deadline", Config)
-    ['missed', 'confidence', 'wait_factor']
-    """
-    return [field.encode_name for field in msgspec.structs.fields(_type_at(path, kind))]
 
 
 def _type_at(path: str, kind: Any) -> Any:

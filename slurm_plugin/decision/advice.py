@@ -140,7 +140,7 @@ def advice_of(
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess:
         advice.limit_text = messages.short_limit(base.prediction, request)
-    _front(advice.rows)
+    _mark_front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
     if decided.reason in MISSED:
@@ -149,7 +149,10 @@ def advice_of(
             considered, table, part, places, rules, decided, now_s=case.now_s
         )
         decided = replace(decided, remedies=proposals)
-    _cheapest_sure(advice, rules)
+    advice.sure = rules.deadline.confidence
+    enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
+    cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
+    advice.cheapest_sure = cheapest.nodes if cheapest else None
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
 
@@ -161,15 +164,11 @@ def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[i
     return (request.low, request.high) if request.low < request.high else (1, part.largest)
 
 
-def _front(rows: Sequence[Row]) -> None:
+def _mark_front(rows: Sequence[Row]) -> None:
     """Mark the rows that no other beats in the end of the job and in node time, as cost goes."""
-
-    def costs(row: Row) -> tuple[float, float]:
-        return row.time_s + (row.wait_s or 0.0), row.node_hours
-
-    for row in rows:
-        beaten = (costs(one) != costs(row) and all(map(le, costs(one), costs(row))) for one in rows)
-        row.front = not any(beaten)
+    costs = [(row.time_s + (row.wait_s or 0.0), row.node_hours) for row in rows]
+    for row, own in zip(rows, costs, strict=True):
+        row.front = not any(one != own and all(map(le, one, own)) for one in costs)
 
 
 def _add_amounts(
@@ -207,14 +206,6 @@ def _add_amounts(
             less = f"it emits {percent(found[1])} less CO2e"
             advice.begin_text = f"Begun at {short_clock(found[0])} {less}."
             advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
-
-
-def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
-    """Note which row makes the deadline with the confidence that is asked for at least cost."""
-    advice.sure = rules.deadline.confidence
-    enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
-    cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
-    advice.cheapest_sure = cheapest.nodes if cheapest else None
 
 
 _OF_ROW = ("nodes", "time_s", "low_s", "high_s", "wait_s")

@@ -41,8 +41,8 @@ from slurm_plugin.decision.sizes import change_for, change_of, nodes_of, resized
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.partition_view import Footprint, footprint
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.partition_view import footprint
 from slurm_plugin.text.formatting import printable
 
 _MIB = 2**20
@@ -223,10 +223,12 @@ def lower_memory(case: DecisionContext, decided: Decision, config: Config) -> Lo
         return None
     job = _of_size(case, span[1])
     taken = footprint(job, part)
-    asked_mib = _asked_mib(job, taken, part)
-    least = _least_bytes(need, span, config)
-    if asked_mib is None or least is None:
+    # As asked for, or by default.
+    asked_mib = int(taken.mem_mib) if taken.mem_mib < inf else (part.node_mem_bytes or 0) // _MIB
+    high, given = (most_between(one, *span) for one in (need.high, need.given))
+    if taken.alone or job.min_mem_per_node == 0 or not asked_mib or high is None or given is None:
         return None
+    least = max(high * config.policy.memory_margin, given * config.memory.step)
     unasked = job.min_mem_per_node is None and not job.min_mem_per_cpu
     given_mib = max(
         ceil(least / _MIB),
@@ -278,23 +280,6 @@ def _of_size(case: DecisionContext, size: int) -> Job:
     return case.job if size == own else resized(case.job, case.table, size)
 
 
-def _asked_mib(job: Job, taken: Footprint, part: Partition) -> int | None:
-    """Memory of each node that the job asks for, or gets by default; None: it is to stay."""
-    if taken.alone or not taken.mem_mib or job.min_mem_per_node == 0:
-        return None
-    if taken.mem_mib < inf:
-        return int(taken.mem_mib)
-    return part.node_mem_bytes // _MIB if part.node_mem_bytes else None
-
-
-def _least_bytes(need: MemoryNeed, span: tuple[int, int], config: Config) -> float | None:
-    """Least memory on any of these sizes; None: they were not run."""
-    high, given = (most_between(one, *span) for one in (need.high, need.given))
-    if high is None or given is None:
-        return None
-    return max(high * config.policy.memory_margin, given * config.memory.step)
-
-
 def soft_limit(
     case: DecisionContext, decided: Decision, rules: TimeLimit, cluster: Cluster, plans: SoftPlans
 ) -> SoftLimit | None:
@@ -314,7 +299,10 @@ def soft_limit(
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, request.given)
     size = _size(case, decided, table)
-    if size is None or request.distrusted or _uses_limits(table):
+    # Links of a chain run until their limit.
+    at_limit = sum(one.runs for one in table.endings if one.state == JobState.TIMEOUT)
+    chain = 2 * at_limit > sum(one.runs for one in table.endings)
+    if size is None or request.distrusted or chain:
         return None
     own_s, share = 60.0 * minutes, plans.quantiles.get(names[0], 1.0 - rules.outlasted_share)
     limit_s = planned_s(table, size, own_s, share, rules)
@@ -329,10 +317,3 @@ def _size(case: DecisionContext, decided: Decision, table: PredictionTable) -> i
     if table.is_guess and table.nodes:  # what a user's jobs are like says the same of all sizes
         size = min(max(size, table.nodes[0]), table.nodes[-1])
     return size if covers(table, size) else None
-
-
-def _uses_limits(table: PredictionTable) -> bool:
-    """Whether the application runs until its limit, as links of a chain do."""
-    ended = sum(one.runs for one in table.endings)
-    at_limit = sum(one.runs for one in table.endings if one.state == JobState.TIMEOUT)
-    return 2 * at_limit > ended

@@ -5,8 +5,6 @@ Processor time is counted between the steps.  Of a job that is sized in CPUs or 
 is counted in them: waits and prices then follow as for nodes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -354,7 +352,8 @@ def in_sizes(
             return None
         enough = size == own or has_memory(other, part, table, size, margin=margin)
         if part.largest >= nodes and enough:
-            free.append((size, _times(part.profile, nodes, size)))
+            have = tuple(size * (n >= nodes) for n in part.profile.free)
+            free.append((size, NodeAvailability(part.profile.times_s, have, part.profile.rising)))
             if isinstance(part.outlook, PartitionOutlook):
                 outlooks.append((part.outlook, nodes))
     return replace(
@@ -401,12 +400,6 @@ def _outlook(counts: list[int], parts: list[tuple[PartitionOutlook, int]]) -> Si
     if not counts or len(parts) < len(counts):
         return None
     return SizedOutlook(sizes=tuple(counts), parts=tuple(parts))
-
-
-def _times(free: NodeAvailability, nodes: int, size: int) -> NodeAvailability:
-    """When the nodes for a size are free, and when not (0)."""
-    have = tuple(size * (n >= nodes) for n in free.free)
-    return NodeAvailability(free.times_s, have, free.rising)
 
 
 def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:

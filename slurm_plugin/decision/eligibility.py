@@ -218,6 +218,10 @@ class Asked:
         site_use = self.settings.time_limit
         if soft and site_use is types.TimeUse.SET:
             site_use = types.TimeUse.ADVISE  # nobody's limit has to be shortened
+        memory, use = tag.mem if tag else "", self.settings.memory
+        lowers = (use is types.MemoryUse.AUTO and memory != types.MemoryUse.OFF) or (
+            use is types.MemoryUse.TAG and memory == types.MemoryUse.AUTO
+        )
         return Request(
             low=low,
             high=high,
@@ -232,7 +236,7 @@ class Asked:
             deadline_s=deadline_s,
             begin_s=job.begin_time if job.begin_time else -inf,
             mem_node_bytes=None if sized else memory_bytes(job, self.partition),
-            lower_memory=_lowers_memory(tag, fixed, self.settings.memory),
+            lower_memory=fixed not in _UNTIMED and lowers,
             fixed=fixed,
             distrusted=distrusted,
             time_use=_time_use(job, tag, fixed, site_use, sized=sized),
@@ -286,16 +290,6 @@ def limit_of(job: Job, partition: Partition | None) -> float | None:
 
 #: Requests whose jobs are not what the prediction is about, or that are to be left alone.
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
-
-
-def _lowers_memory(tag: Tag | None, fixed: Reason | None, use: types.MemoryUse) -> bool:
-    """Whether memory that its runs do not need may be taken off a job."""
-    word = tag.mem if tag else ""
-    if fixed in _UNTIMED:
-        return False
-    if use is types.MemoryUse.AUTO:
-        return word != types.MemoryUse.OFF
-    return use is types.MemoryUse.TAG and word == types.MemoryUse.AUTO
 
 
 def _plans(job: Job, tag: Tag | None) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from predictor.table import level_quantile, longest, longest_cut, quantile
+from predictor.table import level_quantile, longest, quantile
 from predictor.types import UNBOUNDED, Memory, PredictionTable
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
@@ -176,7 +176,7 @@ def shortest(
 ) -> float:
     """Shortest limit that may be set in place of ``own_s`` on any of these counts."""
     longest_s = max(longest(table, nodes) for nodes in counts)
-    cut_s = max(longest_cut(table, nodes) for nodes in counts)
+    cut_s = max((one.cut_s for one in table.longest if one.nodes >= min(counts)), default=0.0)
     shares = (settings.least_share * own_s, settings.longest_share * longest_s)
     # What was stopped needed more than that, and the next such run does, too.
     return whole_minutes(max(*shares, settings.margin * cut_s))

@@ -40,8 +40,10 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     lines = _deadline_lines(decision, request, now_s=now_s)
     if lines or not advise or decision.chosen is None:
         return "\n".join(f"nimo: {line}" for line in lines)
-    limit = unit.words(_shorter_limit(decision.chosen))
-    return "\n".join(filter(None, (better_count(decision, unit), limit)))
+    limit, which = time_options(decision.chosen.limits), count(decision.chosen.nodes, "node")
+    if limit:
+        limit = f"nimo: {limit} is enough for this job on {which} and may start it earlier"
+    return "\n".join(filter(None, (better_count(decision, unit), unit.words(limit))))
 
 
 def changed(
@@ -57,7 +59,8 @@ def changed(
     minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
     longer = minutes is not None and own is not None and minutes > own
     if chosen is not None and decision.learns:
-        where = f"{count(chosen.nodes, request.unit.word)} of {_range(request)}"
+        most = "+" if request.high >= UNBOUNDED else f"-{request.high}"
+        where = f"{count(chosen.nodes, request.unit.word)} of {request.low}{most}"
         allowed = f", with --time={duration(60.0 * minutes)}" if longer and minutes else ""
         tried, of = decision.learns
         return f"nimo: runs on {where} to learn how it scales ({tried} of {of}){allowed}"
@@ -148,10 +151,6 @@ def _more(case: DecisionContext, memory: int) -> str:
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
 
 
-def _range(request: Request) -> str:
-    return f"{request.low}+" if request.high >= UNBOUNDED else f"{request.low}-{request.high}"
-
-
 def less_memory(memory: LowerMemory) -> str:
     """Line for the user whose job gets less memory than it asked for."""
     return f"nimo: this job has --mem={memory.given_mib}M instead of {memory.asked_mib}M"
@@ -194,12 +193,6 @@ def time_options(limits: TimeLimits | None) -> str:
     return f"--time={duration(limits.limit_s)}{least}"
 
 
-def _shorter_limit(chosen: Option) -> str:
-    options = time_options(chosen.limits)
-    which = count(chosen.nodes, "node")
-    return options and f"nimo: {options} is enough for this job on {which} and may start it earlier"
-
-
 def better_count(decision: Decision, unit: Unit) -> str:
     """Line for the user about a better count; empty where the decision has none."""
     better, asked = decision.chosen, decision.request
@@ -207,8 +200,10 @@ def better_count(decision: Decision, unit: Unit) -> str:
         return ""
     if better.nodes == asked.nodes:
         return ""
+    size = count(better.nodes, unit.word)
     return (
-        f"nimo: {_request(better.nodes, unit)} would be better for this job than {asked.nodes}: "
+        f"nimo: {f'--nodes={better.nodes}' if unit is Unit.NODES else size} would be better for "
+        f"this job than {asked.nodes}: "
         f"it waits {_wait(better)} and runs {time_span(better.prediction.time_s)}, instead of "
         f"{_wait(asked)} and {time_span(asked.prediction.time_s)}; {decision.reason.text}"
     )
@@ -216,10 +211,6 @@ def better_count(decision: Decision, unit: Unit) -> str:
 
 def _wait(option: Option) -> str:
     return f"{'at most ' if option.bound else ''}{time_span(option.wait_s)}"
-
-
-def _request(size: int, unit: Unit) -> str:
-    return f"--nodes={size}" if unit is Unit.NODES else count(size, unit.word)
 
 
 def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> list[str]:
@@ -337,9 +328,10 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
         return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, table.unit.word)}."
     sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
-    where = (
-        f" on {_span(sure[0], sure[-1], table.unit)}" if 0 < len(sure) < len(table.nodes) else ""
-    )
+    where = ""
+    if 0 < len(sure) < len(table.nodes):
+        several = f"{sure[0]} to {sure[-1]} {table.unit.plural}"
+        where = f" on {count(sure[0], table.unit.word) if sure[0] == sure[-1] else several}"
     return f"{_OPENINGS[table.verdict]}{where}."
 
 
@@ -349,10 +341,6 @@ def _without_curve(table: PredictionTable) -> str:
     *counts, last = table.change.learnt
     on = f"{', '.join(map(str, counts))} and {last} {table.unit.plural}"
     return f"How this job scales was learnt on {on}."
-
-
-def _span(low: int, high: int, unit: Unit) -> str:
-    return count(low, unit.word) if low == high else f"{low} to {high} {unit.plural}"
 
 
 def _sentence(text: str) -> str:

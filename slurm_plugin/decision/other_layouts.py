@@ -1,8 +1,6 @@
 """The same job laid out otherwise: half-filled nodes, other GPUs, tasks or threads."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
@@ -19,13 +17,7 @@ def layout_rows(
     own: that of the job.
     size: nodes, or CPUs or GPUs in all, as the tables count them.
     """
-    rows = list(_rows(tables, own, size))
-    return rows if len(rows) > 1 else []
-
-
-def _rows(
-    tables: Sequence[PredictionTable], own: PredictionTable, size: int
-) -> Iterator[LayoutRow]:
+    rows = []
     for table in tables:
         verdict = verdict_at(table, size)
         options = layout_options(table.layout, table.unit, size)
@@ -33,7 +25,7 @@ def _rows(
             continue
         if covers(table, size):
             one = at(table, size)
-            yield LayoutRow(
+            row = LayoutRow(
                 layout=str(table.layout),
                 options=options,
                 size=size,
@@ -44,6 +36,8 @@ def _rows(
                 verdict=verdict.value,
                 own=table.key == own.key,
             )
+            rows.append(row)
+    return rows if len(rows) > 1 else []
 
 
 def layout_options(layout: Layout, unit: Unit, size: int) -> str:

@@ -371,18 +371,15 @@ def _count_and_time(option: Option, scene: PolicyContext) -> Iterator[str]:
     """Yield the options that ask for a count, where it is another one, and for its limit."""
     unit, nodes = scene.request.unit, f"--nodes={option.nodes}"
     size = nodes if unit is Unit.NODES else f"{option.nodes} {unit.plural}"
-    words = size if option.nodes != scene.asked else "", _time(option, scene.request)
+    limits = limits_to_ask(option, scene.request)
+    time = f"--time={duration(limits.limit_s)}" if limits else ""
+    words = size if option.nodes != scene.asked else "", time
     if any(words):
         yield _with_chance(" ".join(filter(None, words)), option.chance or 0.0)
 
 
 def _makes_it(option: Option, rules: counting.PolicySettings) -> bool:
     return option.chance is not None and option.chance >= rules.deadline.confidence
-
-
-def _time(option: Option, request: counting.Request) -> str:
-    limits = limits_to_ask(option, request)
-    return f"--time={duration(limits.limit_s)}" if limits else ""
 
 
 def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:

@@ -240,22 +240,19 @@ class DecisionService:
         """
         try:
             with self._budget.counted():
-                return self._advised(job, now_s, private=private, confidence=confidence)
+                case = self._contexts.build(job, now_s, private=private)
+                choices = self._choices(case, private=private)
+                rules = self._rules
+                if confidence:
+                    deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
+                    rules = replace(rules, deadline=deadline)
+                advice = side_by_side(choices) or self._advice(case, rules)
+                best = next((row for row in advice.rows if row.recommended), None)
+                advice.waits = self.waits.like(best.wait_s) if best else None
+                return advice
         except BudgetSpent:
             error = "this takes too much processor time; name fewer partitions or features"
             return Advice(ok=False, error=error)
-
-    def _advised(self, job: Job, now_s: float, *, private: bool, confidence: float) -> Advice:
-        case = self._contexts.build(job, now_s, private=private)
-        choices = self._choices(case, private=private)
-        rules = self._rules
-        if confidence:
-            deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
-            rules = replace(rules, deadline=deadline)
-        advice = side_by_side(choices) or self._advice(case, rules)
-        best = next((row for row in advice.rows if row.recommended), None)
-        advice.waits = self.waits.like(best.wait_s) if best else None
-        return advice
 
     def advise_at(self, job: Job, places: Sequence[PartitionContext], *, now_s: float) -> Advice:
         """Advise without a view of the cluster, as if all nodes were free.

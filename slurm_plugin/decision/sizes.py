@@ -9,8 +9,6 @@ sends and what slurmctld makes of it was tried on Slurm 22.05; the table is in t
 the hooks.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -23,7 +21,7 @@ from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import UNKNOWN_GPUS, Each, Layout, Unit
 from sacct_ingest.scripts.job_script import script_options
-from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, names_groups, task_multiple
+from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, task_multiple
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
@@ -96,17 +94,12 @@ def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]
 def in_unit(table: PredictionTable, job: Job, partition: Partition | None) -> PredictionTable:
     """Table over nodes for a job that leaves only its nodes open; else as it is."""
     over_cpus = table.unit is Unit.CPUS and table.layout.each is Each.ANY
-    if not over_cpus or partition is None or not counts_nodes(job):
+    # Tasks and CPUs are those of each node.
+    several = job.min_nodes is not None and (job.max_nodes is None or job.max_nodes > 1)
+    fixed = bool(job.num_tasks) and not job.ntasks_per_node
+    if not over_cpus or partition is None or not several or fixed:
         return table
     return over_nodes(table, footprint(job, partition).cpus) or table
-
-
-def counts_nodes(job: Job) -> bool:
-    """Whether a job leaves only its node count open: tasks and CPUs are those of each node."""
-    several = job.max_nodes is None or job.max_nodes > 1
-    return (
-        job.min_nodes is not None and several and (not job.num_tasks or bool(job.ntasks_per_node))
-    )
 
 
 def size_option_of(job: Job, table: PredictionTable) -> SizeOption:
@@ -187,8 +180,7 @@ def groups_of(job: Job) -> int:
     """Say what the number of tasks has to be a multiple of, as the script or its arguments say."""
     if not job.script:
         return 1
-    text, arguments = _text(job), " ".join(job.argv[1:])
-    return task_multiple(text, arguments) if names_groups(text + arguments) else 1
+    return task_multiple(_text(job), " ".join(job.argv[1:]))
 
 
 def _text(job: Job) -> str:

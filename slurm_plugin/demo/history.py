@@ -243,7 +243,12 @@ def _arrivals(
         for day in range(days):
             # Counted from the end: the same seed makes the same history on every day of the week.
             weekend = (days - day) % 7 in (0, 1)
-            for _ in range(_count(application.per_day * (0.4 if weekend else 1.24), rng)):
+            mean = application.per_day * (0.4 if weekend else 1.24)
+            # Poisson variate: unit-rate arrivals before the mean.
+            count, at = 0, rng.expovariate(1.0)
+            while at < mean:
+                count, at = count + 1, at + rng.expovariate(1.0)
+            for _ in range(count):
                 submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
                 submit_s += rng.randrange(3600)
                 counts, weights = list(application.nodes), list(application.nodes.values())
@@ -251,14 +256,6 @@ def _arrivals(
                 tasks = range(application.array) if application.array else (None,)
                 arrivals += [_Arrival(submit_s, application, nodes, task) for task in tasks]
     return sorted(arrivals, key=lambda arrival: arrival.submit_s)
-
-
-def _count(mean: float, rng: Random) -> int:
-    """Poisson variate as the number of unit-rate arrivals before ``mean``."""
-    count, at = 0, rng.expovariate(1.0)
-    while at < mean:
-        count, at = count + 1, at + rng.expovariate(1.0)
-    return count
 
 
 def _ending(application: Application, nodes: int, rng: Random) -> tuple[JobState, int]:

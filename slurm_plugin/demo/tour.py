@@ -301,7 +301,12 @@ def tour(
     narrator.show("nimo", "predict", "wrf-d02")
     narrator.say(_SERVE)
     with narrator.background("nimo", "serve"):
-        _advise(narrator)
+        narrator.say(_ADVISE)
+        narrator.show("nimo-advise", "wrf.sh", "d02")
+        narrator.say(_DEADLINE)
+        narrator.show("nimo-advise", "--deadline=now+15minutes", "wrf.sh", "d02", statuses=(4,))
+        narrator.say(_UNSURE)
+        narrator.show("nimo-advise", "capsid.sh")
     sites.write_stand_ins(site.stand_ins, now_s=clock(), waiting=())
     narrator.say(_SUBMIT.format(folder=folder))
     with narrator.background("nimo", "serve"):
@@ -351,15 +356,6 @@ def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) 
         for one, answer in zip(planned, answers, strict=True)
     ]
     return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
-
-
-def _advise(narrator: Narrator) -> None:
-    narrator.say(_ADVISE)
-    narrator.show("nimo-advise", "wrf.sh", "d02")
-    narrator.say(_DEADLINE)
-    narrator.show("nimo-advise", "--deadline=now+15minutes", "wrf.sh", "d02", statuses=(4,))
-    narrator.say(_UNSURE)
-    narrator.show("nimo-advise", "capsid.sh")
 
 
 def _submit(

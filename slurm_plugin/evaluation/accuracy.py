@@ -14,12 +14,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import exp, log
 from statistics import NormalDist, median
-from typing import TYPE_CHECKING
 
 from sacct_ingest.records import DecisionRow
-
-if TYPE_CHECKING:  # the database is heavy, and 'nimo why' needs none
-    from sacct_ingest.store import RunRow
+from sacct_ingest.store.rows import RunRow
 
 _NORMAL = NormalDist()
 

@@ -1,7 +1,5 @@
 """One report out of the store: decisions with their outcomes, and diagnoses from the curves."""
 
-from __future__ import annotations
-
 import array
 import base64
 import io
@@ -61,7 +59,7 @@ def selection_of(
 
 
 def collect(
-    store: Store,
+    store: "Store",
     chosen: DecisionSelection,
     *,
     config: Config,
@@ -110,7 +108,7 @@ def collect(
     )
 
 
-def keep_sums(store: Store, config: Config, *, now_s: float) -> None:
+def keep_sums(store: "Store", config: Config, *, now_s: float) -> None:
     """Store the sums over all decisions but those of the last days, so that reports begin there.
 
     The store deletes sums when a decision before their end changes.  Of those of earlier days one
@@ -139,7 +137,7 @@ def _is_kept(day: int, last: int) -> bool:
     return age <= _KEPT and day % (1 << (age.bit_length() - 1)) == 0
 
 
-def _empty(store: Store, config: Config) -> tuple[OutcomeTally, str]:
+def _empty(store: "Store", config: Config) -> tuple[OutcomeTally, str]:
     """Give empty sums, and a digest of what they are made with."""
     node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
     made_with = config.fit.confidence, config.energy, node_cpus
@@ -148,7 +146,7 @@ def _empty(store: Store, config: Config) -> tuple[OutcomeTally, str]:
     return tally, blake2b(repr(made).encode(), digest_size=8).hexdigest()
 
 
-def _sums(store: Store, config: Config) -> tuple[OutcomeTally, float | None]:
+def _sums(store: "Store", config: Config) -> tuple[OutcomeTally, float | None]:
     """Give the last sums that were stored, and their end; without any empty ones and None."""
     from sacct_ingest.store.changes import SUMS  # noqa: PLC0415 - heavy
 
@@ -180,7 +178,7 @@ class _Sums(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no part of sums")
 
 
-def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstimates, ...]:
+def queue_estimates(store: "Store", chosen: DecisionSelection) -> tuple[QueueEstimates, ...]:
     """Judge the recorded estimates of a selection; a record names no users.
 
     chosen: where it names users, accounts or applications there is nothing to judge.

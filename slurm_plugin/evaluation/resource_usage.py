@@ -3,22 +3,17 @@
 All by account and application.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING
 
 from predictor.tables.resource_use import had_whole_nodes
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.store.rows import RunRow
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import Amounts, amounts, grams_between
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 _HOUR_S, _GIB = 3600.0, 2**30
 #: Shares of less are not named.

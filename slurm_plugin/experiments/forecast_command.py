@@ -11,13 +11,7 @@ from math import isfinite
 from predictor.forecasts.forecasters import Criterion, SeriesForecast, forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
-from slurm_plugin.cli.command_context import (
-    add_shared,
-    add_table_of_store,
-    load_config,
-    option,
-    print_table,
-)
+from slurm_plugin.cli.command_context import Options, load_config, print_table
 from slurm_plugin.experiments.probe_command import amount
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
@@ -32,27 +26,25 @@ EXAMPLE = """\
   nimo forecast -P | cut -d'|' -f1-4"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "source FROM", "host that measured", nargs="?")
-    option(parser, "target TO", "host or folder that was measured", nargs="?")
-    option(
-        parser,
+    add("source FROM", "host that measured", nargs="?")
+    add("target TO", "host or folder that was measured", nargs="?")
+    add(
         "--resource RESOURCE",
         f"forecast only series of this resource: {', '.join(Resource)}",
         type=Resource,
         choices=list(Resource),
     )
-    option(
-        parser,
+    add(
         "--criterion",
         "error measure that chooses the forecaster (default: mae)",
         type=Criterion,
         choices=list(Criterion),
         default=Criterion.MAE,
     )
-    add_shared(parser, "since")
-    add_table_of_store(parser)
+    add.shared("since")
+    add.table_of_store()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, NimoError, SacctError, SlurmError
+from sacct_ingest.errors import FormatError, NimoError, SacctError, SlurmError, system_errors
 from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
@@ -142,10 +142,8 @@ def write(path: Path, content: msgspec.Struct) -> None:
 
     Raises NimoError: it cannot be written.
     """
-    try:
+    with system_errors(NimoError, f"{path}: cannot be written"):
         atomic_file.write(path, msgspec.json.format(msgspec.json.encode(content), indent=1))
-    except OSError as error:
-        raise NimoError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read(path: Path, kind: type[_File], fix: str) -> _File:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
@@ -52,13 +52,13 @@ EXAMPLE = """\
   nimo learn blast.yaml --budget 20 --json"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "file FILE", "description of the application", type=Path)
-    option(parser, "--dry-run", "show the next run, submit nothing")
-    option(parser, "--budget NODE-HOURS", "budget, instead of the one in FILE", type=positive)
-    option(parser, "--state FILE", "journal of the runs (default: beside the file)", type=Path)
-    add_shared(parser, "json", "store", "config")
+    add("file FILE", "description of the application", type=Path)
+    add("--dry-run", "show the next run, submit nothing")
+    add("--budget NODE-HOURS", "budget, instead of the one in FILE", type=positive)
+    add("--state FILE", "journal of the runs (default: beside the file)", type=Path)
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.cli.command_context import add_shared, load_config, moment, option
+from slurm_plugin.cli.command_context import Options, load_config, moment
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments.plan import state_file
@@ -44,35 +44,24 @@ EXAMPLE = """\
 TOO_LATE = 4
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "workflow WORKFLOW", "YAML file", type=Path)
-    option(parser, "--deadline TIME", "time by which all tasks must have ended", type=moment)
-    option(
-        parser,
-        "--confidence SHARE",
-        "probability of meeting the deadline (default: 0.95)",
-        default=0.95,
-    )
-    option(parser, "--submit", "submit the first plan")
-    option(parser, "--dry-run", "only print the plans (the default)")
-    option(parser, "--follow", "follow the jobs, print progress")
-    option(parser, "--fixed", "follow the plan without changing it")
-    option(
-        parser,
+    add("workflow WORKFLOW", "YAML file", type=Path)
+    add("--deadline TIME", "time by which all tasks must have ended", type=moment)
+    add("--confidence SHARE", "probability of meeting the deadline (default: 0.95)", default=0.95)
+    add("--submit", "submit the first plan")
+    add("--dry-run", "only print the plans (the default)")
+    add("--follow", "follow the jobs, print progress")
+    add("--fixed", "follow the plan without changing it")
+    add(
         "--slip S",
         f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
         default=SLIP_S,
     )
-    option(parser, "--hard", "let Slurm end jobs that will miss the deadline")
-    option(parser, "--empty", "plan for idle clusters, without asking Slurm")
-    option(
-        parser,
-        "--interval S",
-        "seconds between two queries of the queue (default: 10)",
-        default=10.0,
-    )
-    add_shared(parser, "json", "store", "config")
+    add("--hard", "let Slurm end jobs that will miss the deadline")
+    add("--empty", "plan for idle clusters, without asking Slurm")
+    add("--interval S", "seconds between two queries of the queue (default: 10)", default=10.0)
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

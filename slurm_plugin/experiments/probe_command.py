@@ -4,8 +4,6 @@ Sensors run on the hosts (--serve).  Without an option each sensor measures once
 are configured, only this host's CPU and disk are measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging
@@ -17,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import ConfigError, ProbeError, StoreError
+from sacct_ingest.errors import ConfigError, ProbeError, StoreError, system_errors
 from sacct_ingest.probes import wire
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.network import measure_transfer
@@ -27,7 +25,7 @@ from sacct_ingest.probes.probe_settings import Cost, Member, ProbeSettings, cost
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.wire import Message
 from sacct_ingest.records import Probe, Resource
-from slurm_plugin.cli.command_context import add_table_of_store, load_config, option, print_table
+from slurm_plugin.cli.command_context import Options, load_config, print_table
 from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
@@ -59,29 +57,28 @@ _OF_SENSORS = (
 _log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    what = parser.add_mutually_exclusive_group()
-    option(what, "--serve", "run this host's sensor")
-    option(what, "--follow", "store what the sensors measure, until stopped")
-    option(what, "--show", "print the newest value of each series")
-    option(what, "--cost", "print the network, CPU and disk use of the probes")
-    what.add_argument(
+    what = add.one_of()
+    what("--serve", "run this host's sensor")
+    what("--follow", "store what the sensors measure, until stopped")
+    what("--show", "print the newest value of each series")
+    what("--cost", "print the network, CPU and disk use of the probes")
+    what(
         "--transfer",
+        "probe the path to a host, send it a file that it discards, and store both",
         nargs=2,
         metavar=("FILE", "HOST"),
-        help="probe the path to a host, send it a file that it discards, and store both",
     )
-    option(
-        parser,
+    add(
         "--host NAME=HOST:PORT",
         "host to probe; repeat it, in the order of the ring (default: probes.hosts)",
         action="append",
         default=[],
     )
-    option(parser, "--name", "this host's name (default: its host name)", default="")
-    option(parser, "--bind HOST:PORT", "address on which the sensor listens", default="")
-    add_table_of_store(parser)
+    add("--name", "this host's name (default: its host name)", default="")
+    add("--bind HOST:PORT", "address on which the sensor listens", default="")
+    add.table_of_store()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -146,7 +143,7 @@ def _follow(config: Config, members: Sequence[Member]) -> None:
             stopped.wait(min(60.0, config.probes.period_s))
 
 
-def store_measurements(store: Store, waiting: list[Probe]) -> list[Probe]:
+def store_measurements(store: "Store", waiting: list[Probe]) -> list[Probe]:
     """Store measurements; give those that have to wait for the store to come back."""
     try:
         new = store.probes.add(waiting)
@@ -210,10 +207,8 @@ def _host_name(members: Sequence[Member]) -> str:
 def _key(probes: SensorSettings) -> bytes:
     if not probes.key_file:
         return b""
-    try:
+    with system_errors(ConfigError, f"probes.key_file: {probes.key_file}"):
         key = Path(probes.key_file).read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"probes.key_file: {probes.key_file}: {error.strerror}") from error
     if len(key) < 16:
         raise ConfigError(
             f"probes.key_file: {probes.key_file}: {len(key)} bytes are no key; make one with "
@@ -296,11 +291,8 @@ class Collector:
             answer = self._ask(sensor, {"op": "series", "boot": boot, "after": after})
             self._read[sensor.name] = (str(answer["boot"]), int(answer["after"]))
             more = bool(answer.get("more"))
-            yield from map(_probe, answer["probes"])
-
-
-def _probe(values: dict[str, Any]) -> Probe:
-    return Probe(**{**values, "resource": Resource(values["resource"])})
+            for one in answer["probes"]:
+                yield Probe(**{**one, "resource": Resource(one["resource"])})
 
 
 def newest(probes: Sequence[Probe]) -> list[Probe]:

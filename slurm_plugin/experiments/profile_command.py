@@ -15,18 +15,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import NamedTuple
 
-from sacct_ingest.errors import ConfigError, NoHistory, ProbeError, SlurmError
+from sacct_ingest.errors import ConfigError, NoHistory, ProbeError, SlurmError, system_errors
 from sacct_ingest.probes.agreement import MEASURES, Outlier, TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
-from slurm_plugin.cli.command_context import (
-    add_table_of_store,
-    load_config,
-    option,
-    print_table,
-    table_options,
-)
+from slurm_plugin.cli.command_context import Options, load_config, print_table, table_options
 from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
@@ -120,7 +114,7 @@ def argv_for(node: Node, options: Mapping[str, object], script: str) -> list[str
 
 def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
     """Run the script on a node; give all that it printed, and what srun complained about."""
-    try:
+    with system_errors(SlurmError, "srun", "; are Slurm's commands there?"):
         done = subprocess.run(
             argv_for(node, options, script),
             stdin=subprocess.DEVNULL,
@@ -128,8 +122,6 @@ def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
             stderr=subprocess.STDOUT,
             check=False,
         )
-    except OSError as error:
-        raise SlurmError(f"srun: {error.strerror or error}; are Slurm's commands there?") from error
     return done.stdout.decode(errors="replace")
 
 
@@ -144,24 +136,23 @@ _OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
 _OF_JOB = ("partition", "account", "qos", "reservation")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "-w --nodelist", "nodes to measure, such as n[1-4]", default="")
-    option(parser, "-p --partition", "all nodes of this partition", default="")
-    option(parser, "-A --account", "account of the jobs", default="")
-    option(parser, "-q --qos", "QOS of the jobs", default="")
-    option(parser, "--reservation", "reservation of the jobs", default="")
-    option(parser, "--show", "print stored profiles, measure nothing")
-    option(parser, "--only PARTS", f"of {','.join(PARTS)}: these only", type=_parts, default=PARTS)
-    option(parser, "--at-once N", "number of jobs at a time", type=whole, default=1)
-    option(parser, "--immediate S", "leave out nodes not free within S s", type=whole, default=0)
-    option(
-        parser,
+    add("-w --nodelist", "nodes to measure, such as n[1-4]", default="")
+    add("-p --partition", "all nodes of this partition", default="")
+    add("-A --account", "account of the jobs", default="")
+    add("-q --qos", "QOS of the jobs", default="")
+    add("--reservation", "reservation of the jobs", default="")
+    add("--show", "print stored profiles, measure nothing")
+    add("--only PARTS", f"of {','.join(PARTS)}: these only", type=_parts, default=PARTS)
+    add("--at-once N", "number of jobs at a time", type=whole, default=1)
+    add("--immediate S", "leave out nodes not free within S s", type=whole, default=0)
+    add(
         "--network-host HOST:PORT",
         "iperf3 server to measure against (default: one is started here)",
         default="",
     )
-    add_table_of_store(parser)
+    add.table_of_store()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.text.formatting import count, duration, hours, limit_text, wrapped
 from slurm_plugin.text.table_columns import terminal_width
@@ -37,49 +37,44 @@ _MINUTES = 30.0  #: time limit of a run
 _COUNTS = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
+    add(
         "words SCRIPT",
         "job script and its arguments, in which {n} is the count (another input each: weak "
         "scaling); behind -- also options of sbatch",
         nargs="*",
     )
-    option(parser, "-N --counts COUNTS", "counts, as 1-64 or 1,2,4,8", type=_counts)
-    option(
-        parser,
+    add("-N --counts COUNTS", "counts, as 1-64 or 1,2,4,8", type=_counts)
+    add(
         "--sizes",
         "what is counted: --nodes, --cpus-per-task or --gpus (default: %(default)s)",
         choices=("nodes", "cpus", "gpus"),
         default="nodes",
     )
-    option(parser, "--runs", "most runs (default: %(default)s)", type=int, default=6)
-    option(
-        parser,
+    add("--runs", "most runs (default: %(default)s)", type=int, default=6)
+    add(
         "--budget HOURS",
         "most node-hours, CPU-hours or GPU-hours (default: 200)",
         type=positive,
         default=200.0,
     )
-    option(parser, "--time MINUTES", "limit of runs, not the script's (default: 30)", type=positive)
-    option(
-        parser,
+    add("--time MINUTES", "limit of runs, not the script's (default: 30)", type=positive)
+    add(
         "--together",
         "most of the first runs at once (default: %(default)s); later ones one by one",
         default=3,
     )
-    option(
-        parser,
+    add(
         "--weak COMMAND",
         "the problem grows: shell command that makes the script of $N from its standard input",
         default="",
     )
-    option(parser, "--dry-run", "show the next run, submit nothing")
-    option(parser, "--resume", "go on; SCRIPT may be the folder")
-    option(parser, "--existing", "of runs that the accounting has; submits nothing")
-    option(parser, "-d --directory", "folder of the study (default: SCRIPT.scale)", type=Path)
-    add_shared(parser, "config")
+    add("--dry-run", "show the next run, submit nothing")
+    add("--resume", "go on; SCRIPT may be the folder")
+    add("--existing", "of runs that the accounting has; submits nothing")
+    add("-d --directory", "folder of the study (default: SCRIPT.scale)", type=Path)
+    add.shared("config")
 
 
 def run(args: argparse.Namespace) -> int:

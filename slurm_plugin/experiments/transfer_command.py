@@ -14,11 +14,11 @@ from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.text.slurm_text import parse_size
-from slurm_plugin.cli.command_context import add_shared, load_config, moment, option
+from slurm_plugin.cli.command_context import Options, load_config, moment
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, percent, printable, wrapped
+from slurm_plugin.text.formatting import count, parsable, percent, printable, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
 
@@ -29,24 +29,14 @@ EXAMPLE = """\
   nimo transfer 16M n1 n2 --took 2.5 --at 2026-11-20T08:00:00"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "size SIZE", "size in bytes, or as 16M, 500G, 2T", type=size)
-    option(parser, "source FROM", "host that sends, as the probes name it")
-    option(parser, "target TO", "host that receives")
-    option(
-        parser,
-        "--took SECONDS",
-        "record a real transfer and the seconds that it took",
-        type=positive,
-    )
-    option(
-        parser,
-        "--at TIME",
-        "with --took: when the transfer began (default: SECONDS ago)",
-        type=moment,
-    )
-    add_shared(parser, "since", "parsable", "json", "store", "config")
+    add("size SIZE", "size in bytes, or as 16M, 500G, 2T", type=size)
+    add("source FROM", "host that sends, as the probes name it")
+    add("target TO", "host that receives")
+    add("--took SECONDS", "record a real transfer and the seconds that it took", type=positive)
+    add("--at TIME", "with --took: when the transfer began (default: SECONDS ago)", type=moment)
+    add.shared("since", "parsable", "json", "store", "config")
 
 
 def size(text: str) -> int:
@@ -118,20 +108,16 @@ def transfer(made: TransferTime) -> Iterator[str]:
 
 def parsable_transfer(made: TransferTime) -> Iterator[str]:
     """Write the same with ``|`` between the fields."""
-    yield "From|To|Bytes|Time|Low|High|Verdict|Method|Transfers|Error|Problems"
-    figures = (made.time_s, made.low_s, made.high_s)
+    names = "from to bytes time low high verdict method transfers error problems"
+    figures = map(_figure, (made.time_s, made.low_s, made.high_s))
     problems = ",".join(problem.name for problem in made.problems)
-    path = (_field(made.source), _field(made.target), made.size_bytes)
+    path = (made.source, made.target, made.size_bytes)
     how = (made.verdict.value, made.method, made.transfers, _figure(made.error), problems)
-    yield "|".join(map(str, (*path, *map(_figure, figures), *how)))
+    return parsable(names.split(), [(*path, *figures, *how)])
 
 
 def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
-
-
-def _field(text: str) -> str:
-    return printable(text).replace("|", "_")
 
 
 def _figure(value: float) -> str:

@@ -141,7 +141,9 @@ class ConnectionLimiter:
         most = _UNNAMED if unnamed else self.limits.connections
         left = _CONNECTIONS - self._inside.total()
         if self._inside[account] >= min(most, left * _SHARE_LEFT):
-            self._complain(uid if unnamed else account)
+            shown = uid if unnamed else account
+            whose = "uids without a name have" if shown == NAMELESS else f"uid {shown} has"
+            self._complaints.log(shown, "%s too many connections: refused", whose)
             return None
         self._inside[account] += 1
         return account
@@ -160,7 +162,3 @@ class ConnectionLimiter:
         """Give a place of a user back."""
         self._inside[account] -= 1
         self._inside += Counter()  # without those that have none
-
-    def _complain(self, account: int) -> None:
-        whose = "uids without a name have" if account == NAMELESS else f"uid {account} has"
-        self._complaints.log(account, "%s too many connections: refused", whose)

@@ -3,8 +3,6 @@
 Starts fast: nothing but the standard library and msgspec.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -35,8 +33,8 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 def waits(
-    path: str | Path,
-    jobs: Sequence[tuple[int, int]],
+    path: "str | Path",
+    jobs: "Sequence[tuple[int, int]]",
     *,
     user: str = "",
     partition: str = "",
@@ -57,7 +55,7 @@ def waits(
     return exchange(path, ask, Waits, timeout_s)
 
 
-def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:
+def status(path: "str | Path", *, reload: bool = False, timeout_s: float) -> Status:
     """Ask nimod how it is, after a look for new tables where ``reload`` says so.
 
     Raises Unreachable: there is no answer.
@@ -65,7 +63,7 @@ def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Statu
     return exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
 
 
-def exchange(path: str | Path, ask: Ask, kind: type[Reply], timeout_s: float) -> Reply:
+def exchange(path: "str | Path", ask: Ask, kind: type[Reply], timeout_s: float) -> Reply:
     """Ask something, and give the answer as a message of this kind.
 
     Raises Unreachable: there is no answer.

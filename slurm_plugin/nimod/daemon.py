@@ -140,7 +140,13 @@ class Daemon:
                 self._errands.shutdown(cancel_futures=True)
                 self._answers.close()
                 loop.close()
-                self._stop()
+                notify("STOPPING=1")
+                store, slurm = self._background
+                slurm.stop(0.0)
+                if store.stop(_STOP_S, once_more=True):
+                    self._link.close()
+                if self._link.pending:
+                    _log.error("%d decisions could not be written", self._link.pending)
 
     def _start(self, channel: socket.socket, reserved: socket.socket) -> Loop:
         limiter = ConnectionLimiter(
@@ -184,15 +190,6 @@ class Daemon:
                 self._loop.call_soon(then)
 
         self._errands.submit(work).add_done_callback(done)
-
-    def _stop(self) -> None:
-        notify("STOPPING=1")
-        store, slurm = self._background
-        slurm.stop(0.0)
-        if store.stop(_STOP_S, once_more=True):
-            self._link.close()
-        if self._link.pending:
-            _log.error("%d decisions could not be written", self._link.pending)
 
     def _status(self) -> Status:
         cluster, made_s = self._service.cluster, self._outlooks.made_s

@@ -3,8 +3,6 @@
 For ``nimo-advise``, which starts fast: loads the standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time
@@ -41,7 +39,7 @@ class LinkDown(RequestRefused):
 
 
 def advise(
-    path: str | Path, job: Mapping[str, object], *, confidence: float = 0.0, timeout_s: float
+    path: "str | Path", job: "Mapping[str, object]", *, confidence: float = 0.0, timeout_s: float
 ) -> Advice:
     """Ask for an advice.
 
@@ -62,7 +60,7 @@ def advise(
         raise unreadable(path, error) from error
 
 
-def exchange_line(path: str | Path, request: bytes, timeout_s: float) -> bytes:
+def exchange_line(path: "str | Path", request: bytes, timeout_s: float) -> bytes:
     """Send a line and read one; the time-out is for all of it.
 
     Raises Unreachable: there is no answer.
@@ -75,12 +73,12 @@ def exchange_line(path: str | Path, request: bytes, timeout_s: float) -> bytes:
         raise Unreachable(f"nimod at {path}: {error.strerror or error}") from error
 
 
-def unreadable(path: str | Path, error: Exception) -> Unreachable:
+def unreadable(path: "str | Path", error: Exception) -> Unreachable:
     """Make the error of an answer that is none."""
     return Unreachable(f"nimod at {path} sent what NIMO cannot read: {error}")
 
 
-def refusal(path: str | Path, error: str, *, link_down: bool) -> RequestRefused:
+def refusal(path: "str | Path", error: str, *, link_down: bool) -> RequestRefused:
     """Make the error of a request that nimod or a relay refused with these words."""
     if link_down:
         return LinkDown(error)

@@ -19,14 +19,11 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from traceback import extract_tb
-from typing import TYPE_CHECKING
 
+from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Connection, PeerClosed
 from slurm_plugin.service.listening import notify, watchdog_s
 from slurm_plugin.service.request_rates import Complaints
-
-if TYPE_CHECKING:
-    from slurm_plugin.nimod.access import ConnectionLimiter
 
 _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
@@ -60,7 +57,7 @@ class Loop:
     def __init__(
         self,
         listener: socket.socket,
-        doorman: "ConnectionLimiter",
+        doorman: ConnectionLimiter,
         *,
         clock: Callable[[], float],
         reserved: socket.socket | None = None,
@@ -124,7 +121,14 @@ class Loop:
             self._once(0.0 if self._more or self._turns or self.awake else tick_s)
             if self._clock() >= due_s:
                 due_s = self._clock() + tick_s
-                self._sweep()
+                # Hang up on peers that leave us waiting.
+                now_s = self._clock()
+                for peer in list(self._connections()):
+                    halfway = peer.since_s is not None and now_s - peer.since_s > HALFWAY_S
+                    if halfway or (not peer.first and now_s - peer.served_s > IDLE_S):
+                        text = "uid %d left nimod waiting: connection closed"
+                        self._complaints.log(peer.account, text, peer.uid, level=logging.INFO)
+                        self._drop(peer)
                 self._attempt(tick)
 
     def close(self) -> None:
@@ -209,16 +213,13 @@ class Loop:
             except OSError as error:  # the peer is gone, or no descriptor is left
                 _log.debug("accept: %s", error)
                 return
-            self._admit(channel)
-
-    def _admit(self, channel: socket.socket) -> None:
-        try:
-            connection = self._limiter.enter(channel, self._later)
-            if connection is not None:
-                self.adopt(connection)
-        except Exception as error:
-            self._report(error)
-            channel.close()
+            try:
+                connection = self._limiter.enter(channel, self._later)
+                if connection is not None:
+                    self.adopt(connection)
+            except Exception as error:
+                self._report(error)
+                channel.close()
 
     def _later(self, connection: Connection) -> None:
         """Serve a connection that the limiter had put off, if it still may be; from any thread."""
@@ -290,16 +291,6 @@ class Loop:
         self._selector.unregister(peer)
         peer.close()
         self._limiter.leave(peer)
-
-    def _sweep(self) -> None:
-        """Hang up on peers that leave us waiting."""
-        now_s = self._clock()
-        for peer in list(self._connections()):
-            halfway = peer.since_s is not None and now_s - peer.since_s > HALFWAY_S
-            if halfway or (not peer.first and now_s - peer.served_s > IDLE_S):
-                text = "uid %d left nimod waiting: connection closed"
-                self._complaints.log(peer.account, text, peer.uid, level=logging.INFO)
-                self._drop(peer)
 
     def _connections(self) -> Iterable[Connection]:
         return (key.data for key in self._selector.get_map().values() if key.data is not None)

@@ -27,7 +27,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
-from slurm_plugin.protocol.status_messages import Counts, Status
+from slurm_plugin.protocol.status_messages import Status
 
 _DAY_S = 86_400.0
 
@@ -120,7 +120,12 @@ def of_nimod(status: Callable[[], Status]) -> Iterator[Metric]:
         for one in answered.counts.decisions
     )
     yield _family("nimo_decisions_total", decided)
-    yield _answers(answered.counts)
+    declared = _BY_NAME["nimo_answer_seconds"]
+    ends = [*(f"{bound:g}" for bound in answered.counts.bounds_s), "+Inf"]
+    totals = accumulate(answered.counts.bins or [0])
+    made = HistogramMetricFamily(declared.name, declared.text)
+    made.add_metric([], list(zip(ends, totals, strict=True)), answered.counts.sum_s)
+    yield made
     yield _family("nimo_decisions_pending", [(answered.decisions_pending, ())])
 
 
@@ -185,15 +190,6 @@ def _family(name: str, samples: Iterable[Sample]) -> Metric:
     for value, labels in samples:
         if value is not None:
             made.add_metric(labels, value)
-    return made
-
-
-def _answers(counts: Counts) -> Metric:
-    declared = _BY_NAME["nimo_answer_seconds"]
-    ends = [*(f"{bound:g}" for bound in counts.bounds_s), "+Inf"]
-    totals = accumulate(counts.bins or [0])
-    made = HistogramMetricFamily(declared.name, declared.text)
-    made.add_metric([], list(zip(ends, totals, strict=True)), counts.sum_s)
     return made
 
 

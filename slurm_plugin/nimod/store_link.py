@@ -93,10 +93,18 @@ class StoreLink:
             # Tables are read even where nothing can be written.
             self._read(store)
             self._write(store)
-            self._judge_waits(store)
+            now_s = self.clock()
+            if now_s - self._waits_s >= _WAITS_EVERY_S:
+                self._waits_s = now_s
+                self.publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
+                self.publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
             self._exchange_record(store)
         except StoreError as error:
-            self._complain(str(error))
+            text = str(error)
+            # Once, not at every visit.
+            if text != self.trouble:
+                _log.error("%s; trying again, %d decisions wait", text, len(self._waiting))
+            self.trouble = text
         else:
             self.trouble = ""
 
@@ -126,19 +134,6 @@ class StoreLink:
         if self._store is not None:
             self._store.close()
 
-    def _complain(self, text: str) -> None:
-        """Log a trouble once, not at every visit."""
-        if text != self.trouble:
-            _log.error("%s; trying again, %d decisions wait", text, len(self._waiting))
-        self.trouble = text
-
-    def _judge_waits(self, store: Store) -> None:
-        now_s = self.clock()
-        if now_s - self._waits_s >= _WAITS_EVERY_S:
-            self._waits_s = now_s
-            self.publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
-            self.publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
-
     def _exchange_record(self, store: Store) -> None:
         """Read the record of waits once the cluster's name is read, and write what is new in it."""
         outlooks, cluster = self.wait_record, self.cluster()
@@ -166,7 +161,8 @@ class StoreLink:
         while self._waiting:
             # Copied at once: the event loop may append meanwhile.
             batch = list(islice(self._waiting.copy(), _BATCH))
-            if reasons := list(self._refused(store, [self._named(row) for row in batch])):
+            named = [row if row.cluster else replace(row, cluster=self.cluster()) for row in batch]
+            if reasons := list(self._refused(store, named)):
                 _log.error("%d decisions were set aside; the last: %s", len(reasons), reasons[-1])
             written = {row.decision_id for row in batch}
             # By id: the event loop may give some up for newer ones at any moment.
@@ -193,9 +189,6 @@ class StoreLink:
             made = {"source": "nimod", "reason": str(error), "text": ascii(rows[0])}
             store.rejects.add([RejectRow(**made, read_s=int(self.clock()))])
             yield str(error)
-
-    def _named(self, row: DecisionRow) -> DecisionRow:
-        return row if row.cluster else replace(row, cluster=self.cluster())
 
     def _read(self, store: Store) -> None:
         version, standings = store.fits.version(), store.standings.version()

@@ -4,7 +4,7 @@ Dataclasses, apart from the other messages: to load msgspec takes three times as
 Python, and ``nimo-advise`` needs no more than these.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # `_value` reads them as texts
 
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar

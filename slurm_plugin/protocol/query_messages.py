@@ -3,16 +3,12 @@
 Apart from the other messages, because prediction tables and records take long to load.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow, StandingRow
+from sacct_ingest.store.rows import RunRow
 from slurm_plugin.protocol.lines import Message
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 
 class Applications(Message, kw_only=True):
@@ -44,7 +40,7 @@ class Explanation(Message, kw_only=True):
     outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet
 
 
-def explanation_of(decision: DecisionRow, run: "RunRow | None") -> Explanation:
+def explanation_of(decision: DecisionRow, run: RunRow | None) -> Explanation:
     """Make the message of a decision and its run."""
     if run is None:
         return Explanation(decision=decision)

@@ -77,7 +77,8 @@ class Workload:
         were in use at the busiest moment.
         Raises NimoError: no run can be replayed.
         """
-        usable = sorted((run for run in runs if _usable(run)), key=_submitted)
+        started = (run for run in runs if run.nodes > 0 and run.start_s is not None)
+        usable = sorted((run for run in started if run.elapsed_s > 0), key=_submitted)
         nodes = np.array([run.nodes for run in usable], dtype=np.int64)
         if cluster_nodes is None:
             cluster_nodes = nodes_used(usable) or most_at_once(usable)
@@ -156,10 +157,6 @@ def most_at_once(runs: Iterable[Ran]) -> int:
     # Nodes given back at a moment are taken again at that moment: sorting puts them first.
     levels = np.cumsum([nodes for _, nodes in sorted(changes)])
     return int(levels.max(initial=0))
-
-
-def _usable(run: Ran) -> bool:
-    return run.nodes > 0 and run.elapsed_s > 0 and run.start_s is not None
 
 
 def _submitted(run: Ran) -> float:

@@ -1,7 +1,5 @@
 """An advice as text for the user who is about to submit.  Imports nothing heavy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,13 +49,18 @@ def render(
     if tables:
         yield f"{tables}\n"
     held = _held(advice) if verbose else ""
+    source = f"{advice.energy_text}." if advice.energy_text else ""
+    priced = (options is None or not options.form or "front" in options.form) and any(
+        row.cost or row.kwh for row in advice.rows
+    )
+    front = "*: no other count ends as soon for as little." if priced else ""
     parts = (
         _trust(advice, verbose=verbose),
         held,
         _expected(advice, now_s),
         _long_waits(advice, rows),
         _deadline(advice),
-        _energy(advice, marked=options is None or not options.form or "front" in options.form),
+        "  ".join(filter(None, (source, front))),
         _recommendation(advice),
     )
     yield _joined(fmt.wrapped(part, width) for part in parts)
@@ -368,14 +371,6 @@ def _held(advice: Advice) -> str:
         f"Of {fmt.count(held.jobs, 'job')} with a wait like this one, {fmt.percent(SHARE)} "
         f"started within {fmt.duration(held.within_s)} of the predicted time."
     )
-
-
-def _energy(advice: Advice, *, marked: bool) -> str:
-    """Say what energies rest on, and what is marked beside them."""
-    source = f"{advice.energy_text}." if advice.energy_text else ""
-    priced = marked and any(row.cost or row.kwh for row in advice.rows)
-    front = "*: no other count ends as soon for as little." if priced else ""
-    return "  ".join(filter(None, (source, front)))
 
 
 def _deadline(advice: Advice) -> str:

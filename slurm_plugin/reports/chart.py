@@ -226,7 +226,10 @@ def curve(picture: pictures.Picture) -> Chart:
         if nodes := picture.marks.get(name):
             form = _FORMS[name].format(frame.x(nodes), frame.y(picture.height(nodes)))
             marks.append(ChartPath(f"mark {look}", form))
-    return Chart(picture.title, _in_words(picture), marks, _Frame.HEIGHT, _legend(picture))
+    signs = pictures.SIGNS | _LINES
+    named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
+    legend = ". ".join(filter(None, (named, picture.caption)))
+    return Chart(picture.title, _in_words(picture), marks, _Frame.HEIGHT, legend)
 
 
 def histogram(
@@ -446,12 +449,6 @@ _LINES = {
     pictures.CHANGE: "purple line:",
     pictures.KNEE: "dashed line:",
 }
-
-
-def _legend(picture: pictures.Picture) -> str:
-    signs = pictures.SIGNS | _LINES
-    named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
-    return ". ".join(filter(None, (named, picture.caption)))
 
 
 def _in_words(picture: pictures.Picture) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sacct_ingest.errors import PlotError
+from sacct_ingest.errors import PlotError, system_errors
 from slurm_plugin.reports import picture as marks
 from slurm_plugin.text.formatting import duration
 
@@ -51,10 +51,8 @@ def write(make: Callable[[], Figure], *paths: Path) -> None:
         for path in paths:
             # A file that changes with the clock would differ in every commit of a report.
             metadata = {"Date": None} if path.suffix == ".svg" else None
-            try:
+            with system_errors(PlotError, path):
                 figure.savefig(path, dpi=200, metadata=metadata)
-            except OSError as error:
-                raise PlotError(f"{path}: {error.strerror or error}") from error
 
 
 def empty(inches: tuple[float, float] = _INCHES) -> Figure:
@@ -69,7 +67,16 @@ def draw(picture: marks.Picture) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel=picture.unit.plural, ylabel="run time")
     axes.set_title("\n".join(filter(None, (picture.title, picture.caption))))
     _curve(axes, picture)
-    _observations(axes, picture)
+    times = [p.time_s for p in picture.observed]
+    spreads = [picture.spread(p) for p in picture.observed]
+    # One standard deviation of the repeats either way.
+    below = [t - low for t, (low, _) in zip(times, spreads, strict=True)]
+    above = [high - t for t, (_, high) in zip(times, spreads, strict=True)]
+    look: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1}
+    nodes = [p.nodes for p in picture.observed]
+    axes.errorbar(
+        nodes, times, yerr=(below, above), color=_INK, label=picture.names[marks.OBSERVED], **look
+    )
     _marks(axes, picture)
     _ticks(axes, picture)
     figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=2)
@@ -96,19 +103,6 @@ def _curve(axes: Axes, picture: marks.Picture) -> None:
         if dots:
             xs, ys, _ = zip(*dots, strict=True)
             axes.plot(xs, ys, marker, linewidth=0, label=names[what], **look)
-
-
-def _observations(axes: Axes, picture: marks.Picture) -> None:
-    """Median of each node count, and one standard deviation of its repeats either way."""
-    times = [p.time_s for p in picture.observed]
-    spreads = [picture.spread(p) for p in picture.observed]
-    below = [t - low for t, (low, _) in zip(times, spreads, strict=True)]
-    above = [high - t for t, (_, high) in zip(times, spreads, strict=True)]
-    look: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1}
-    nodes = [p.nodes for p in picture.observed]
-    axes.errorbar(
-        nodes, times, yerr=(below, above), color=_INK, label=picture.names[marks.OBSERVED], **look
-    )
 
 
 def _marks(axes: Axes, picture: marks.Picture) -> None:

@@ -8,23 +8,20 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
 
-from predictor.change.request import for_request, of_usual_job, usual
+from predictor.change.request import of_usual_job, usual
 from predictor.table import covers
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import clock, count, percent, printable
 from slurm_plugin.text.table_columns import MARK
-
-if TYPE_CHECKING:  # the database is heavy
-    from sacct_ingest.store import RunRow
 
 #: What each drawing calls the counts that it marks.
 KNEE, RECOMMENDED, NEXT_RUN, ASKED = "knee", "recommended", "best next run", "asked"
@@ -150,9 +147,7 @@ class Picture:
         return at(self.nodes, self.median_s, nodes)
 
 
-def of_table(
-    table: PredictionTable, runs: "Sequence[RunRow]" = (), *, cluster: str = ""
-) -> Picture:
+def of_table(table: PredictionTable, runs: Sequence[RunRow] = (), *, cluster: str = "") -> Picture:
     """Picture of an application's prediction; refused predictions are left out.
 
     runs: the last ones, of which those that completed are drawn.
@@ -191,12 +186,6 @@ def of_table(
             asked_s=job.median_s if apart else (),
         )
     )
-
-
-def job_table(table: PredictionTable, asked: int) -> PredictionTable | None:
-    """Table of one job that asks for a count: what it would take on others; None: not covered."""
-    job = for_request(replace(table, acting={}), asked)
-    return job if covers(job, asked) else None
 
 
 def of_advice(advice: Advice) -> Picture:

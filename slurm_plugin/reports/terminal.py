@@ -62,7 +62,12 @@ def _of_decisions(
     stopped = "NIMO changed these jobs, and a limit or deadline stopped them"
     parts += [*_rows(stopped, report.stopped, _stopped, table="stopped"), _summary(report)]
     if report.unchanged:
-        parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(justify="right")
+        grid.add_column()
+        for reason, number in report.unchanged.items():
+            grid.add_row(str(number), reasons.get(reason, reason))
+        parts += [_head("Passed unchanged because"), Padding(grid, (0, 0, 0, 2), expand=False)]
     parts += [_head("Applications"), _table(report, "applications", _APPLICATIONS, width)]
     if left_out := len(report.applications) - _APPLICATIONS:
         parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
@@ -280,15 +285,6 @@ def _estimate(one: EffectEstimate, text: Callable[[float], str] = hours) -> str:
 
 def _span(hours_: float) -> str:
     return time_span(3600 * hours_)
-
-
-def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right")
-    grid.add_column()
-    for reason, number in unchanged.items():
-        grid.add_row(str(number), reasons.get(reason, reason))
-    return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
 def _table(report: OutcomeReport, name: str, most: int, width: int) -> Text:

@@ -1,19 +1,16 @@
 """A decision in sentences: the job's request, the prediction, the action and the outcome."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from predictor.table import at, covers
 from predictor.types import PredictionTable
 from sacct_ingest.records import FROM_NOTE, DecisionRow
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.store.rows import RunRow
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.text import formatting as fmt
-
-if TYPE_CHECKING:
-    from sacct_ingest.store import RunRow
 
 _STATES = {
     "COMPLETED": "completed",
@@ -33,18 +30,22 @@ def explain(explanation: Explanation, job_id: int) -> str:
     one = explanation.decision
     if one is None:
         raise ValueError("no decision")
+    soft = ""
+    if one.soft_s is not None:
+        own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
+        soft = f"Slurm plans with {fmt.limit_text(one.soft_s)}; the job may run{own}. "
     lines = [
         _request(one, job_id),
         _recognised(one),
         *_expected(one),
         _decided(one),
-        _done(one),
+        f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip(),
         _came(one, explanation.outcome),
     ]
     return "\n".join(line for line in lines if line)
 
 
-def explain_run(run: "RunRow", table: PredictionTable | None) -> str:
+def explain_run(run: RunRow, table: PredictionTable | None) -> str:
     """Write what came of a job that nothing was decided about, beside the prediction of now."""
     size = fmt.count(run.nodes, "node")
     name = fmt.printable(f"{run.user}/{run.name}")
@@ -113,14 +114,6 @@ def _decided(one: DecisionRow) -> str:
     if one.action == "set" and one.nodes is not None:
         return f"NIMO chose {fmt.count(one.nodes, Unit(one.unit).word)}: {why}."
     return f"NIMO left the {Unit(one.unit).word} count as it was: {why}."
-
-
-def _done(one: DecisionRow) -> str:
-    soft = ""
-    if one.soft_s is not None:
-        own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
-        soft = f"Slurm plans with {fmt.limit_text(one.soft_s)}; the job may run{own}. "
-    return f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip()
 
 
 def _changed(one: DecisionRow) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from traceback import extract_tb
 
@@ -48,16 +48,14 @@ class Complaints:
     """Log lines that users can cause: one a user and minute, or they could fill the log.
 
     log: takes them.
-    clock: seconds, rising.
     """
 
-    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._clock = log, clock
-        self._rates = Rates(1 / 60)
+    def __init__(self, log: logging.Logger) -> None:
+        self._log, self._rates = log, Rates(1 / 60)
 
     def log(self, who: Hashable, text: str, *values: object, level: int = logging.WARNING) -> None:
         """Log a line on behalf of somebody."""
-        if self._rates.allow(hash(who), self._clock()):
+        if self._rates.allow(hash(who), time.monotonic()):
             self._log.log(level, text, *values)
 
     def error(self, who: Hashable, what: str, error: Exception) -> None:

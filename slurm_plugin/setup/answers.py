@@ -90,7 +90,10 @@ def settings_text(sample: str, answers: Answers) -> str:
 
     sample: the commented file that is shipped.
     """
-    shown = (answers.mode, "rules: []") if not answers.partitions else ("off", _rules(answers))
+    shown: tuple[str, str] = answers.mode, "rules: []"
+    if answers.partitions:
+        rule = f"{{partition: {json.dumps(answers.partitions)}, mode: {answers.mode}}}"
+        shown = "off", f"rules:\n  - {rule}"
     filled = with_values(
         sample,
         {
@@ -103,10 +106,6 @@ def settings_text(sample: str, answers: Answers) -> str:
         },
     )
     return filled.replace("\nrules: []\n", f"\n{shown[1]}\n", 1)
-
-
-def _rules(answers: Answers) -> str:
-    return f"rules:\n  - {{partition: {json.dumps(answers.partitions)}, mode: {answers.mode}}}"
 
 
 def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> str:

@@ -3,8 +3,6 @@
 Only the fields that take part in an advice are filled.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import pwd
@@ -30,7 +28,7 @@ _MULTIPLES = {"": 1, "k": 1024, "m": 1024**2}
 _COUNT = re.compile(r"(\d+)([kKmM]?)")
 
 
-def make_job(fields: JobFields) -> Job:
+def make_job(fields: JobFields) -> "Job":
     """Make the request that has these fields.
 
     Raises ScriptError: an option's value is greater than nimod takes.

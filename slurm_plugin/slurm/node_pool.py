@@ -276,11 +276,6 @@ class NodePool:
         takes = (("cpu", share.cpus), ("mem", share.mem_mib), *share.gres)
         return min(max((nodes * n / have[name] for name, n in takes if n), default=1.0), 1.0)
 
-    def warm(self, before: "NodePool") -> None:
-        """Answer now what the pool before was asked."""
-        for share in list(before.memo):
-            self.less(share, ())
-
 
 @dataclass(frozen=True, slots=True)
 class Counted:

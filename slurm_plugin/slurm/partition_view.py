@@ -247,7 +247,10 @@ def partition_for(
         return None
     named = [cluster.partitions[name] for name in names]
     admitted = [part for part in named if part.admits(account, job.qos or "normal")]
-    until_s = _licensed_s(cluster, job)
+    until_s = -inf  # when its licences are free; Slurm checks those of others
+    for name, n in licences(job.licenses).items() if job.licenses else ():
+        if name in cluster.licences:
+            until_s = max(until_s, cluster.licences[name].earliest_start(n, 0.0))
     views = [_for_job(cluster, job, part, cache, until_s) for part in check(admitted or named)]
     if len(views) == 1:
         return views[0]
@@ -329,15 +332,6 @@ def _for_job(
     terms = terms_of(cluster, job, part, cache)
     fitting = part.for_job(terms.share, terms.allowed, terms.flags, user=job.user_name)
     return fitting.blocked(until_s) if until_s > fitting.profile.times_s[0] else fitting
-
-
-def _licensed_s(cluster: Cluster, job: Job) -> float:
-    """When the job's licences are free; Slurm checks those of others."""
-    until_s = -inf
-    for name, n in licences(job.licenses).items() if job.licenses else ():
-        if name in cluster.licences:
-            until_s = max(until_s, cluster.licences[name].earliest_start(n, 0.0))
-    return until_s
 
 
 def _together(parts: Sequence[Partition], job: Job) -> Partition:

@@ -81,26 +81,32 @@ class ClusterPoller:
         """
         began = self.stopwatch()
         try:
-            return self._look()
+            settings = self._ask_settings()
+            taken_s = self.clock()
+            self.raw = raw = self.adapt(self._ask(settings))
+            off = bool(self.kill_switch) and Path(self.kill_switch).exists()
+            self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
+            limits = self._limits.look(self.cluster, settings.enforced)
+            self._latest = build(
+                raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest
+            )
+            return self._latest
         finally:
             self._took_s = self.stopwatch() - began
-            self._spare()
-
-    def _look(self) -> Cluster:
-        settings = self._ask_settings()
-        taken_s = self.clock()
-        self.raw = raw = self.adapt(self._ask(settings))
-        off = bool(self.kill_switch) and Path(self.kill_switch).exists()
-        self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
-        limits = self._limits.look(self.cluster, settings.enforced)
-        self._latest = build(
-            raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest
-        )
-        return self._latest
+            # Turn to text, which costs Slurm and us less, where JSON takes more than its share.
+            if self.source is Source.JSON and self._took_s > self.how.share * self.how.interval_s:
+                text = "a look as JSON took %.1f s; asking for text from now on"
+                _log.warning(text, self._took_s)
+                self.source = Source.TEXT
 
     def _ask(self, settings: SlurmConf) -> RawState:
         if self.source is Source.AUTO:
-            self._choose(settings)
+            try:
+                self._pyslurm = sources.load_pyslurm(settings.release)
+                self.source = Source.PYSLURM
+            except SlurmError as error:
+                self.source = _commands(settings)
+                _log.info("%s; Slurm's commands are asked (%s)", error, self.source)
         if self.source is Source.PYSLURM:
             try:
                 self._pyslurm = self._pyslurm or sources.load_pyslurm(settings.release)
@@ -115,21 +121,6 @@ class ClusterPoller:
                 self.source = Source.TEXT
                 _log.warning("%s; asking for text from now on", error)
         return sources.ask_text(self._run, settings.release)
-
-    def _choose(self, settings: SlurmConf) -> None:
-        """Settle on the best source; at the first look."""
-        try:
-            self._pyslurm = sources.load_pyslurm(settings.release)
-            self.source = Source.PYSLURM
-        except SlurmError as error:
-            self.source = _commands(settings)
-            _log.info("%s; Slurm's commands are asked (%s)", error, self.source)
-
-    def _spare(self) -> None:
-        """Turn to text, which costs Slurm and us less, where JSON takes more than its share."""
-        if self.source is Source.JSON and self._took_s > self.how.share * self.how.interval_s:
-            _log.warning("a look as JSON took %.1f s; asking for text from now on", self._took_s)
-            self.source = Source.TEXT
 
     def _ask_settings(self) -> SlurmConf:
         now_s = self.clock()

@@ -144,8 +144,9 @@ class _SnapshotBuilder:
         )
         pool = replace(pool, taken=self._planned(waiting, inside, pool, (cpus, memory)), memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None
-        if before is not None and before.pool is not None:
-            pool.warm(before.pool)
+        # Answer now what the pool before was asked.
+        for share in list(before.pool.memo if before and before.pool else ()):
+            pool.less(share, ())
         free, count = pool.fitting(pools.NodeShare())
         # Memory of a job that asks for none, and the most: a partition's limit for each CPU or for
         # each node replaces both of the site's; where none counts each CPU has none.
@@ -214,7 +215,11 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, poo
             share = (end, *_each(job))
             for name in job.node_names:
                 use[name].append(share)
-    closed = _closed(raw)
+    windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one in raw.reservations:
+        for name in one.node_names:
+            windows[name].append((one.start_s, one.end_s))
+    closed = {name: _union(spans) for name, spans in windows.items()}
     return {
         node.name: _group(node, use.get(node.name, []), settings, taken_s, closed)
         for node in raw.nodes
@@ -274,15 +279,6 @@ def _steps(
         steps.append((max(end_s, ready_s), cpus, mem, tuple(sorted(gres.items()))))
     empty_s = max(last[0], ready_s)
     return (*(s for s in steps if s[0] < empty_s), (empty_s, *whole)), empty_s
-
-
-def _closed(raw: RawState) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Find the times for which reservations keep nodes, by node, without overlap."""
-    windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for one in raw.reservations:
-        for name in one.node_names:
-            windows[name].append((one.start_s, one.end_s))
-    return {name: _union(spans) for name, spans in windows.items()}
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

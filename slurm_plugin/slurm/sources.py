@@ -118,7 +118,16 @@ def read_text(
     """
     with_few = read_few(partitions, reservations, licences)
     try:
-        return replace(with_few, nodes=_joined(_rows(fields.NODE, sinfo)), jobs=_jobs(squeue, job))
+        nodes: dict[str, dict[str, Any]] = {}
+        # It has a line for each partition of a node.
+        for row in _rows(fields.NODE, sinfo):
+            node = nodes.setdefault(row["name"], {**row, "partitions": set()})
+            node["partitions"].update(name.rstrip("*") for name in row["partitions"])
+        for node in nodes.values():
+            node["partitions"] = tuple(sorted(node["partitions"]))
+        return replace(
+            with_few, nodes=[RawNode(**node) for node in nodes.values()], jobs=_jobs(squeue, job)
+        )
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue or sinfo printed text that NIMO cannot read: {error}") from error
 
@@ -195,17 +204,6 @@ def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, An
     for one in text.split("\n"):
         if one:
             yield read(one.split(_END)[: len(rows)])
-
-
-def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:
-    """Nodes with all their partitions: sinfo has a line for each of them."""
-    nodes: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        node = nodes.setdefault(row["name"], {**row, "partitions": set()})
-        node["partitions"].update(name.rstrip("*") for name in row["partitions"])
-    for node in nodes.values():
-        node["partitions"] = tuple(sorted(node["partitions"]))
-    return [RawNode(**node) for node in nodes.values()]
 
 
 def read_few(partitions: str, reservations: str, licences: str) -> RawState:

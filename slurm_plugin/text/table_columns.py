@@ -7,8 +7,6 @@ end, then the least important columns are left out, then texts are cut further. 
 heavy.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -244,7 +244,11 @@ class Outlooks:
         """
         self._queued = replace(self._queued, looked_s=cluster.taken_s)
         try:
-            self._compare(raw)
+            for error in self._awaited.compare(raw.jobs, self.queued_starts().expected):
+                self.corrections.note(error)
+            waiting = (job for job in raw.jobs if job.state in WAITS)
+            pending = {job.job_id: job for job in waiting if job.job_id is not None}
+            self._queued = replace(self._queued, pending=pending)
             if cluster.taken_s - self._queued.made_s >= min(self._took_s / _SHARE, _LONGEST_S):
                 self._make(cluster, raw, settings)
         except Exception as error:
@@ -374,11 +378,3 @@ class Outlooks:
             alone={one.name: one.exclusive or settings.whole_nodes for one in raw.partitions},
         )
         self._took_s, self._trouble = self._stopwatch() - began, ""
-
-    def _compare(self, raw: RawState) -> None:
-        """Note what is expected of new jobs, and how near it came of those that started."""
-        for error in self._awaited.compare(raw.jobs, self.queued_starts().expected):
-            self.corrections.note(error)
-        waiting = (job for job in raw.jobs if job.state in WAITS)
-        pending = {job.job_id: job for job in waiting if job.job_id is not None}
-        self._queued = replace(self._queued, pending=pending)

@@ -58,14 +58,12 @@ class AwaitedStarts:
             if asked is not None and len(self._awaited) < _MOST:
                 self._awaited[number] = asked
         self._shown = frozenset(members)
-        began = [(n, _began_s(members[n])) for n in self._awaited]
-        started = [(self._awaited.pop(n), start_s) for n, start_s in began if start_s is not None]
+        # Where none has started yet, they all wait.
+        began = {
+            n: [job.start_s for job in members[n] if job.state not in WAITS] for n in self._awaited
+        }
+        started = [(self._awaited.pop(n), min(starts)) for n, starts in began.items() if starts]
         return [_error(asked, start_s) for asked, start_s in started if start_s < inf]
-
-
-def _began_s(records: Iterable[RawJob]) -> float | None:
-    """When the first of them started, seconds since the epoch; None: they all wait."""
-    return min((job.start_s for job in records if job.state not in WAITS), default=None)
 
 
 def _error(asked: ExpectedWait, start_s: float) -> WaitError:

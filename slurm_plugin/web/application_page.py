@@ -24,7 +24,6 @@ from slurm_plugin.decision.memory_and_limits import from_prediction, memory_to_a
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table, TableColumn
@@ -99,6 +98,25 @@ def one_application(view: View) -> str:
     largest = largest_cluster(view)
     config = view.site.config
     identity = {"level": entry.level, "key": entry.key}
+    data = [
+        run.elapsed_s / predicted[0]
+        for one, run in reversed(pairs)
+        if run
+        and run.state is JobState.COMPLETED
+        and run.elapsed_s > 0
+        and (predicted := predicted_for(one, run.nodes))
+    ]
+    steps = []  # what to ask for, and which run would help most within the cluster's size
+    if (made := suggestion(prediction, config)) is not None:
+        cost = hours(made.nodes * made.time_s / 3600)
+        options = " ".join(made.options) or "what you asked for before"
+        steps.append(
+            f"{SIGNS[RECOMMENDED]} Ask for: {options} (about {time_span(made.time_s)}, {cost} "
+            f"{prediction.unit.word}-hours)"
+        )
+    if (best := next_run(prediction, largest or inf)) is not None:
+        size = count(best, prediction.unit.word)
+        steps.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
     return view.render(
         "application.html.j2",
         prediction.label,
@@ -106,8 +124,8 @@ def one_application(view: View) -> str:
         prediction=prediction,
         facts=facts(prediction, standings.get(entry.table_key), config.energy),
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
-        steps=_next_steps(prediction, config, largest),
-        accuracy=_accuracy_chart(pairs),
+        steps=steps,
+        accuracy=chart.ratios("Actual over predicted run time", data) if data else None,
         curves=list(_curves(prediction, config, runs, every=every, largest=largest)),
         every=every,
         other=view.link("/application", **identity, counts="" if every else "all"),
@@ -208,22 +226,6 @@ def facts(
     ]
 
 
-def _next_steps(prediction: PredictionTable, config: Config, largest: int | None) -> list[str]:
-    """Say what to ask for, and which run would help most within the cluster's size."""
-    lines = []
-    if (made := suggestion(prediction, config)) is not None:
-        cost = hours(made.nodes * made.time_s / 3600)
-        options = " ".join(made.options) or "what you asked for before"
-        lines.append(
-            f"{SIGNS[RECOMMENDED]} Ask for: {options} (about {time_span(made.time_s)}, {cost} "
-            f"{prediction.unit.word}-hours)"
-        )
-    if (best := next_run(prediction, largest or inf)) is not None:
-        size = count(best, prediction.unit.word)
-        lines.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
-    return lines
-
-
 def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
     """Suggest the usual count, with the limit and the memory of its runs.
 
@@ -256,19 +258,6 @@ def _limit_s(table: PredictionTable, nodes: int, config: Config) -> float | None
         time_s=level_quantile,
     )
     return made.limit_s if made else None
-
-
-def _accuracy_chart(pairs: Sequence[Pair]) -> Chart | None:
-    """Draw actual over predicted run time of the newest completed runs, in time."""
-    data = [
-        run.elapsed_s / predicted[0]
-        for one, run in reversed(pairs)
-        if run
-        and run.state is JobState.COMPLETED
-        and run.elapsed_s > 0
-        and (predicted := predicted_for(one, run.nodes))
-    ]
-    return chart.ratios("Actual over predicted run time", data) if data else None
 
 
 def _experts(payload: str | None) -> Table | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from predictor.table import decode, within_cluster
+from predictor.change.request import for_request
+from predictor.table import covers, decode, within_cluster
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
@@ -21,7 +22,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import PageLink, Table
-from slurm_plugin.reports.picture import job_table, of_table
+from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.formatting import count, hours, limit_text, short_clock, span
 from slurm_plugin.web.report_pages import largest_cluster
@@ -223,8 +224,10 @@ def _drawing(
     one: DecisionRow, table: PredictionTable, largest: int | None, cluster: str
 ) -> Chart | None:
     """Draw what such a job takes on other counts, with the asked and the chosen one marked."""
-    job = job_table(table, one.requested_nodes) if one.requested_nodes else None
-    if job is None or not job.observed or job.unit != one.unit:
+    if not (asked := one.requested_nodes):
+        return None
+    job = for_request(replace(table, acting={}), asked)
+    if not covers(job, asked) or not job.observed or job.unit != one.unit:
         return None
     chosen = one.nodes if one.action == "set" else None
     shown = within(replace(job, verdict=Verdict.DOUBTFUL, verdicts=()), largest)
@@ -234,8 +237,8 @@ def _drawing(
         caption=of_table(table, cluster=cluster).caption,
         knee=None,
         observe=None,
-        asked=one.requested_nodes,
-        recommended=chosen if chosen != one.requested_nodes else None,
+        asked=asked,
+        recommended=chosen if chosen != asked else None,
     )
     return chart.curve(made)
 

@@ -92,39 +92,27 @@ def linked(view: View, table: Table) -> Table:
     return replace(table, rows=[list(row(cells)) for cells in table.rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """A replay in words and tables; ``error`` says why there is none."""
-
-    title: str = ""
-    verdict: Sequence[str] = ()  #: three sentences
-    more: str = ""
-    made: str = ""
-    drawing: Chart | None = None
-    tables: Sequence[Table] = ()
-    assumptions: tuple[str, ...] = ()
-    error: str = ""
-
-
 def replay(view: View) -> str:
     """Give the results of a saved replay, a file of ``nimo replay --json``."""
     if not view.viewer.everything:
         raise PageMissing("replays show all users' jobs: only admins may see them")
-    made, path = None, view.site.config.web.replay
+    made: dict[str, object] = {}
+    path = view.site.config.web.replay
     if path:
         try:
             status = Path(path).stat()
             if status.st_size > _LARGEST:
-                made = Replayed(error=f"{path} is too large for a replay")
+                made = {"error": f"{path} is too large for a replay"}
             else:
                 made = _read(path, status.st_mtime_ns, status.st_ino)
         except OSError as error:
-            made = Replayed(error=f"{path}: {error.strerror or error}")
+            made = {"error": f"{path}: {error.strerror or error}"}
     return view.render("replay.html.j2", "Replay", replayed=made)
 
 
 @lru_cache(maxsize=2)
-def _read(path: str, changed_ns: int, inode: int) -> Replayed:
+def _read(path: str, changed_ns: int, inode: int) -> dict[str, object]:
+    """Give a replay in words and tables; ``error`` says why there is none."""
     del inode  # part of what is remembered
     # Loaded here: numpy and scipy take half a second, and most pages need neither.
     from slurm_plugin.reports import replay_text  # noqa: PLC0415
@@ -132,21 +120,21 @@ def _read(path: str, changed_ns: int, inode: int) -> Replayed:
     try:
         report = msgspec.json.decode(Path(path).read_bytes(), type=replay_text.ReplayReport)
     except msgspec.DecodeError as error:
-        return Replayed(
-            error=f"{path}: not what 'nimo replay --json' of this release writes: {error}"
-        )
+        words = f"not what 'nimo replay --json' of this release writes: {error}"
+        return {"error": f"{path}: {words}"}
     if not report.results:
-        return Replayed(error=f"{path}: no setting was replayed")
+        return {"error": f"{path}: no setting was replayed"}
     sentences = _SENTENCE.split(replay_text.verdict(report))
-    return Replayed(
-        title=replay_text.title_of(report),
-        verdict=sentences[:3],
-        more=" ".join((*sentences[3:], *proven_lines(report.proven))),
-        made=clock(changed_ns / 1e9),
-        drawing=replay_text.benefit_and_harm(report),
-        tables=replay_text.tables(report),
-        assumptions=report.assumptions,
-    )
+    return {
+        "error": "",
+        "title": replay_text.title_of(report),
+        "verdict": sentences[:3],
+        "more": " ".join((*sentences[3:], *proven_lines(report.proven))),
+        "made": clock(changed_ns / 1e9),
+        "drawing": replay_text.benefit_and_harm(report),
+        "tables": replay_text.tables(report),
+        "assumptions": report.assumptions,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sacct_ingest.errors import ConfigError
+from sacct_ingest.errors import ConfigError, system_errors
 from slurm_plugin.config.settings import Web
 from slurm_plugin.service.listening import bound_socket
 from slurm_plugin.web.app import LONGEST_HEAD
@@ -133,9 +133,7 @@ def _bound(host: str, port: int, listen: str) -> Iterator[socket.socket]:
     # Without the protocol's number asyncio does not switch Nagle's delay (40 ms) off.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as channel:
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with system_errors(ConfigError, f"web.listen: {listen}"):
             channel.bind((host, port))
             channel.listen(128)
-        except OSError as error:
-            raise ConfigError(f"web.listen: {listen}: {error.strerror or error}") from error
         yield channel

@@ -52,6 +52,7 @@ def _overview(view: View) -> str:
         text = f"put right {count(bad, 'thing')} under 'Does it run?'"
         tasks.insert(0, PageLink(text, "#status"))
     worst = printable(head.worst)
+    entries = view.site.catalogue().select(CatalogueQuery(), may_see(view.viewer.visibility))
     return view.render(
         "overview.html.j2",
         "Overview",
@@ -63,7 +64,11 @@ def _overview(view: View) -> str:
         trust=head.trust.partition(worst) if worst else (head.trust, "", ""),
         worst=view.application_by_label(head.worst),
         tasks=tasks[:TASKS],
-        by_verdict=_by_verdict(view),
+        by_verdict=[
+            (words, number, view.link("/applications", verdict=name))
+            for name, (words, holds) in VERDICTS.items()
+            if name != "any" and (number := sum(map(holds, entries)))
+        ],
         figures=page.figures(report),
         charts=list(page.charts(report, WORDS, partial(view.link, "/decisions"))),
         tables=[linked(view, one) for one in tables if one.rows],
@@ -173,13 +178,3 @@ def _task(view: View, one: Task) -> PageLink:
         return PageLink(one.text, f"{view.link('/report')}#{one.table}")
     found = view.application_by_label(one.application)
     return PageLink(one.text, view.link("/report") if isinstance(found, str) else found.href)
-
-
-def _by_verdict(view: View) -> list[tuple[str, int, str]]:
-    """Count the applications by verdict, each with the list of them."""
-    entries = view.site.catalogue().select(CatalogueQuery(), may_see(view.viewer.visibility))
-    return [
-        (words, number, view.link("/applications", verdict=name))
-        for name, (words, holds) in VERDICTS.items()
-        if name != "any" and (number := sum(map(holds, entries)))
-    ]

@@ -136,7 +136,10 @@ def code(name):
     nodes = [*ast.walk(ast.parse(Path(spec.origin).read_text()))]
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
     places = {name for node in froms for name in (node.module, *_members(node))}
-    calls = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    calls = {n.func.id for n in called}
+    # `system_errors` raises the error that it is given.
+    calls |= {n.args[0].id for n in called if n.func.id == "system_errors"}
     return frozenset(place for place in places if place.split(".")[0] in PACKAGES), frozenset(calls)
 
 

@@ -260,7 +260,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "table.at": (None, {"table": TABLE, "nodes": 3}),
     "table.covers": (None, {"table": TABLE, "nodes": 3}),
     "table.longest": (None, {"table": TABLE, "nodes": 3}),
-    "table.longest_cut": (None, {"table": TABLE, "nodes": 3}),
     "table.level_quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.verdict_at": (None, {"table": TABLE, "nodes": 3}),

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from sqlalchemy import Connection, text
+
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.store import RunRow, Store
 
@@ -76,3 +78,19 @@ def scaling_runs() -> Iterator[JobRun]:
         tasks = step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6)
         size = {"nodes": n, "cpus": 4 * n, "elapsed_s": 20 + 400.0 / n, "steps": (tasks,)}
         yield run(job_id=n, submit_s=SUBMIT_S + n, comment="nimo:app=solve", **size)
+
+
+def to_first_schema(connection: Connection) -> None:
+    """Take off a store what releases after the first schema added, but for its rows."""
+    added = {
+        "decisions": ("wait_most_s", "request_wait_most_s", "soft_s"),
+        "fits": ("basis", "version"),
+        "runs": ("node_watts",),
+    }
+    for name in added["fits"]:
+        connection.execute(text(f"DROP INDEX ix_fits_{name}"))
+    for table, columns in added.items():
+        for column in columns:
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+    connection.execute(text("DROP TABLE changed"))
+    connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))

@@ -159,16 +159,15 @@ class Metric:
 
     def misfit(self, explanation: AnomalyExplanation) -> float:
         """Root mean square of the relative errors of the best instance of each segment."""
-        errors = (self._wssre(segment) for segment in explanation.segments)
-        return sqrt(sum(errors) / explanation.count)
-
-    def _wssre(self, segment: Segment) -> float:
-        nodes, times = (np.array([each[i] for i in segment]) for each in (self.nodes, self.times))
-        ranges = everything(nodes[-1], TRIED)
-        return min(
-            float(best_for(nodes, times, mode, ranges, TRIED_ENDS).wssre.min())
-            for mode in VarianceMode
-        )
+        total = 0.0
+        for segment in explanation.segments:
+            nodes, times = (np.array([one[i] for i in segment]) for one in (self.nodes, self.times))
+            ranges = everything(nodes[-1], TRIED)
+            total += min(
+                float(best_for(nodes, times, mode, ranges, TRIED_ENDS).wssre.min())
+                for mode in VarianceMode
+            )
+        return sqrt(total / explanation.count)
 
     def deviation(self, rise: Rise) -> float:
         """R[j+1] - R[j] of a rise, as on even spacing."""
@@ -291,7 +290,9 @@ def diagnose(
     if declining is not None and not _declines_without(explained, times, usable, metric):
         declining = None
     if declining is not None:
-        problems.append(_declining_problem(nodes, declining))
+        at, last = int(nodes[declining]), declining == len(nodes) - 1
+        name = "declining_or_anomaly" if last else "declining"
+        problems.append(problem(name, at if last else None, nodes=at))
         usable &= nodes < nodes[declining]
         explained = explain(metric, np.flatnonzero(usable).tolist())
     starts = [segment[0] for segment in explained.segments[1:]]
@@ -393,10 +394,3 @@ def _declines_without(
     left[[i for i, _ in explained.anomalies]] = False
     few = left.sum() < MIN_DECLINING
     return few or _declining(times, left, metric.settings, np.array(metric.noise)) is not None
-
-
-def _declining_problem(nodes: Floats, first: int) -> Problem:
-    at, single = int(nodes[first]), first == len(nodes) - 1
-    if single:
-        return problem("declining_or_anomaly", at, nodes=at)
-    return problem("declining", nodes=at)

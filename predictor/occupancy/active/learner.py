@@ -162,7 +162,10 @@ class Learner:
 
     def _plan(self) -> Iterator[Proposal]:
         """Everything to run, in order; what was observed meanwhile decides how it goes on."""
-        assignment = self._reference()
+        if self.settings.reference is Reference.RAND:
+            assignment = dict(self._rng.choice(np.array(self.space.candidates, dtype=object)))
+        else:
+            assignment = self.space.corner(best=self.settings.reference is Reference.MAX)
         why = "all else is relative to it"
         while not self.samples and (left := self.unused()):
             nearest = Space(tuple(left), self.space.more_is_better).nearest(assignment)
@@ -197,11 +200,10 @@ class Learner:
         self.refinement.take_up_all()
         informative = Informative(self.space)
         while left := self.unused():
-            chosen = informative.choose(left, self.samples, self._cost)
+            chosen = informative.choose(
+                left, self.samples, lambda assignment: self.fit.predict(assignment).time_s
+            )
             yield Proposal(chosen, Purpose.TRAINING, "removes most uncertainty for its run time")
-
-    def _cost(self, assignment: Assignment) -> float:
-        return self.fit.predict(assignment).time_s
 
     def _new(
         self, assignments: Sequence[dict[str, float]], purpose: Purpose, why: str
@@ -209,11 +211,6 @@ class Learner:
         for one in assignments:
             if self.is_unused(one):
                 yield Proposal(one, purpose, why)
-
-    def _reference(self) -> dict[str, float]:
-        if self.settings.reference is Reference.RAND:
-            return dict(self._rng.choice(np.array(self.space.candidates, dtype=object)))
-        return self.space.corner(best=self.settings.reference is Reference.MAX)
 
     def _test_set(self) -> list[dict[str, float]]:
         if self.settings.error is Error.PBDF_TEST:

@@ -364,7 +364,8 @@ class Informative:
         cost: Callable[[Assignment], float],
     ) -> dict[str, float]:
         """Choose a candidate, given what was run already and what each is expected to cost."""
-        covariance = self._posterior(samples)
+        done = np.array([self._features(one.attributes) for one in samples])
+        covariance = np.linalg.inv(np.linalg.inv(self._prior) + done.T @ done / _NOISE)
         rows = np.array([self._features(one) for one in candidates])
         spread = self._every @ covariance
         # Variance that a run takes from all predictions together.
@@ -372,12 +373,6 @@ class Informative:
         gain = (shared**2).sum(axis=0) / (_NOISE + np.einsum("ij,jk,ik->i", rows, covariance, rows))
         costs = np.array([cost(one) for one in candidates])
         return candidates[int(np.argmax(gain / (costs + _FIXED * costs.mean())))]
-
-    def _posterior(self, samples: Sequence[Sample]) -> Floats:
-        rows = np.array([self._features(one.attributes) for one in samples])
-        precision = np.linalg.inv(self._prior) + rows.T @ rows / _NOISE
-        covariance: Floats = np.linalg.inv(precision)
-        return covariance
 
     def _features(self, assignment: Assignment) -> list[float]:
         """1, x and 1/x of each attribute on a scale from -1 to 1, and products of the x."""

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_plugin.cli.command_context import add_shared, option
+from slurm_plugin.cli.command_context import Options
 from slurm_plugin.config.loader import dump, load
 from slurm_plugin.config.settings_file import find
 from slurm_plugin.evaluation.costs import check_series
@@ -12,17 +12,11 @@ from slurm_plugin.evaluation.costs import check_series
 EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
-        "file FILE",
-        "file to check instead of the configuration in use",
-        nargs="?",
-        type=Path,
-    )
-    add_shared(parser, "config")
-    option(parser, "--check", "print errors only")
+    add("file FILE", "file to check instead of the configuration in use", nargs="?", type=Path)
+    add.shared("config")
+    add("--check", "print errors only")
 
 
 def run(args: argparse.Namespace) -> int:

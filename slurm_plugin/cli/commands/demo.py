@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import option
+from sacct_ingest.errors import NimoError, system_errors
+from slurm_plugin.cli.command_context import Options
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.slurm.job_request import user_name
 
@@ -23,16 +23,15 @@ EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"
 _LONGEST_SOCKET = 108  #: bytes, with the zero at the end
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
+    add(
         "--directory FOLDER",
         "folder for all its files (default: %(default)s)",
         type=Path,
         default=Path(".demo"),
     )
-    option(parser, "--seed SEED", "seed of the generated history (default: 1)", type=int, default=1)
+    add("--seed SEED", "seed of the generated history (default: 1)", type=int, default=1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,10 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
     rng = Random(args.seed)  # noqa: S311 - made-up history, no secret
     folder = args.directory.absolute()
-    try:
+    with system_errors(NimoError, folder, "; see --directory"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NimoError(f"{folder}: {error.strerror or error}; see --directory") from error
     with _socket(folder) as socket:
         narrator = Narrator(DemoSite(folder, socket), sys.stdout)
         tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)

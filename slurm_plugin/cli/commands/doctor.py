@@ -12,7 +12,7 @@ from functools import partial
 from textwrap import wrap
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.config.settings_file import find
 from slurm_plugin.doctor import Finding, FindingState, Installation, examine
 from slurm_plugin.slurm import commands
@@ -32,10 +32,10 @@ _COLOURS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "--limits", "also try limits to plan with: two jobs of a minute")
-    add_shared(parser, "json", "parsable", "store", "config")
+    add("--limits", "also try limits to plan with: two jobs of a minute")
+    add.shared("json", "parsable", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,15 +45,13 @@ def run(args: argparse.Namespace) -> int:
     for finding in examine(installation_of(args), limits=args.limits):
         findings.append(finding)
         if not args.json:
-            text = _fields(finding) if args.parsable2 else _lines(finding, width, colour=colour)
+            fields = (finding.check, finding.state, finding.message, finding.fix)
+            table = "|".join(map(printable, fields)) if args.parsable2 else ""
+            text = table or _lines(finding, width, colour=colour)
             print(text, file=unfiltered(sys.stdout), flush=True)
     if args.json:
         print(json_text(findings))
     return int(any(finding.state is FindingState.ERROR for finding in findings))
-
-
-def _fields(finding: Finding) -> str:
-    return "|".join(map(printable, (finding.check, finding.state, finding.message, finding.fix)))
 
 
 def _lines(finding: Finding, width: int, *, colour: bool) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive, share
 from slurm_plugin.cli.through_nimod import may_read_store
 from slurm_plugin.config.yaml_text import read_text
@@ -30,9 +30,8 @@ _ENGINES = ("snakemake", "nextflow")
 _TIMEOUT_S = 15.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add("format", "what to write: %(choices)s", choices=(*_ENGINES, "csv", "json"))
     add(
         "--workflow NAME",
@@ -52,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "show what would change in this file, and how past runs would have fared with both",
         type=Path,
     )
-    add_shared(parser, "local", "store", "config")
+    add.shared("local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

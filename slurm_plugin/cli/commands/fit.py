@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slurm_plugin.cli.command_context import add_shared, load_config, option, until_stopped
+from slurm_plugin.cli.command_context import Options, load_config, until_stopped
 from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.store_access import open_store
@@ -38,9 +38,8 @@ EXAMPLE = """\
   nimo fit --dask slurm --workers 8"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add(
         "--workers COUNT",
         "processes that fit (default: the configuration's; 0: one per core); with --dask "
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fit on a Dask cluster: tcp://HOST:PORT of its scheduler, or 'slurm' for workers that "
         "are Slurm jobs, as jobqueue.slurm in Dask's configuration describes them",
     )
-    add_shared(parser, "json", "store", "config")
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,17 +8,16 @@ nimo_cli_filter.lua beside it, for the site's hook to call (docs/install.md).
 import argparse
 from pathlib import Path
 
-from slurm_plugin.cli.command_context import option
+from slurm_plugin.cli.command_context import Options
 from slurm_plugin.config.settings_file import HOOKS
 from slurm_plugin.setup import install
 
 EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
+    add(
         "--install FOLDER",
         "install the hooks in FOLDER, beside slurm.conf, and print the written files",
         type=Path,

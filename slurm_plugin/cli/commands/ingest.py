@@ -4,15 +4,12 @@ Reading the same runs twice changes nothing.  A stopped ingest continues where i
 Each recorded decision is joined with the run of its job.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +20,7 @@ from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from slurm_plugin.cli.command_context import add_shared, load_config, moment, option, until_stopped
+from slurm_plugin.cli.command_context import Options, load_config, moment, until_stopped
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
@@ -52,9 +49,8 @@ LIVE: Final[dict[str, Callable[[str, float], RunSource]]] = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add(
         "files FILE",
         "saved output of 'sacct -P', 'sacct --json' or slurmrestd, or a log in the Standard "
@@ -94,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--follow", "repeat until stopped; continue after outages of Slurm")
     add("--every MINUTES", "pause of --follow (default: the configuration's)", type=positive)
-    add_shared(parser, "json", "store", "config")
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -192,7 +188,7 @@ def ingest_settings(config: Config) -> IngestSettings:
     )
 
 
-def _refused(store: Store, done: IngestSummary) -> Iterator[str]:
+def _refused(store: "Store", done: IngestSummary) -> Iterator[str]:
     """Give the first refused rows of a source, so that one sees what they look like."""
     if done.refused:
         rows = [row for row in store.rejects.all() if row.source == done.source]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.command_context import add_shared, option, store_url
+from slurm_plugin.cli.command_context import Options, store_url
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
@@ -30,24 +30,23 @@ EXAMPLE = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "-M --cluster NAME", "cluster name (default: ask Slurm)")
-    option(parser, "--store STORE", "SQLite file or database URL")
-    option(parser, "--socket PATH", "socket of nimod")
-    option(parser, "--mode", "what NIMO may do with jobs", choices=[str(mode) for mode in Mode])
-    option(parser, "-p --partition NAMES", "decide on jobs in these partitions only")
-    option(parser, "--hooks", "also install the hooks beside slurm.conf")
-    option(parser, "-i --immediate", "ask nothing")
-    option(parser, "--dry-run", "write nothing, print the differences")
-    option(
-        parser,
+    add("-M --cluster NAME", "cluster name (default: ask Slurm)")
+    add("--store STORE", "SQLite file or database URL")
+    add("--socket PATH", "socket of nimod")
+    add("--mode", "what NIMO may do with jobs", choices=[str(mode) for mode in Mode])
+    add("-p --partition NAMES", "decide on jobs in these partitions only")
+    add("--hooks", "also install the hooks beside slurm.conf")
+    add("-i --immediate", "ask nothing")
+    add("--dry-run", "write nothing, print the differences")
+    add(
         "--login-node HOST[:PORT]",
         "set up a login node; its relay asks nimod on these hosts (default: slurmctld's hosts)",
         nargs="?",
         const="",
     )
-    add_shared(parser, "json", "config")
+    add.shared("json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

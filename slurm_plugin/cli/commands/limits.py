@@ -7,7 +7,7 @@ get their user's limit back.  As root, SlurmUser or an operator of Slurm.
 import argparse
 from functools import partial
 
-from slurm_plugin.cli.command_context import add_shared, option
+from slurm_plugin.cli.command_context import Options
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.soft_limits import soft_jobs, take_back
 from slurm_plugin.text.formatting import duration, printable
@@ -19,10 +19,10 @@ _NONE = "no job has a limit to plan with"
 _ROW = "{:>12}  {:12} {:12} {:8} {:>11} {:>11}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "--restore", "take them back")
-    add_shared(parser, "json")
+    add("--restore", "take them back")
+    add.shared("json")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ The commands for users read it from your own accounting where no nimod answers, 
 import argparse
 
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
@@ -15,10 +15,10 @@ EXAMPLE = """\
   nimo local --forget"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "--forget", "delete it")
-    add_shared(parser, "config")
+    add("--forget", "delete it")
+    add.shared("config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sacct_ingest.errors import FormatError
+from sacct_ingest.errors import FormatError, system_errors
 from sacct_ingest.files.atomic_file import replacing
 from sacct_ingest.store.rows import Contribution
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
@@ -43,16 +43,15 @@ class _Merged:
     first_refused: str = ""  #: ... and the first of them, with what is wrong
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "source SOURCE", "store (file or URL), or file of --export", nargs="*")
-    option(
-        parser,
+    add("source SOURCE", "store (file or URL), or file of --export", nargs="*")
+    add(
         "--export FILE",
         "write this store's sums of runs to FILE, for another store to merge",
         type=Path,
     )
-    add_shared(parser, "json", "store", "config")
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,14 +99,11 @@ _figures = msgspec.json.Decoder(dict[str, float]).decode
 def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
     """Write contributions to a file; gives how many. Raises FormatError: it cannot be written."""
     count = 0
-    try:
-        with replacing(path) as file:
-            file.write(_HEADER)
-            for batch in batches:
-                file.writelines(_encode(one) + b"\n" for one in batch)
-                count += len(batch)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    with system_errors(FormatError, path), replacing(path) as file:
+        file.write(_HEADER)
+        for batch in batches:
+            file.writelines(_encode(one) + b"\n" for one in batch)
+            count += len(batch)
     return count
 
 
@@ -117,21 +113,18 @@ def _read(path: Path, done: _Merged) -> Iterator[list[Contribution]]:
     Raises FormatError: the file cannot be read.
     """
     batch: list[Contribution] = []
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if number == 1:
-                    continue
-                try:
-                    batch.append(_checked(_decode(line)))
-                except (msgspec.DecodeError, ValueError) as error:
-                    done.refused += 1
-                    done.first_refused = done.first_refused or f"{path}: line {number}: {error}"
-                if len(batch) == _BATCH:
-                    yield batch
-                    batch = []
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    with system_errors(FormatError, path), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                continue
+            try:
+                batch.append(_checked(_decode(line)))
+            except (msgspec.DecodeError, ValueError) as error:
+                done.refused += 1
+                done.first_refused = done.first_refused or f"{path}: line {number}: {error}"
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
     if batch:
         yield batch
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from sacct_ingest.errors import NimoError
+from sacct_ingest.errors import NimoError, system_errors
 from sacct_ingest.files import atomic_file
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store
 
@@ -25,23 +25,17 @@ EXAMPLE = """\
 _TIMEOUT_S = 2.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    ways = parser.add_mutually_exclusive_group()
-    option(ways, "--textfile FILE", "write the metrics to this file (atomically)", type=Path)
-    option(
-        ways,
+    ways = add.one_of()
+    ways("--textfile FILE", "write the metrics to this file (atomically)", type=Path)
+    ways(
         "--listen [HOST:]PORT",
         "serve them at http://HOST:PORT/metrics (default HOST: 127.0.0.1)",
         type=_address,
     )
-    option(
-        parser,
-        "--days DAYS",
-        "days of decisions that the accuracy covers (default: 7)",
-        default=7.0,
-    )
-    add_shared(parser, "store", "config")
+    add("--days DAYS", "days of decisions that the accuracy covers (default: 7)", default=7.0)
+    add.shared("store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         days=args.days,
         file=Path(path) if scheme == "sqlite" else None,
     )
-    try:
+    with system_errors(NimoError, args.textfile or args.listen):
         if args.textfile:
             atomic_file.write(args.textfile, generate_latest(metrics), mode=0o644)
         elif args.listen:
@@ -77,8 +71,6 @@ def run(args: argparse.Namespace) -> int:
             thread.join()
         else:
             print(generate_latest(metrics).decode(), end="")
-    except OSError as error:
-        raise NimoError(f"{args.textfile or args.listen}: {error.strerror or error}") from error
     return 0
 
 

@@ -10,16 +10,14 @@ import os
 from pathlib import Path
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import option
+from slurm_plugin.cli.command_context import Options
 
 EXAMPLE = "  nimo pages\n  nimo pages /opt/nimo/share"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser, "folder FOLDER", "where to write, such as /usr/local/share", nargs="?", type=Path
-    )
+    add("folder FOLDER", "where to write, such as /usr/local/share", nargs="?", type=Path)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,8 +4,6 @@ Without APPLICATION it lists applications with a scaling curve: all of them for 
 of the store, their own for other users.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -17,10 +15,8 @@ from sacct_ingest.errors import PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
-    add_shared,
-    add_table_options,
+    Options,
     nimod_socket,
-    option,
     print_table,
     table_options,
     user_settings,
@@ -54,19 +50,14 @@ EXAMPLE = """\
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
-        "application APPLICATION",
-        "name of the application, or the start of its key",
-        nargs="?",
-    )
-    option(parser, "--all", "show all node counts; without APPLICATION: list all applications")
-    add_table_options(parser, "-o", "-n")
-    option(parser, "-u --user USER", "list the applications of this user", default="")
-    plot.add_plot(parser)
-    add_shared(parser, "parsable", "json", "local", "store", "config")
+    add("application APPLICATION", "name of the application, or the start of its key", nargs="?")
+    add("--all", "show all node counts; without APPLICATION: list all applications")
+    add.table("-o", "-n")
+    add("-u --user USER", "list the applications of this user", default="")
+    plot.add_plot(add)
+    add.shared("parsable", "json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,15 +102,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stored(config: Config) -> Applications:
+def _stored(config: "Config") -> Applications:
     with open_store(config) as store:
         return Applications(tables=load_tables(store), standings=store.standings.all())
 
 
 def _print(
-    tables: Sequence[PredictionTable],
+    tables: "Sequence[PredictionTable]",
     args: argparse.Namespace,
-    settings: Callable[[], Config],
+    settings: "Callable[[], Config]",
     standings: Mapping[tuple[str, str], StandingRow],
 ) -> None:
     energy = Energy() if leaves_out("energy", args.config) else settings().energy
@@ -148,7 +139,7 @@ def _print(
                 plot.show(_picture(table, args, settings()), plot.TERMINAL)
 
 
-def _picture(table: PredictionTable, args: argparse.Namespace, config: Config) -> Picture:
+def _picture(table: "PredictionTable", args: argparse.Namespace, config: "Config") -> "Picture":
     from slurm_plugin.reports.picture import of_table  # noqa: PLC0415 - only for --plot
 
     runs: Sequence[RunRow] = ()

@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
@@ -24,17 +24,16 @@ _DAY_S = 86_400
 _TABLES = [field.name for field in fields(RetentionTimes)]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
     for table in _TABLES:
-        option(
-            parser,
+        add(
             f"--{table} DAYS",
             f"delete {table} after this many days; 0: never (default: the configuration's)",
             type=whole,
         )
-    option(parser, "--dry-run", "only count the rows that would be deleted")
-    add_shared(parser, "json", "store", "config")
+    add("--dry-run", "only count the rows that would be deleted")
+    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,17 +11,15 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import (
-    add_table_of_store,
+    Options,
     load_config,
     moment,
-    option,
     print_table,
     table_options,
 )
@@ -51,9 +49,8 @@ _DAY_S = 86400.0
 _ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add("files FILE", "saved histories instead of the store", nargs="*", type=Path)
     add("-S --since TIME", "jobs submitted since this time", type=moment)
     add("-E --until TIME", "and before", type=moment)
@@ -115,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed SEED", "seed of the random draws", type=int, default=1)
     add("--workers COUNT", "processes; 0: one per core", type=whole, default=0)
     add("--dask ADDRESS", "replay on a Dask cluster; see nimo fit")
-    add_table_of_store(parser)
+    add.table_of_store()
 
 
 def run(args: argparse.Namespace) -> int:

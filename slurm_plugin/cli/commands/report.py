@@ -4,24 +4,20 @@ It uses the outcomes that 'nimo ingest' has read.  Where PrivateData hides jobs 
 operators see all jobs and others see their own.
 """
 
-from __future__ import annotations
-
 import argparse
+import os
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from slurm_plugin.cli.command_context import (
-    add_shared,
-    add_table_of_store,
+    Options,
     moment,
     nimod_socket,
-    option,
     print_table,
     user_settings,
 )
@@ -46,9 +42,8 @@ EXAMPLE = """\
   nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add("-S --since TIME", "decisions since this time", type=moment)
     add("-E --until TIME", "decisions before this time", type=moment)
     add("-M --cluster CLUSTER", "decisions about this cluster", default="")
@@ -66,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--html FILE", "write the report as a web page; - is stdout", type=Path)
     add("--csv DIR", "write each table as a CSV file into this folder", type=Path)
     add("--table NAME", "print only this table (default with -P: applications)", default="")
-    add_table_of_store(parser)
-    add_shared(parser, "local")
+    add.table_of_store()
+    add.shared("local")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +75,12 @@ def run(args: argparse.Namespace) -> int:
         store_named=bool(args.store),
         local=args.local,
     )
-    report = replace(report, selection=_in_words(_asked(args)))
+    asked = _asked(args)
+    times = {"since": asked.since_s, "until": asked.until_s}
+    chosen = {name: clock(at_s) for name, at_s in times.items() if at_s is not None}
+    for name in ("cluster", "partition", "account", "user", "application"):
+        chosen |= {name: value} if (value := getattr(asked, name)) else {}
+    report = replace(report, selection=chosen)
     if args.anonymise:
         from slurm_plugin.evaluation.outcomes import anonymous  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
+def _of_nimod(socket: str, args: argparse.Namespace) -> "OutcomeReport":
     """Ask nimod, and print the first line before all else is loaded."""
     ask = Ask(op="report", selection=_asked(args))
     answer = client.exchange(socket, ask, Reported, TIMEOUT_S)
@@ -103,13 +103,14 @@ def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
     return msgspec.json.decode(answer.report, type=OutcomeReport)
 
 
-def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:
+def _stored(config: "Config", args: argparse.Namespace) -> "OutcomeReport":
     """Read the store, which few users may, and print the first line."""
     from slurm_plugin.cli.progress import progress  # noqa: PLC0415 - heavy
     from slurm_plugin.evaluation.report_data import collect, selection_of  # noqa: PLC0415
-    from slurm_plugin.store_access import open_store, visibility_of  # noqa: PLC0415
+    from slurm_plugin.slurm.job_request import user_name  # noqa: PLC0415
+    from slurm_plugin.store_access import open_store, visibility_for  # noqa: PLC0415
 
-    rules, asked = visibility_of(config), _asked(args)
+    rules, asked = visibility_for(config, os.getuid(), user_name()), _asked(args)
     if rules.why:
         print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
     chosen = selection_of(asked, only_user=rules.only_user, only_accounts=rules.accounts)
@@ -140,24 +141,17 @@ def _asked(args: argparse.Namespace) -> Selection:
     )
 
 
-def _in_words(asked: Selection) -> dict[str, str]:
-    times = {"since": asked.since_s, "until": asked.until_s}
-    names = ("cluster", "partition", "account", "user", "application")
-    chosen = {name: value for name in names if (value := getattr(asked, name))}
-    return {name: clock(at_s) for name, at_s in times.items() if at_s is not None} | chosen
-
-
 def _for_terminal(args: argparse.Namespace) -> bool:
     """Whether the report is printed as text, not as data or into files."""
     table = args.parsable2 or args.table or args.format or args.sort
     return not (table or args.json or args.csv or args.html)
 
 
-def _print_title(report: Head | OutcomeReport) -> None:
+def _print_title(report: "Head | OutcomeReport") -> None:
     print(wrapped(title_of(report), terminal_width()), flush=True)
 
 
-def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
+def _print(report: "OutcomeReport", args: argparse.Namespace) -> None:
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import sheets  # noqa: PLC0415
 
@@ -177,8 +171,8 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
         _terminal(report)
 
 
-def _page(report: OutcomeReport, path: Path) -> None:
-    from sacct_ingest.errors import NimoError  # noqa: PLC0415
+def _page(report: "OutcomeReport", path: Path) -> None:
+    from sacct_ingest.errors import NimoError, system_errors  # noqa: PLC0415
     from sacct_ingest.files import atomic_file  # noqa: PLC0415
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports.page import page  # noqa: PLC0415
@@ -187,13 +181,11 @@ def _page(report: OutcomeReport, path: Path) -> None:
     if str(path) == "-":
         print(text)
         return
-    try:
+    with system_errors(NimoError, path):
         atomic_file.write(path, text.encode())
-    except OSError as error:
-        raise NimoError(f"{path}: {error.strerror or error}") from error
 
 
-def _terminal(report: OutcomeReport) -> None:
+def _terminal(report: "OutcomeReport") -> None:
     if not (report.decisions or report.waste or report.unused or report.arrays):
         return
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415

@@ -7,19 +7,17 @@ If the new settings have an error, it logs that and continues with the old ones.
 """
 
 import argparse
-from functools import partial
 
 from msgspec.structs import replace
 
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.config.settings import Config
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --relay ctl1,ctl2"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add = partial(option, parser)
     add("--socket PATH", "listen on this socket instead of the configured one", default="")
     add(
         "--relay HOST[:PORT]",
@@ -27,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
     )
-    add_shared(parser, "store", "config")
+    add.shared("store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import time
 from itertools import accumulate
 from textwrap import fill
 
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.through_nimod import nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Status
@@ -18,10 +18,10 @@ _TIMEOUT_S = 2.0
 _INDENT = " " * 11  #: below the texts of `describe`
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "--reload", "make nimod load new tables now")
-    add_shared(parser, "json", "config")
+    add("--reload", "make nimod load new tables now")
+    add.shared("json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,14 +14,7 @@ from itertools import islice
 
 from sacct_ingest.text.hostlist import indexes_of
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.cli.command_context import (
-    add_shared,
-    add_table_options,
-    nimod_socket,
-    option,
-    print_table,
-    user_settings,
-)
+from slurm_plugin.cli.command_context import Options, nimod_socket, print_table, user_settings
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
@@ -42,19 +35,18 @@ _JOB = re.compile(r"(?P<id>\d{1,10})(?:_(?:(?P<task>\d{1,10})|\[(?P<tasks>[\d,:%
 _MOST_TASKS = 1_000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
+    add(
         "jobs JOBID",
         "a job, an array or one of its tasks (default: all your own)",
         type=_jobs,
         nargs="*",
     )
-    option(parser, "-u --user USER", "only jobs of this user", default="")
-    option(parser, "-p --partition PARTITION", "only jobs in this partition", default="")
-    add_table_options(parser, "-o", "-n")
-    add_shared(parser, "parsable", "json", "local", "config")
+    add("-u --user USER", "only jobs of this user", default="")
+    add("-p --partition PARTITION", "only jobs in this partition", default="")
+    add.table("-o", "-n")
+    add.shared("parsable", "json", "local", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, Installation, nimo_checks
@@ -29,15 +29,14 @@ EXAMPLE = """\
 _ASK_S = 2.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(
-        parser,
+    add(
         "--listen ADDRESS",
         "[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
         default="",
     )
-    add_shared(parser, "store", "config")
+    add.shared("store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import add_shared, load_config, option
+from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
@@ -41,10 +41,10 @@ _SUBMITTED = re.compile(
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: Options) -> None:
     """Declare the options."""
-    option(parser, "job JOBID", "id of the job, of an array, or of one of its tasks", type=_job_id)
-    add_shared(parser, "json", "local", "store", "config")
+    add("job JOBID", "id of the job, of an array, or of one of its tasks", type=_job_id)
+    add.shared("json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from predictor.occupancy.active.settings import FunctionForm, LearnerSettings
 from predictor.occupancy.active.space import MOST_CANDIDATES, Space
-from sacct_ingest.errors import ConfigError, FormatError
+from sacct_ingest.errors import ConfigError, FormatError, system_errors
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
@@ -434,7 +434,5 @@ def _read_script(description: Description, folder: Path, name: str) -> str:
     """Text of the job script; a change to it makes another run."""
     if not description.script:
         return ""
-    try:
+    with system_errors(ConfigError, f"{name}: script: {description.script}"):
         return (folder / description.script).read_text(errors="replace")
-    except OSError as error:
-        raise ConfigError(f"{name}: script: {description.script}: {error.strerror}") from error

@@ -10,7 +10,7 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.occupancy.active.learner import WIDEST, Learner, interval_percent
 from predictor.occupancy.active.refinement import Proposal
 from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, Purpose
-from predictor.occupancy.active.space import Assignment, Space
+from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.occupancy.bottleneck import Bottleneck
 from predictor.occupancy.fit import Form
@@ -91,7 +91,10 @@ class ByOccupancies:
         narrow = WIDEST * self._learner.settings.target
         expected = tuple(_expected(fit, one, narrow) for one in space.candidates)
         reference = self._learner.samples[0].attributes
-        effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
+        effects = {}
+        for name in space.attributes:
+            times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
+            effects[name] = max(times) / min(times)
         functions = _functions(fit.best, whole=self._learner.samples[0].measured.data_bytes == 1)
         return ProposerState(functions, effects, error if error < float("inf") else None, expected)
 
@@ -135,11 +138,6 @@ def _verdict(percent: float, narrow: float) -> Verdict:
     return Verdict.RELIABLE if percent <= narrow else Verdict.DOUBTFUL
 
 
-def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
-    times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
-    return max(times) / min(times)
-
-
 def sample(trial: Trial, first: Trial, choices: ModelChoices) -> Sample | None:
     """Make a sample of a run; None where its data flow is missing and others have theirs.
 
@@ -150,7 +148,10 @@ def sample(trial: Trial, first: Trial, choices: ModelChoices) -> Sample | None:
     choices: whether the accounting's bytes mean something, and the network's share of the stall
         where it was not measured.
     """
-    data_bytes = _data_bytes(trial, first, counted=choices.data_flow)
+    if choices.data_flow and first.data_bytes:
+        data_bytes = float(trial.data_bytes or 0)
+    else:
+        data_bytes = trial.attributes.get(INPUT_BYTES, 1.0) if choices.data_flow else 1.0
     if not data_bytes:
         return None
     busy = 1.0 if trial.utilisation is None else trial.utilisation
@@ -175,11 +176,3 @@ def fit(trials: Sequence[Trial], choices: ModelChoices) -> OccupancyFit:
     if choices.form is FunctionForm.PAPER:
         return LinearOccupancyModel(faster=choices.faster or frozenset()).fit(made)
     return OccupancyModel(faster=choices.faster).fit(made)
-
-
-def _data_bytes(trial: Trial, first: Trial, *, counted: bool) -> float | None:
-    if not counted:
-        return 1.0
-    if first.data_bytes:
-        return float(trial.data_bytes) if trial.data_bytes else None
-    return trial.attributes.get(INPUT_BYTES, 1.0)

@@ -68,7 +68,14 @@ def parse(text: str) -> IoCounters:
     rest, _, own = text.partition("= io.stat")
     rest, _, disks = rest.partition("= diskstats")
     mounts, _, network = rest.partition("= net")
-    return IoCounters(_nfs(mounts), _disks(disks), _own(own), _network(network))
+    counters = {}
+    for line in own.splitlines():
+        device, *pairs = line.split() or [""]
+        values = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        counts = [values.get(name, "") for name in ("rios", "wios")]
+        if ":" in device and all(one.isdecimal() for one in counts):
+            counters[device] = sum(map(int, counts))
+    return IoCounters(_nfs(mounts), _disks(disks), counters, _network(network))
 
 
 def network_share(before: IoCounters, after: IoCounters) -> float | None:
@@ -79,7 +86,15 @@ def network_share(before: IoCounters, after: IoCounters) -> float | None:
     disk.
     """
     network_ms, served_ms = _nfs_ms(before, after)
-    served_ms += _disk_ms(before, after)
+    # The share that the job asked for of all that the disks did.
+    total = 0.0
+    for device, count in after.own.items():
+        asked = count - before.own.get(device, 0)
+        now, then = after.disks.get(device, (0, 0)), before.disks.get(device, (0, 0))
+        done, busy_ms = now[0] - then[0], now[1] - then[1]
+        if asked > 0 and done > 0 and busy_ms > 0:
+            total += busy_ms * min(asked / done, 1.0)
+    served_ms += total
     whole_ms = network_ms + served_ms
     return network_ms / whole_ms if whole_ms > 0 else None
 
@@ -113,18 +128,6 @@ def _byte_ms(before: Interfaces, after: Interfaces) -> float:
     busiest = max(moved, key=moved.__getitem__, default="")
     speed = after[busiest][0] if busiest else 0
     return 8e-3 / speed if speed > 0 and moved[busiest] > 0 else 0.0
-
-
-def _disk_ms(before: IoCounters, after: IoCounters) -> float:
-    """Time of the disks in the share that the job asked for of all that they did."""
-    total = 0.0
-    for device, count in after.own.items():
-        asked = count - before.own.get(device, 0)
-        now, then = after.disks.get(device, (0, 0)), before.disks.get(device, (0, 0))
-        done, busy_ms = now[0] - then[0], now[1] - then[1]
-        if asked > 0 and done > 0 and busy_ms > 0:
-            total += busy_ms * min(asked / done, 1.0)
-    return total
 
 
 def _nfs(text: str) -> Operations:
@@ -172,17 +175,6 @@ def _disks(text: str) -> Devices:
         if len(numbers) >= 8:  # reads, merged, sectors, ms, and the same of writes
             disks[":".join(words[:2])] = (numbers[0] + numbers[4], numbers[3] + numbers[7])
     return disks
-
-
-def _own(text: str) -> Mapping[str, int]:
-    counters = {}
-    for line in text.splitlines():
-        device, *pairs = line.split() or [""]
-        values = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-        counts = [values.get(name, "") for name in ("rios", "wios")]
-        if ":" in device and all(one.isdecimal() for one in counts):
-            counters[device] = sum(map(int, counts))
-    return counters
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from math import ceil, inf
 from slurm_plugin.experiments.learn.description import OPTIONS
 from slurm_plugin.experiments.plan.run_times import RESOURCES
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
-from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import File, Storage, Task, Workflow
 
 #: The limit is what hardly any run exceeds, with a margin.
 _MARGIN, _LEAST_S = 1.2, 60.0
@@ -89,7 +89,12 @@ def path_of(file: File, storage: Storage) -> str:
 def _job(
     flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], TaskBounds], latest_s: float | None
 ) -> PlannedJob:
-    place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
+    if step.nodes:
+        place = flow.places[step.pool]
+    else:  # a copy: near its target, or else near its source
+        places = [*flow.places.values()]
+        near = [p for s in (step.target, step.source) for p in places if p.storage == s]
+        place = (near or places)[0]
     task = flow.tasks[step.task]
     # Slurm refuses a job whose limit ends after its deadline.
     room = rooms.get((step.task, place.name))
@@ -116,12 +121,6 @@ def _job(
         script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
         cluster=place.cluster,
     )
-
-
-def _place_of_copy(flow: Workflow, step: Step) -> PlanSite:
-    """Where a copy runs: near its target, or else near its source."""
-    near = [p for s in (step.target, step.source) for p in flow.places.values() if p.storage == s]
-    return near[0] if near else next(iter(flow.places.values()))
 
 
 def _tag(flow: Workflow, task: Task) -> str:

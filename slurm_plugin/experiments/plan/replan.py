@@ -15,7 +15,7 @@ from slurm_plugin.experiments.plan.plans import Plan, judged, plans
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
-from slurm_plugin.experiments.plan.workflow import DataAccess, Workflow, ordered
+from slurm_plugin.experiments.plan.workflow import DataAccess, ordered
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
 _WORTH = 0.05
@@ -51,7 +51,10 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
     steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
     place = {name: i for i, name in enumerate(flow.tasks)}
     order = sorted(steps, key=lambda step: (step.start_s, place[step.name]))
-    chosen = {step.name: _chosen(flow, step) for step in steps}
+    chosen = {}
+    for step in steps:
+        in_place = any(flow.files[file].access is DataAccess.ANY for file, _ in step.remote)
+        chosen[step.name] = TaskOption(step.pool, step.nodes, not in_place, step.resources)
     schedule = build(left, [step.name for step in order], chosen)
     before = judged(left, "as planned", schedule, **terms) if schedule else None  # type: ignore[arg-type]
     changed = before is None or worth_changing(plan, before, submitted.deadline_s, left.now_s)
@@ -133,11 +136,6 @@ def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:
     return replace(
         step, start_s=now_s, ready_s=now_s, end_s=now_s + left.time_s, estimate=left, needs=()
     )
-
-
-def _chosen(flow: Workflow, step: Step) -> TaskOption:
-    in_place = any(flow.files[file].access is DataAccess.ANY for file, _ in step.remote)
-    return TaskOption(step.pool, step.nodes, not in_place, step.resources)
 
 
 def worth_changing(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:

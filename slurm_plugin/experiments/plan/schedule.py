@@ -10,9 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
 
-from slurm_plugin.experiments.plan.run_times import Resources, TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.run_times import (
+    Copies,
+    LearnedRunTimes,
+    Resources,
+    TaskEstimate,
+    TransferPath,
+)
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,
@@ -22,9 +27,6 @@ from slurm_plugin.experiments.plan.workflow import (
     Workflow,
 )
 from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
-
-if TYPE_CHECKING:
-    from slurm_plugin.experiments.plan.run_times import Copies, LearnedRunTimes
 
 
 @dataclass(slots=True)
@@ -130,8 +132,8 @@ class PlanningProblem:
     """
 
     workflow: Workflow
-    runs: "LearnedRunTimes"
-    transfers: "Copies"
+    runs: LearnedRunTimes
+    transfers: Copies
     free: Mapping[str, NodeAvailability]
     now_s: float
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)

@@ -11,15 +11,7 @@ from msgspec.structs import replace
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
-from slurm_plugin.experiments.plan.workflow import (
-    File,
-    NetworkLink,
-    PlanSite,
-    Storage,
-    Task,
-    Workflow,
-    ordered,
-)
+from slurm_plugin.experiments.plan import workflow
 
 _Made = TypeVar("_Made")
 #: Names stand in job names, in placeholders and in options of sbatch.
@@ -40,7 +32,7 @@ class WorkflowText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     deadline: str = ""
 
 
-def load(path: Path) -> Workflow:
+def load(path: Path) -> workflow.Workflow:
     """Read a workflow.
 
     Raises ConfigError: the file cannot be read, is not YAML, or has a wrong value; the text names
@@ -49,7 +41,7 @@ def load(path: Path) -> Workflow:
     return parse(read_text(path), name=str(path))
 
 
-def parse(text: str, *, name: str) -> Workflow:
+def parse(text: str, *, name: str) -> workflow.Workflow:
     """Make a workflow of the text of a file called ``name``.
 
     Raises ConfigError: see :func:`load`.
@@ -62,7 +54,7 @@ def parse(text: str, *, name: str) -> Workflow:
         }
         for section, kind in _SECTIONS.items()
     }
-    flow = Workflow(
+    flow = workflow.Workflow(
         name=document.name or re.sub(r"\W", "-", Path(name).stem),
         links=_links(name, document.links),
         deadline=document.deadline,
@@ -70,16 +62,16 @@ def parse(text: str, *, name: str) -> Workflow:
     )
     _check_names(flow, name)
     try:
-        return ordered(flow)
+        return workflow.ordered(flow)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
 
 
-def _links(name: str, entries: list[Any]) -> dict[tuple[str, str], NetworkLink]:
+def _links(name: str, entries: list[Any]) -> dict[tuple[str, str], workflow.NetworkLink]:
     """Make links, each for both ways where it does not say otherwise."""
-    made: dict[tuple[str, str], NetworkLink] = {}
+    made: dict[tuple[str, str], workflow.NetworkLink] = {}
     for index, entry in enumerate(entries):
-        link = _read(f"{name}: links[{index}]", "link", entry, NetworkLink)
+        link = _read(f"{name}: links[{index}]", "link", entry, workflow.NetworkLink)
         made[link.source, link.target] = link
         if not link.one_way:
             back = replace(link, source=link.target, target=link.source)
@@ -109,7 +101,7 @@ def _read(where: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
     made = convert({**given, "name": key}, kind, name=where)
-    if isinstance(made, PlanSite) and not made.partition:
+    if isinstance(made, workflow.PlanSite) and not made.partition:
         return replace(made, partition=key)
     return made
 
@@ -139,7 +131,8 @@ def _seconds(value: object) -> float:
 
 
 _SECTIONS: dict[str, type[Any]] = {
-    "storages": Storage, "places": PlanSite, "files": File, "tasks": Task,
+    "storages": workflow.Storage, "places": workflow.PlanSite,
+    "files": workflow.File, "tasks": workflow.Task,
 }  # fmt: skip
 #: What a text or number of these keys means.
 _VALUES: dict[str, Callable[[object], object]] = {
@@ -147,7 +140,7 @@ _VALUES: dict[str, Callable[[object], object]] = {
 }  # fmt: skip
 
 
-def _check_names(flow: Workflow, name: str) -> None:
+def _check_names(flow: workflow.Workflow, name: str) -> None:
     for place in flow.places.values():
         where = f"{name}: places.{place.name}.storage"
         _check_references(where, [place.storage], flow.storages, "storages")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -26,14 +25,11 @@ from sacct_ingest.scripts.job_script import (
     parse_script,
     script_options,
 )
+from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import HeldJobs, check_accounted, failure
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
-
-if TYPE_CHECKING:
-    from sacct_ingest.store.rows import RunRow
-
 
 #: The next run would not change the answer: what the count is expected to cost over the best.
 SETTLED = 0.02
@@ -195,7 +191,7 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
 _OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
 
 
-def as_ended(run: StudyRun, job: "JobRun | RunRow", reason: str = "") -> StudyRun:
+def as_ended(run: StudyRun, job: JobRun | RunRow, reason: str = "") -> StudyRun:
     """Give a run with what the accounting has of its job."""
     own = {name: getattr(job, name) for name in _OF_JOB}
     return msgspec.structs.replace(run, state=job.state.value, reason=reason, **own)

@@ -260,7 +260,13 @@ class Answerer:
 
     def _answer(self, question: Question) -> bytes:
         if isinstance(question, AdviceQuestion):
-            return self._advice(question)
+            service = self._state.service
+            service.bookings.put(question.job.user_name, question.booked)
+            private, confidence = question.private, question.confidence
+            advice = service.advise(
+                question.job, now_s=time.time(), private=private, confidence=confidence
+            )
+            return bounded(encode(advice))
         if isinstance(question, WaitsQuestion):
             return self._waits(question)
         config = self._state.config
@@ -270,15 +276,6 @@ class Answerer:
 
             self._store = StoreQueries(config.store_url, lambda: self._state.config)
         return self._store.answer(question.ask, question.user, private=question.private)
-
-    def _advice(self, question: AdviceQuestion) -> bytes:
-        service = self._state.service
-        service.bookings.put(question.job.user_name, question.booked)
-        private, confidence = question.private, question.confidence
-        advice = service.advise(
-            question.job, now_s=time.time(), private=private, confidence=confidence
-        )
-        return bounded(encode(advice))
 
     def _waits(self, question: WaitsQuestion) -> bytes:
         starts, ask, shown = self._state.starts, question.ask, set[int | None]()

@@ -30,7 +30,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store, migrate
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters, metadata
-from tests.sacct_ingest.records import run, runs_with
+from tests.sacct_ingest.records import run, runs_with, to_first_schema
 
 #: Statements that make the tables of revision 0013 on each kind of database; never changed.
 FIRST = Path(__file__).parents[2] / "data" / "store-0013"
@@ -137,15 +137,10 @@ def test_runs_of_one_template_become_one_application_and_keep_their_other_keys(t
     old = blake2b(b"ada\0run-2026-05-31\0run.sh\0002026-05-31", digest_size=12).hexdigest()
     engine = create_engine(url)
     with writing(engine) as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0015'"))
+        to_first_schema(connection)
         for job_id, line in ((1, old), (2, "of a decision")):
             connection.execute(text(f"UPDATE runs SET line = '{line}' WHERE job_id = {job_id}"))
         connection.execute(text("UPDATE runs SET tag = ''"))
-        connection.execute(text("ALTER TABLE runs DROP COLUMN node_watts"))
-        connection.execute(text("DROP TABLE changed"))
-        for name in ("basis", "version"):
-            connection.execute(text(f"DROP INDEX ix_fits_{name}"))
-            connection.execute(text(f"ALTER TABLE fits DROP COLUMN {name}"))
     engine.dispose()
     with Store.open(url) as store:
         rows = {row.job_id: row for row in runs_with(store, KeyLevel.USER, "ada")}

@@ -145,7 +145,7 @@ def test_an_unknown_table_is_an_error_that_names_the_others(evil_store, capsys):
 
 def test_others_jobs_are_hidden_where_slurm_hides_them(store, capsys, monkeypatch):
     hidden = PrivateDataRules(only_user="bob", why="PrivateData hides others' jobs")
-    monkeypatch.setattr("slurm_plugin.store_access.visibility_of", lambda _: hidden)
+    monkeypatch.setattr("slurm_plugin.store_access.visibility_for", lambda *_: hidden)
     assert main(["report", "--store", store, "--json"]) == 0
     reported = capsys.readouterr()
     assert [row["application"] for row in json.loads(reported.out)["applications"]] == ["md"]

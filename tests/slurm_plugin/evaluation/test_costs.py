@@ -27,7 +27,7 @@ from slurm_plugin.evaluation.costs import (
     source_text,
 )
 from slurm_plugin.protocol.reasons import Reason
-from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, step, to_first_schema
 from tests.slurm_plugin.decision.choosing import RULES, choose, timed
 from tests.slurm_plugin.made import NOW, partition, table
 
@@ -122,8 +122,7 @@ def test_a_migrated_store_has_the_same_power(site, tmp_path):
     engine = create_engine(url)
     with engine.begin() as connection:
         before = connection.execute(text(watts)).all()
-        connection.execute(text("ALTER TABLE runs DROP COLUMN node_watts"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0017'"))
+        to_first_schema(connection)
     Store.open(url).close()
     with engine.connect() as connection:
         assert connection.execute(text(watts)).all() == before == [(300.0,)] * 18

@@ -6,8 +6,6 @@ Revises:
 
 revision = "0013"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
