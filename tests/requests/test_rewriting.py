@@ -22,19 +22,19 @@ MINE = ("-J", "shapes", "-t", "10", "--comment=mine")
 WITHOUT = "rewrite_in_cli_filter = no\n"
 
 
-def run(site, program, options):
-    """Run a job; give what it finds and what is begun in it by srun."""
+def run(site, program, options, look=LOOK):
+    """Run a job; give what it finds by looking, and how many tasks a step of it has."""
     if program == "srun":
         # Tasks write at the same time: what one of them finds goes into a file.
-        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK}; }} > look.out; echo began"
-        done = site.cluster.run("srun", *MINE, *options, "sh", "-c", inside)
+        inside = f"[ $SLURM_PROCID != 0 ] || {{ {look}; }} > look.out; echo began"
+        done = site.cluster.run("srun", *options, "sh", "-c", inside)
         lines = (site.cluster.layout.work / "look.out").read_text().splitlines()
         return [*lines, str(done.stdout.count("began"))]
     if program == "salloc":
-        done = site.cluster.run("salloc", *MINE, *options, "sh", "-c", f"{LOOK}; {BEGAN}")
+        done = site.cluster.run("salloc", *options, "sh", "-c", f"{look}; {BEGAN}")
         return done.stdout.splitlines()
-    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}; {BEGAN}\n")
-    job_id = site.cluster.sbatch(*MINE, *options, "-o", "%A.out", "-e", "/dev/null", script)
+    script = site.write_script("look.sh", f"#!/bin/sh\n{look}; {BEGAN}\n")
+    job_id = site.cluster.sbatch(*options, "-o", "%A.out", "-e", "/dev/null", script)
     site.cluster.wait(job_id)
     return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
 
@@ -44,7 +44,7 @@ def test_decided_once_and_laid_out_for_it(rewriting, row):
     rewriting.settled()
     since = time.time()
     program, *options = row.request.split()
-    result = run(rewriting, program, options)
+    result = run(rewriting, program, [*MINE, *options])
     assert len(result) == 5, result
     nodes, tasks, procs, shown, began = result
     decision = rewriting.decision(since_s=since)
@@ -150,7 +150,7 @@ def _decided(site, program, options, *, ahead):
     with hook_settings(site, f"{WITHOUT}ask_ahead = {ahead}\n"):
         site.settled()
         since = time.time()
-        result = run(site, program, options)
+        result = run(site, program, [*MINE, *options])
         return result[:3], site.decision(since_s=since)
 
 

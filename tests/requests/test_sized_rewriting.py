@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.requests.documented import size_promises
+from tests.requests.test_rewriting import run
 from tests.requests.test_sized_requests import filled, holds
 from tests.requests.test_sized_requests import program as application
 
@@ -15,26 +16,6 @@ LOOK = (
     "for name in SLURM_NTASKS SLURM_CPUS_PER_TASK; do printenv $name || echo; done; "
     "scontrol -o show job $SLURM_JOB_ID | grep JobId="
 )
-BEGAN = "srun hostname | wc -l"
-
-
-def run(site, row):
-    """Run a job; give what it finds, and how many tasks a step of it has."""
-    program, *options = row.request.split()
-    mine = (f"-J{application(row)}", "-t", "10", f"--comment={row.tag}", *options)
-    if program == "srun":
-        # Tasks write at the same time: what one of them finds goes into a file.
-        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK}; }} > look.out; echo began"
-        done = site.cluster.run("srun", *mine, "sh", "-c", inside)
-        lines = (site.cluster.layout.work / "look.out").read_text().splitlines()
-        return [*lines, str(done.stdout.count("began"))]
-    if program == "salloc":
-        done = site.cluster.run("salloc", *mine, "sh", "-c", f"{LOOK}; {BEGAN}")
-        return done.stdout.splitlines()
-    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}; {BEGAN}\n")
-    job_id = site.cluster.sbatch(*mine, "-o", "%A.out", "-e", "/dev/null", script)
-    site.cluster.wait(job_id)
-    return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
 
 
 def gpus_of(job):
@@ -47,7 +28,9 @@ def gpus_of(job):
 def test_sized_before_the_command_counts_its_tasks(rewriting, row):
     rewriting.settled()
     since = time.time()
-    result = run(rewriting, row)
+    program, *options = row.request.split()
+    mine = (f"-J{application(row)}", "-t", "10", f"--comment={row.tag}", *options)
+    result = run(rewriting, program, mine, LOOK)
     assert len(result) == 4, result
     tasks, cpus_per_task, shown, began = result
     decision = rewriting.decision(since_s=since)
