@@ -273,12 +273,13 @@ class Calibrator:
         units = site.units_of(side, size, curve=curve)
         half, width = self._widths(scale, size, own, units)
         # The site's errors count twice: as they are, and in units of what was expected.
-        given = [scale * unit for unit in units]
-        given += site.of_size(site.errors, side, size)
-        share = self._settings.pooled / (1 + size / _HALF_TAILS) / len(given)
+        errors = site.of_size(site.errors, side, size)
+        given = len(units) + len(errors)
+        share = self._settings.pooled / (1 + size / _HALF_TAILS) / given
+        mine = np.array(own.errors).reshape(-1, 2)
         return _Expected(
-            errors=np.array([*(error for error, _ in own.errors), *given]),
-            weights=np.array([*(weight for _, weight in own.errors), *repeat(share, len(given))]),
+            errors=np.concatenate((mine[:, 0], scale * _array(units), _array(errors))),
+            weights=np.append(mine[:, 1], np.full(given, share)),
             half=half,
             width=width,
             scale=scale,
@@ -351,6 +352,12 @@ class Calibrator:
         settings = self._settings
         plain = settings.scale if self._same else settings.scale_many
         return self._pooled.scales.get(named, plain)
+
+
+@lru_cache(maxsize=128)
+def _array(errors: tuple[float, ...]) -> Floats:
+    """Give errors of a site as an array; they serve all its identities."""
+    return np.array(errors, dtype=float)
 
 
 @lru_cache(maxsize=64)

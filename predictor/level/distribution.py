@@ -14,6 +14,7 @@ predictive distributions, Vovk et al., *Machine Learning* 108, 2019).  Adaptive 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,9 @@ class Mixture:
 
     def scores(self, log_s: float) -> list[float]:
         """Give what each component lost by a run of ``log_s``."""
-        off = log_s - np.array([_quantiles(self.logs, one, _SHARES) for one in self.weights])
+        sums = self.weights.cumsum(axis=1)
+        places = (sums - 0.5 * self.weights) / sums[:, -1:]
+        off = log_s - np.array([np.interp(_SHARES, one, self.logs) for one in places])
         losses: Floats = np.maximum(_SHARES * off, (_SHARES - 1) * off) @ _WEIGHED
         return [round(one, 4) for one in losses.tolist()]
 
@@ -108,12 +111,19 @@ def samples(
     for kind, offset, counts in every:
         places = np.flatnonzero(kind) + offset
         if places.size:
-            faded = _FADED[:, -places.size :]
-            total = faded.sum(axis=1, keepdims=True)
-            share = counts * left * total / (total + _HALF)
+            faded, total, believed = _faded(places.size)
+            share = counts * left * total / believed
             left = left - share
             weights[:, places] += faded * (share / total)
     return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs)
+
+
+@cache
+def _faded(size: int) -> tuple[Floats, Floats, Floats]:
+    """Weights of so many runs, their sums, and these with the size of which half is believed."""
+    faded = _FADED[:, -size:]
+    total = faded.sum(axis=1, keepdims=True)
+    return faded, total, total + _HALF
 
 
 def mixture(
@@ -124,11 +134,14 @@ def mixture(
     expected, weighed: log run times, and their weights; shape ``(N,)``.
     between: least and most that log run times may be.
     """
-    logs, weights = expected, np.tile(weighed / weighed.sum(), (COMPONENTS, 1))
+    own = 0 if given is None else len(given.logs)
+    logs, weights = expected, np.zeros((COMPONENTS, own + len(expected)))
+    weights[:, own:] = weighed / weighed.sum()
     if given is not None:
-        share = np.append(_PRIOR / (_PRIOR + given.runs), 1.0)[:, None]
-        own = np.vstack([given.weights, np.zeros(len(given.logs))]) * (1 - share)
-        logs, weights = np.append(given.logs, logs), np.hstack([own, weights * share])
+        share = _PRIOR / (_PRIOR + given.runs)
+        weights[:-1, :own] = given.weights * (1 - share)
+        weights[:-1, own:] *= share
+        logs = np.concatenate((given.logs, expected))
     order = np.argsort(logs, kind="stable")
     return Mixture(np.clip(logs[order], *between), weights[:, order])
 
@@ -180,6 +193,6 @@ def calibrated(
 
 def _quantiles(values: Floats, weights: Floats, shares: Sequence[float] | Floats) -> Floats:
     """Quantiles of rising values, by interpolation between the middles of their weights."""
-    sums = np.cumsum(weights)
+    sums = weights.cumsum()
     result: Floats = np.interp(shares, (sums - 0.5 * weights) / sums[-1], values)
     return result

@@ -136,11 +136,10 @@ def _no_surer_than_beside(
         if repeats[p.nodes] or not beside:
             continue
         near = [predictions[j] for j in beside]
-        below = max(one.low_s / one.time_s for one in near)
-        above = min(one.high_s / one.time_s for one in near)
-        wider[i] = replace(
-            p, low_s=min(p.low_s, below * p.time_s), high_s=max(p.high_s, above * p.time_s)
-        )
+        low_s = max(one.low_s / one.time_s for one in near) * p.time_s
+        high_s = min(one.high_s / one.time_s for one in near) * p.time_s
+        if low_s < p.low_s or high_s > p.high_s:
+            wider[i] = replace(p, low_s=min(p.low_s, low_s), high_s=max(p.high_s, high_s))
         best = min((verdicts[j] for j in beside), key=tuple(Verdict).index)
         lower[i] = worse(lower[i], best)
     return wider, tuple(lower)

@@ -243,8 +243,11 @@ class _Draws:
 
     def deviation(self) -> Floats:
         """Half-width of the central 68 %: a standard deviation that long tails do not blow up."""
-        ordered = np.sort(self.mean + np.sqrt(self.variance) * self.unit, axis=1)
-        low, high = _quantiles(ordered, (ndtr(-1.0), ndtr(1.0)))
+        logs, shares = self.mean + np.sqrt(self.variance) * self.unit, (ndtr(-1.0), ndtr(1.0))
+        below, _ = _places(shares, logs.shape[1])
+        # Only these need to be where they were if all were sorted, which takes three times as long.
+        ordered = np.partition(logs, np.append(below, below + 1), axis=1)
+        low, high = _quantiles(ordered, shares)
         return np.asarray((high - low) / 2)
 
     def at_least(self, bound: float, row: int, covariance: Floats, share: Floats) -> "_Draws":
@@ -420,10 +423,15 @@ def _resample(logs: Floats) -> NDArray[np.intp]:
     return np.asarray(credible[drawn])
 
 
+def _places(shares: Sequence[float], count: int) -> tuple[NDArray[np.intp], Floats]:
+    """Places of quantiles among so many in rising order: below, and how far to the next one."""
+    places = np.clip(np.asarray(shares) * count - 0.5, 0, count - 1)
+    below = np.minimum(places.astype(int), count - 2)
+    return below, places - below
+
+
 def _quantiles(ordered: Floats, shares: Sequence[float]) -> Floats:
     """Quantiles of rows in rising order, one row for each of ``shares``."""
-    places = np.clip(np.asarray(shares) * ordered.shape[1] - 0.5, 0, ordered.shape[1] - 1)
-    below = np.minimum(places.astype(int), ordered.shape[1] - 2)
-    part = places - below
+    below, part = _places(shares, ordered.shape[1])
     values: Floats = (ordered[:, below] * (1 - part) + ordered[:, below + 1] * part).T
     return values
