@@ -12,14 +12,8 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 
 from sacct_ingest.records import Identity
+from sacct_ingest.scripts import job_script
 from sacct_ingest.scripts.engines import engine_job, name_template, template
-from sacct_ingest.scripts.job_script import (
-    CommandLine,
-    bounded_cache,
-    parse_command_line,
-    parse_script,
-    split_submit_line,
-)
 from sacct_ingest.text.tag import parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
@@ -38,7 +32,7 @@ def identity_of_request(
     argv: script (or command) and its arguments.
     work_dir: folder that paths among the arguments start from; empty: unknown.
     """
-    parsed = parse_script(script) if script else None
+    parsed = job_script.parse_script(script) if script else None
     words = words_of_request(script, argv, work_dir)
     arguments = [_argument(word, work_dir) for word in argv[1:]]
     body = parsed.body if parsed is not None else ""
@@ -48,12 +42,12 @@ def identity_of_request(
 
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
     """Command of a job and its arguments, as `words_of_line` spells them."""
-    if script and (parsed := parse_script(script)).wrapped:
+    if script and (parsed := job_script.parse_script(script)).wrapped:
         return _words_of_wrap(parsed.body)
     return _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
 
 
-@bounded_cache(entries=4096, characters=2048)
+@job_script.bounded_cache(entries=4096, characters=2048)
 def identity_of_line(
     user: str, name: str, comment: str, submit_line: str, work_dir: str = ""
 ) -> Identity:
@@ -119,11 +113,11 @@ def export_of_line(line: str, *values: str) -> str:
     return (_parsed_line(line, values).options.get("export") or "") if "--export" in line else ""
 
 
-def _parsed_line(line: str, values: Iterable[str]) -> CommandLine:
+def _parsed_line(line: str, values: Iterable[str]) -> job_script.CommandLine:
     for value in values:
         if len(value.split()) > 1:
             line = line.replace(value, "_".join(value.split()), 1)
-    return parse_command_line(split_submit_line(line))
+    return job_script.parse_command_line(job_script.split_submit_line(line))
 
 
 def _words_of_wrap(text: str) -> tuple[str, ...]:

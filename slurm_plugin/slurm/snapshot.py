@@ -81,13 +81,20 @@ def build(
         *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes))
     )
     made = [scene.partition(one) for one in raw.partitions]
+    held: dict[str, list[tuple[float, int]]] = defaultdict(list)  # of licences
+    for job in raw.jobs:
+        if job.state not in WAITS:
+            for name, n in job.licences.items():
+                held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
     return Cluster(
         name=cluster,
         taken_s=taken_s,
         partitions={part.name: part for part in made},
         default_partition=next((part.name for part in raw.partitions if part.default), ""),
         limits=limits or LimitTables(),
-        licences=_licences(raw, taken_s),
+        licences={
+            name: pools.profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()
+        },
         keeps_limit=settings.keeps_limit,
         plans_softly=settings.plans_softly and settings.may_update,
         shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
@@ -301,16 +308,6 @@ def _capped(group: pools.NodeGroup, one: RawPartition) -> pools.NodeGroup:
         cpus=most,
         steps=tuple((t, min(cpus, most), mem, gres) for t, cpus, mem, gres in group.steps),
     )
-
-
-def _licences(raw: RawState, taken_s: float) -> dict[str, pools.NodeAvailability]:
-    """Free licences over time, by name."""
-    held: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for job in raw.jobs:
-        if job.state not in WAITS:
-            for name, n in job.licences.items():
-                held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
-    return {name: pools.profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()}
 
 
 def waits_for_nodes(reason: str) -> bool:

@@ -14,13 +14,7 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
-from predictor.waits.estimate import (
-    MOST_ENTRIES,
-    WaitError,
-    WaitEstimate,
-    WaitRecord,
-    log_quantiles,
-)
+from predictor.waits import estimate
 from predictor.waits.workload import LimitShares, PastRecord, QueuePast, decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
@@ -88,7 +82,7 @@ class QueueRunTimes:
         if note is not None and note.nodes == job.nodes and note.verdict == Verdict.RELIABLE:
             low_s, high_s = max(note.low_s, 1), max(note.high_s, 1)
             one = Prediction(job.nodes, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
-            return log_quantiles(one), self._number(f"{job.user}/{job.name}")
+            return estimate.log_quantiles(one), self._number(f"{job.user}/{job.name}")
         identity = identity_of_request(
             user=job.user,
             name=job.name,
@@ -102,7 +96,7 @@ class QueueRunTimes:
         covered = table is not None and table.level != KeyLevel.USER and covers(table, job.nodes)
         if table and covered and verdict_at(table, job.nodes) is not Verdict.REFUSED:
             number = self._number(f"{table.level}/{table.key}")
-            return log_quantiles(at(table, job.nodes)), number
+            return estimate.log_quantiles(at(table, job.nodes)), number
         shares = self._shares.users.get(job.user) or self._shares.site
         if shares and job.limit_s:
             return _of_limit(shares, job.limit_s), self._number(f"user/{job.user}")
@@ -136,9 +130,9 @@ class WaitCorrections:
     """
 
     def __init__(self) -> None:
-        self.record = WaitRecord()
+        self.record = estimate.WaitRecord()
         self.past = QueuePast()
-        self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
+        self._own: deque[estimate.WaitError] = deque(maxlen=estimate.MOST_ENTRIES)
         self._noted = self._saved = 0
         self._saved_s = -inf
         self._regression: tuple[QueuePast, QueueWaitFit | None] = (self.past, None)
@@ -157,14 +151,14 @@ class WaitCorrections:
         if not payload:
             return
         try:
-            earlier = decode(payload, list[WaitError])
+            earlier = decode(payload, list[estimate.WaitError])
         except ValueError as error:
             _log.warning("%s; it begins anew", error)
             return
-        self._own = deque([*earlier, *self._own], maxlen=MOST_ENTRIES)
+        self._own = deque([*earlier, *self._own], maxlen=estimate.MOST_ENTRIES)
         self._renew()
 
-    def note(self, error: WaitError) -> None:
+    def note(self, error: estimate.WaitError) -> None:
         """Record by how much an estimate was off."""
         noted = msgspec.structs.replace(error, corrected=bool(self.past.waits.correction))
         self._own.append(noted)
@@ -205,7 +199,7 @@ class WaitCorrections:
         own = [one for one in list(self._own) if one.corrected == corrected]
         first_s = own[0].at_s if own else inf
         earlier = (one for one in self.past.waits.errors if one.at_s < first_s)
-        self.record = WaitRecord([*earlier, *own])
+        self.record = estimate.WaitRecord([*earlier, *own])
 
 
 #: An outlook may take so much of one core, and is never older than so many seconds.
@@ -330,7 +324,7 @@ class Outlooks:
 
         began = self._stopwatch()
         latest: dict[str, PartitionOutlook] = {}
-        starts: dict[int, WaitEstimate] = {}
+        starts: dict[int, estimate.WaitEstimate] = {}
         tasks: dict[int, TaskStarts] = {}
         correction = self.corrections.regression()
         for queue in queues(

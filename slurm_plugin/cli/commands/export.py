@@ -56,7 +56,7 @@ def add_arguments(add: Options) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the profile, or how it differs from the present one."""
-    from slurm_plugin.reports import engine_profiles, present_profiles  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports import engine_profiles  # noqa: PLC0415 - heavy
     from slurm_plugin.slurm import commands, sources  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
@@ -93,5 +93,5 @@ def run(args: argparse.Namespace) -> int:
     old, new = present.splitlines(keepends=True), text.splitlines(keepends=True)
     sys.stdout.writelines(unified_diff(old, new, str(args.diff), "nimo export"))
     if args.format in _ENGINES:
-        print(*present_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")
+        print(*engine_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")
     return 0

@@ -7,6 +7,7 @@ them.
 import argparse
 import re
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -53,7 +54,11 @@ def run(args: argparse.Namespace) -> int:
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
         print(wrapped(_own_run(own_history.refreshed(config), args.job), terminal_width()))
         return 0
-    shown = "" if args.store else _shown(args.job, timeout_s=config.snapshot.timeout_s)
+    shown = ""
+    if not args.store:
+        with suppress(SlurmError):  # slurmctld has it no more
+            argv = ("scontrol", "show", "job", str(args.job))
+            shown = commands.run(argv, timeout_s=config.snapshot.timeout_s)
     note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
     decision_id = note.decision_id if note else ""
     ask = Ask(op="explain", job_id=args.job, decision_id=decision_id)
@@ -100,14 +105,6 @@ def _own_run(config: Config, job_id: int) -> str:
         run.identity, layouts_of_run(run), attributes=lambda: attributes_of_run(run)
     )
     return explain_run(run, table)
-
-
-def _shown(job_id: int, *, timeout_s: float) -> str:
-    """Ask scontrol for a job that slurmctld still has; else empty."""
-    try:
-        return commands.run(("scontrol", "show", "job", str(job_id)), timeout_s=timeout_s)
-    except SlurmError:
-        return ""
 
 
 def _submitted(shown: str) -> tuple[str, str, str, float] | None:

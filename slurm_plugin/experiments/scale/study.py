@@ -19,12 +19,7 @@ from predictor.types import Prediction, Run
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.scripts.job_script import (
-    Options,
-    parse_command_line,
-    parse_script,
-    script_options,
-)
+from sacct_ingest.scripts import job_script
 from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
@@ -234,7 +229,7 @@ def command(settings: Settings, run: StudyRun, tag: str) -> tuple[list[str], str
     tag: of the run; those of the user that name the application are added to it.
     Raises ScriptError: the script cannot be made.
     """
-    parsed = parse_command_line(["sbatch", *settings.words])
+    parsed = job_script.parse_command_line(["sbatch", *settings.words])
     script = [parsed.script, *parsed.arguments]
     options = settings.words[: len(settings.words) - len(script)]
     arguments = [word.replace("{n}", str(run.count)) for word in parsed.arguments]
@@ -261,14 +256,14 @@ def command(settings: Settings, run: StudyRun, tag: str) -> tuple[list[str], str
         words = getattr(error, "stderr", "") or str(error)
         raise ScriptError(f"--weak {settings.filter!r}: {words.strip()}") from error
     text = done.stdout
-    named = "job-name" in {*parsed.options, *parse_script(text).options}
+    named = "job-name" in {*parsed.options, *job_script.parse_script(text).options}
     name = [] if named else [f"--job-name={Path(parsed.script).name}"]
     return [*argv, *name, "-", *arguments], text
 
 
-def _named(settings: Settings, options: Options) -> list[str]:
+def _named(settings: Settings, options: job_script.Options) -> list[str]:
     """Names that the user's own comment gives application, problem and size."""
-    own = script_options(Path(settings.script).read_text(errors="replace"))
+    own = job_script.script_options(Path(settings.script).read_text(errors="replace"))
     tag = parse_tag(options.get("comment") or own.get("comment") or "")
     named = {name: getattr(tag, name) for name in ("app", "problem", "size")} if tag else {}
     return [f"{name}={value}" for name, value in named.items() if value]

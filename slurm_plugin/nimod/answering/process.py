@@ -18,13 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from slurm_plugin.nimod.answering.questions import (
-    AdviceQuestion,
-    Question,
-    StateSender,
-    StoreQuestion,
-    WaitsQuestion,
-)
+from slurm_plugin.nimod.answering import questions
 from slurm_plugin.nimod.answering.worker import TABLE
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES, encode
@@ -101,7 +95,7 @@ class PendingQuestion:
 
     _lane: "_Lane"
     account: int
-    question: Question
+    question: questions.Question
     begun: bool = False
     #: called with the answer, in any thread
     done: Done = lambda _: None
@@ -126,7 +120,7 @@ class AnswerProcess:
     """
 
     def __init__(
-        self, sender: Callable[[], StateSender], command: tuple[str, ...] = _COMMAND
+        self, sender: Callable[[], questions.StateSender], command: tuple[str, ...] = _COMMAND
     ) -> None:
         self._command = command
         self._lock = threading.Lock()
@@ -141,9 +135,9 @@ class AnswerProcess:
         for lane in self._lanes:
             lane.thread.start()
 
-    def pending(self, account: int, question: Question) -> PendingQuestion:
+    def pending(self, account: int, question: questions.Question) -> PendingQuestion:
         """Make a question of an account."""
-        report = isinstance(question, StoreQuestion) and question.ask.op == "report"
+        report = isinstance(question, questions.StoreQuestion) and question.ask.op == "report"
         return PendingQuestion(self._lanes[report], account, question)
 
     def close(self) -> None:
@@ -208,7 +202,7 @@ class _Lane:
     sender: what this lane's side of the worker has got.
     """
 
-    def __init__(self, process: AnswerProcess, number: int, sender: StateSender) -> None:
+    def __init__(self, process: AnswerProcess, number: int, sender: questions.StateSender) -> None:
         self._process, self._number, self._sender = process, number, sender
         self._of: _Worker | None = None
         self._queues = FairQueues()
@@ -251,7 +245,7 @@ class _Lane:
                 self._changed.wait()
         return None
 
-    def _answer(self, question: Question) -> bytes:
+    def _answer(self, question: questions.Question) -> bytes:
         worker = None
         try:
             worker = self._process.worker()
@@ -265,11 +259,11 @@ class _Lane:
                 worker.end()
             return encode(Answer(ok=False, error=_ENDED))
 
-    def _exchange(self, worker: _Worker, question: Question) -> bytes:
+    def _exchange(self, worker: _Worker, question: questions.Question) -> bytes:
         sent, received = worker.sent[self._number], worker.received[self._number]
         news = self._sender.for_all
-        if isinstance(question, AdviceQuestion | WaitsQuestion):
-            advice = isinstance(question, AdviceQuestion)
+        if isinstance(question, questions.AdviceQuestion | questions.WaitsQuestion):
+            advice = isinstance(question, questions.AdviceQuestion)
             news = self._sender.for_advice if advice else self._sender.for_waits
         for piece in news():
             pickle.dump(piece, sent, pickle.HIGHEST_PROTOCOL)

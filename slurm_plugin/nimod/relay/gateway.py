@@ -14,14 +14,8 @@ from itertools import count
 
 from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import RelaySettings
+from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
-from slurm_plugin.nimod.relay.handshake import (
-    LONGEST_LINE,
-    Certificates,
-    check_name,
-    receive,
-    release,
-)
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
@@ -52,9 +46,9 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self._address = address(self.settings.listen)
-        release()  # so that no connection has to wait for files
+        handshake.release()  # so that no connection has to wait for files
         tls = self.settings.auth is Auth.TLS
-        self._certificates = Certificates(self.settings.tls, server=True) if tls else None
+        self._certificates = handshake.Certificates(self.settings.tls, server=True) if tls else None
         self._munge = None if tls else Munge(self.settings.munge_socket)
         self._strangers: dict[int, asyncio.Task[None]] = {}
         self._numbers = count()
@@ -111,7 +105,7 @@ class Gateway:
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 reader, writer = await self._streams(channel)
-                link, name = await receive(reader, writer, self._munge)
+                link, name = await handshake.receive(reader, writer, self._munge)
             self._strangers.pop(number, None)
             self._links[number] = name
             _log.info("relay on %s (%s) is linked", name, host)
@@ -132,7 +126,7 @@ class Gateway:
         self, channel: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reader = asyncio.StreamReader(limit=LONGEST_LINE, loop=self._loop)
+        reader = asyncio.StreamReader(limit=handshake.LONGEST_LINE, loop=self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         context = self._certificates.context() if self._certificates else None
         transport, _ = await self._loop.connect_accepted_socket(
@@ -140,7 +134,9 @@ class Gateway:
         )
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         if context is not None:
-            check_name(transport.get_extra_info("peercert"), self.settings.tls.login_nodes)
+            handshake.check_name(
+                transport.get_extra_info("peercert"), self.settings.tls.login_nodes
+            )
         return reader, writer
 
     async def _serve(self, link: Link) -> None:

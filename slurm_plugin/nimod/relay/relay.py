@@ -27,14 +27,8 @@ from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop, answer_until_stopped, stop_at_signals
+from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
-from slurm_plugin.nimod.relay.handshake import (
-    LONGEST_LINE,
-    Certificates,
-    Greeting,
-    introduce,
-    release,
-)
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer
@@ -81,7 +75,7 @@ class Controller:
     where: Address
     link: Link | None = None
     trouble: str = "not linked yet; try again in a moment"
-    greeting: Greeting = field(default_factory=Greeting)
+    greeting: handshake.Greeting = field(default_factory=handshake.Greeting)
     offset_s: float = 0.0  #: its clock less ours
     asked_s: float | None = None  #: since slurmctld asked it; None: it has not
     slow: bool = False  #: did not answer in time, and has said nothing since
@@ -136,7 +130,9 @@ class RequestRouter:
         if controller is not None and controller.link is not None:
             controller.link.send(Frame(Kind.NOTICE, 0, uid, line))
 
-    def linked(self, controller: Controller, link: Link, greeting: Greeting, now_s: float) -> None:
+    def linked(
+        self, controller: Controller, link: Link, greeting: handshake.Greeting, now_s: float
+    ) -> None:
         """Use a new link.
 
         now_s: seconds since the epoch, by the clock here.
@@ -225,7 +221,7 @@ class Uplink:
 
     def __init__(self, controllers: Sequence[Address], settings: RelaySettings) -> None:
         tls = settings.auth is Auth.TLS
-        self._certificates = Certificates(settings.tls, server=False) if tls else None
+        self._certificates = handshake.Certificates(settings.tls, server=False) if tls else None
         self._munge = None if tls else Munge(settings.munge_socket)
         self._auth = settings.auth
         self._thread = LoopThread("links", self._follow_all)
@@ -281,9 +277,9 @@ class Uplink:
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await asyncio.open_connection(
-                    host, port, ssl=tls, limit=LONGEST_LINE
+                    host, port, ssl=tls, limit=handshake.LONGEST_LINE
                 )
-                link, greeting = await introduce(reader, writer, self._munge)
+                link, greeting = await handshake.introduce(reader, writer, self._munge)
         except BaseException:
             if writer is not None:
                 writer.transport.abort()
@@ -383,7 +379,7 @@ class Relay:
         if ask.op in _NOT_HERE:
             return _refused(f"{ask.op} is for the controller; this is a relay")
         if ask.op == "links":
-            return Reply(encode(Uplinks(release=release(), links=self._uplink.state())))
+            return Reply(encode(Uplinks(release=handshake.release(), links=self._uplink.state())))
         if ask.one_way:
             self._uplink.notify(line, uid)
             return Reply()
