@@ -21,13 +21,8 @@ from sacct_ingest.sources.columns import (
     text,
 )
 from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.text import slurm_text
 from sacct_ingest.text.admin_comment import Measured
-from sacct_ingest.text.slurm_text import (
-    parse_job_id,
-    parse_memory_request,
-    possible_duration,
-    storable,
-)
 
 #: Digits of times that are possible, whatever they are.
 _SAFE_DIGITS: Final = 12
@@ -61,7 +56,7 @@ class _Memo(dict[str, Any]):
             return list(map(self.__getitem__, values))
         if "" not in values and "".join(values).isdecimal():
             numbers = list(map(number, values))
-            possible_duration(max(numbers))
+            slurm_text.possible_duration(max(numbers))
             return numbers
         # Times hardly repeat: remembered are the words between them, as Unknown.
         return [
@@ -273,7 +268,7 @@ _DISK = (("_disk_read_mean", "disk_read_bytes"), ("_disk_write_mean", "disk_writ
 
 
 def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None:
-    return storable(mean * (tasks or 1)) if total is None and mean is not None else total
+    return slurm_text.storable(mean * (tasks or 1)) if total is None and mean is not None else total
 
 
 def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) -> list[JobRun]:
@@ -318,7 +313,7 @@ _DEFAULTS = {
 @lru_cache(maxsize=4096)
 def _memory_request(text: str, nodes: int, cpus: int) -> int | None:
     try:
-        return parse_memory_request(text, nodes=nodes, cpus=cpus)
+        return slurm_text.parse_memory_request(text, nodes=nodes, cpus=cpus)
     except ValueError as error:
         raise ValueError(f"ReqMem: {error}") from error
 
@@ -341,17 +336,17 @@ _ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offs
 def _ids_of(name: str, raw_id: str) -> tuple[int | None, ...]:
     if raw_id and name.isdecimal():
         return _number(raw_id), None, None, None, None
-    parsed = parse_job_id(name)
+    parsed = slurm_text.parse_job_id(name)
     array = parsed.job if parsed.task is not None or parsed.tasks else None
     het = parsed.job if parsed.het is not None else None
     task = 0 if parsed.task is None else parsed.task + 1
     job_id = _number(raw_id) if raw_id else (task << _TASK_SHIFT) + parsed.job + (parsed.het or 0)
-    return storable(job_id), array, parsed.task, het, parsed.het
+    return slurm_text.storable(job_id), array, parsed.task, het, parsed.het
 
 
 def _number(job_id: str) -> int:
     try:
-        return storable(int(job_id))
+        return slurm_text.storable(int(job_id))
     except ValueError as error:
         raise ValueError(f"not a job id: {job_id[:40]!r}") from error
 
@@ -407,8 +402,8 @@ def _used(
     return (
         tasks,
         max(memory or 0, largest + part) or memory,
-        None if read is None else storable(read),
-        None if written is None else storable(written),
+        None if read is None else slurm_text.storable(read),
+        None if written is None else slurm_text.storable(written),
         max((one.gpu_percent for one in steps if one.gpu_percent is not None), default=None),
         max((one.gpu_mem_bytes for one in steps if one.gpu_mem_bytes is not None), default=None),
     )

@@ -15,15 +15,8 @@ from msgspec.structs import asdict
 
 from sacct_ingest.text.admin_comment import decision_id_in, parse
 from sacct_ingest.text.hostlist import NodeNames
+from slurm_plugin.slurm import cluster_state
 from slurm_plugin.slurm import node_pool as pools
-from slurm_plugin.slurm.cluster_state import (
-    Cluster,
-    Partition,
-    RawJob,
-    RawNode,
-    RawPartition,
-    RawState,
-)
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 
@@ -52,14 +45,14 @@ _Use = tuple[float, int, int, dict[str, int]]
 
 
 def build(
-    raw: RawState,
+    raw: cluster_state.RawState,
     settings: SlurmConf,
     limits: LimitTables | None = None,
     *,
     cluster: str,
     taken_s: float,
-    previous: Cluster | None = None,
-) -> Cluster:
+    previous: cluster_state.Cluster | None = None,
+) -> cluster_state.Cluster:
     """Make a view of the cluster.
 
     raw: Slurm's answers.
@@ -86,7 +79,7 @@ def build(
         if job.state not in WAITS:
             for name, n in job.licences.items():
                 held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
-    return Cluster(
+    return cluster_state.Cluster(
         name=cluster,
         taken_s=taken_s,
         partitions={part.name: part for part in made},
@@ -105,13 +98,13 @@ class _Waiting(NamedTuple):
     """Jobs that wait for nodes of the same partitions: how many, and those with a planned start."""
 
     jobs: int
-    planned: Sequence[RawJob]
+    planned: Sequence[cluster_state.RawJob]
 
 
-def _waiting(jobs: Iterable[RawJob]) -> dict[Sequence[str], _Waiting]:
+def _waiting(jobs: Iterable[cluster_state.RawJob]) -> dict[Sequence[str], _Waiting]:
     """Group the jobs that wait for nodes by the partitions that they ask for."""
     counts: dict[Sequence[str], int] = defaultdict(int)
-    planned: dict[Sequence[str], list[RawJob]] = defaultdict(list)
+    planned: dict[Sequence[str], list[cluster_state.RawJob]] = defaultdict(list)
     for job in jobs:
         if job.state in WAITS and waits_for_nodes(job.reason):
             counts[job.partitions] += job.jobs
@@ -126,14 +119,14 @@ class _SnapshotBuilder:
 
     settings: SlurmConf
     taken_s: float
-    previous: Cluster | None
+    previous: cluster_state.Cluster | None
     nodes: Mapping[str, pools.NodeGroup]
     members: Mapping[str, Sequence[str]]
     waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions that they ask for
     ends_predicted: bool  #: of some jobs, by predictions
     listed: NodeNames  #: all nodes
 
-    def partition(self, one: RawPartition) -> Partition:
+    def partition(self, one: cluster_state.RawPartition) -> cluster_state.Partition:
         own = self.members.get(one.name, ())
         groups = [self.nodes[name] for name in own]
         inside = frozenset(own)
@@ -164,7 +157,7 @@ class _SnapshotBuilder:
         if not self.settings.counts_memory:
             limits |= {"mem_cpu_mib": 0, "mem_node_mib": None}
         limits["exclusive"] |= self.settings.whole_nodes
-        return Partition(
+        return cluster_state.Partition(
             **limits,
             nodes=count,
             profile=free,
@@ -213,7 +206,9 @@ class _SnapshotBuilder:
         return tuple(taken)
 
 
-def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, pools.NodeGroup]:
+def _groups(
+    raw: cluster_state.RawState, settings: SlurmConf, taken_s: float
+) -> dict[str, pools.NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, list[_Use]] = defaultdict(list)
     for job in raw.jobs:
@@ -234,7 +229,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, poo
     }
 
 
-def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
+def _each(job: cluster_state.RawJob) -> tuple[int, int, dict[str, int]]:
     """Tell what a job has of each of its nodes, as if it were dealt out evenly."""
     nodes = len(job.node_names)
     gres = {name: ceil(amount / nodes) for name, amount in job.devices.items()}
@@ -243,7 +238,7 @@ def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
 
 
 def _group(
-    node: RawNode,
+    node: cluster_state.RawNode,
     use: Sequence[_Use],
     settings: SlurmConf,
     taken_s: float,
@@ -264,7 +259,7 @@ def _group(
 
 
 def _steps(
-    node: RawNode, use: Sequence[_Use], ready_s: float
+    node: cluster_state.RawNode, use: Sequence[_Use], ready_s: float
 ) -> tuple[tuple[pools.Step, ...], float]:
     """Tell what is free of a node from when on, and when all of it is."""
     whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
@@ -298,7 +293,7 @@ def _union(spans: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], .
     return tuple(joined)
 
 
-def _capped(group: pools.NodeGroup, one: RawPartition) -> pools.NodeGroup:
+def _capped(group: pools.NodeGroup, one: cluster_state.RawPartition) -> pools.NodeGroup:
     """Group as the partition gives it out (MaxCPUsPerNode)."""
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
@@ -315,7 +310,7 @@ def waits_for_nodes(reason: str) -> bool:
     return reason not in _NOT_FOR_NODES and not reason.startswith(("Assoc", "QOS"))
 
 
-def _mean(name: str, depth: int, taken_s: float, previous: Cluster | None) -> float:
+def _mean(name: str, depth: int, taken_s: float, previous: cluster_state.Cluster | None) -> float:
     """Average queue with a memory of a day."""
     before = previous.partitions.get(name) if previous else None
     if previous is None or before is None:
@@ -329,7 +324,7 @@ _RELIABLE = "reliable"
 _MOVED = 200
 
 
-def expected_run_time_s(job: RawJob) -> float | None:
+def expected_run_time_s(job: cluster_state.RawJob) -> float | None:
     """Longest run time to be expected of a job; None: there is only its time limit."""
     note = parse(job.admin_comment) if job.admin_comment else None
     if note is None or note.verdict != _RELIABLE or note.nodes != job.nodes:
@@ -337,14 +332,14 @@ def expected_run_time_s(job: RawJob) -> float | None:
     return float(note.high_s)
 
 
-def expected_end_s(job: RawJob, now_s: float) -> float:
+def expected_end_s(job: cluster_state.RawJob, now_s: float) -> float:
     """When a running job ends: by its prediction, or by its limit where that is over."""
     longest_s = expected_run_time_s(job)
     end = inf if longest_s is None else job.start_s + longest_s
     return min(end, job.end_s) if end > now_s else job.end_s
 
 
-def _share(job: RawJob, *, counts_memory: bool) -> pools.NodeShare:
+def _share(job: cluster_state.RawJob, *, counts_memory: bool) -> pools.NodeShare:
     """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
     if job.alone or "cpu" not in job.tres:
         return pools.NodeShare()
@@ -357,7 +352,7 @@ def _share(job: RawJob, *, counts_memory: bool) -> pools.NodeShare:
     )
 
 
-def whole_nodes(job: RawJob, nodes: int, node: tuple[int, int]) -> int:
+def whole_nodes(job: cluster_state.RawJob, nodes: int, node: tuple[int, int]) -> int:
     """Whole nodes that a waiting job is worth: all of them, where it shares none."""
     if job.alone:
         return nodes
