@@ -262,7 +262,9 @@ class _Given:
             drawn = drawn + self._residuals[scale][:, shapes].T @ across
             prior = prior - across.T @ across
         values, vectors = np.linalg.eigh(prior)
-        return np.asarray(drawn + normal @ np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))).T)
+        # The symmetric root: signs of eigenvectors, which processors choose, do not matter.
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        return np.asarray(drawn + normal @ root)
 
 
 def _grouped(runs: Sequence[ChangeRun], by: str) -> list[list[ChangeRun]]:

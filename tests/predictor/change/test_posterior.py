@@ -101,3 +101,15 @@ def test_problems_of_one_measured_size_asked_on_two_counts_say_it():
 def test_the_order_of_runs_does_not_matter():
     runs = repeated({n: 100 + 3600 / n for n in COUNTS})
     assert np.array_equal(posterior(runs).paths, posterior(runs[::-1]).paths)
+
+
+def test_signs_of_eigenvectors_which_processors_choose_do_not_matter(monkeypatch) -> None:
+    runs = [ChangeRun(8, n, 4800.0 / n, 0.0, (1, 8)) for n in (8, 4, 2)]
+    eigh, made = np.linalg.eigh, posterior(runs)
+
+    def turned(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = eigh(matrix)
+        return values, -vectors
+
+    monkeypatch.setattr(np.linalg, "eigh", turned)
+    assert np.allclose(posterior(runs).paths, made.paths)
