@@ -2,6 +2,7 @@
 
 import json
 import time
+from operator import itemgetter
 
 import pytest
 
@@ -96,8 +97,12 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types):
     assert {name: one["node_type"] for name, one in reported_alone.items()} == {
         "slow": "slow", "fast": "fast",
     }  # fmt: skip
-    assert reported_alone["fast"]["time_s"] < reported_alone["slow"]["time_s"]
-    assert alone["directive"].startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
+    # Fewer fast nodes may cost less, though they take longer than more slow ones.
+    assert reported_alone["fast"]["nodes"] <= reported_alone["slow"]["nodes"]
+    first = min(reported_alone.values(), key=itemgetter("time_s"))
+    assert alone["directive"] == (
+        f"#SBATCH --partition={first['partition']}\n#SBATCH --nodes={first['nodes']}"
+    )
     fast = advise(site, "-p", "fast")
     assert fast["runs"] == 3
     assert advise(site, "-p", "slow")["runs"] == 4
