@@ -230,7 +230,7 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
     path = folder / f"{me}-{ticket}"
     wait_until(path.exists, what="the decision")
     assert list(folder.iterdir()) == [path]
-    # Nobody else may look around, and whoever knows the name may read.
+    # Other users cannot list the directory; who knows a file's name can read the file.
     assert (folder.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o711, 0o644)
     ready = json.loads(path.read_bytes())
     assert (ready["user_id"], ready["answer"]["v"]) == (me, 1)
