@@ -389,6 +389,11 @@ def longest(table: PredictionTable, nodes: int) -> float:
     return max((one.time_s for one in table.longest if one.nodes >= nodes), default=0.0)
 
 
+def shared_out(own: int, nodes: int) -> float:
+    """Memory of each of ``nodes`` nodes over that of each of ``own``: fewer nodes share it out."""
+    return max(own / nodes, 1.0)
+
+
 def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
     """Verdict on ``nodes``: the worse of its neighbouring entries, refused outside the table."""
     if not covers(table, nodes):

@@ -12,7 +12,16 @@ from statistics import NormalDist, fmean
 
 from predictor import types
 from predictor.checks import need_nodes
-from predictor.table import at, covers, doubtful, longest, quantile, round_time, verdict_at
+from predictor.table import (
+    at,
+    covers,
+    doubtful,
+    longest,
+    quantile,
+    round_time,
+    shared_out,
+    verdict_at,
+)
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.
@@ -29,14 +38,15 @@ NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
 _STRIDE = 17
 
 
-def log_ratios(change: types.Change, asked: int, nodes: int) -> tuple[float, ...]:
-    """Log of T(nodes)/T(asked) of one problem, one value for each path.
+def log_ratios(change: types.Change, asked: int, counts: Sequence[int]) -> list[tuple[float, ...]]:
+    """Log of T(n)/T(asked) of one problem on each of ``counts``, one value for each path.
 
     Raises ValueError: a count is no whole number of 1 or more.
     """
-    need_nodes((asked, nodes))
-    here, there = _along(change, asked, asked), _along(change, asked, nodes)
-    return tuple((two - one) / 1000 for one, two in zip(here, there, strict=True))
+    need_nodes((asked, *counts))
+    here = _along(change, asked, asked)
+    each = (zip(here, _along(change, asked, n), strict=True) for n in counts)
+    return [tuple((there - one) / 1000 for one, there in pairs) for pairs in each]
 
 
 def _along(change: types.Change, asked: int, nodes: int) -> list[float]:
@@ -56,21 +66,23 @@ def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=4 * _CACHED)
-def ratios(table: types.PredictionTable, nodes: int) -> tuple[float, ...]:
-    """T(nodes)/T(asked) of the job that a table is for, as equally likely values.
+def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
+    """T(n)/T(asked) of the job that a table is for on each of ``counts``, as equally likely values.
 
     A table that says nothing of a change is taken at its word, as sure as it is.
 
-    Raises LookupError: the table does not cover the count, or is for no one job;
-        ValueError: the count is no whole number of 1 or more.
+    Raises LookupError: the table does not cover a count, or is for no one job;
+        ValueError: a count is no whole number of 1 or more.
     """
-    if nodes == table.asked:
-        return (1.0,) * DRAWS
     if table.change is not None:
-        return tuple(map(exp, log_ratios(table.change, table.asked, nodes)))
-    here, there = at(table, table.asked), at(table, nodes)
-    spread = hypot(here.curve_sd, there.curve_sd)
-    return tuple(there.time_s / here.time_s * exp(spread * z) for z in NORMAL)
+        each = log_ratios(table.change, table.asked, counts)
+        return tuple(tuple(map(exp, logs)) for logs in each)
+    here, made = at(table, table.asked), []
+    for there in [at(table, n) for n in counts]:
+        spread, ratio = hypot(here.curve_sd, there.curve_sd), there.time_s / here.time_s
+        same = there.nodes == table.asked
+        made.append((1.0,) * DRAWS if same else tuple(ratio * exp(spread * z) for z in NORMAL))
+    return tuple(made)
 
 
 def levels(table: types.PredictionTable) -> tuple[float, ...]:
@@ -108,23 +120,23 @@ def for_request(
     if abs(log2(asked / level)) > REACH:
         return table
     one = at(table, level)
-    larger = -_LARGER * fmean(log_ratios(change, level, asked)) if never else 0.0
+    larger = -_LARGER * fmean(log_ratios(change, level, [asked])[0]) if never else 0.0
     around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
     nodes = sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
     tail = round((1 - one.level) / 2 * DRAWS)
     down, up = (hypot(log(end / one.time_s), larger) for end in (one.low_s, one.high_s))
-    middle, lows, highs, spreads = [], [], [], []
+    middle, lows, highs = [], [], []
     shares = [
         (tail_.share, quantile(table, level, tail_.share) or one.high_s) for tail_ in table.tails
     ]
     tails: list[list[float]] = [[] for _ in shares]
-    for n in nodes:
-        logs = sorted(log_ratios(change, level, n))
+    each = log_ratios(change, level, nodes)
+    own_logs = each if level == asked else log_ratios(change, asked, nodes)
+    for logs in map(sorted, each):
         mean = fmean(logs)
         middle.append(one.time_s * exp(mean + larger))
         lows.append(middle[-1] * exp(-hypot(down, mean - logs[tail])))
         highs.append(middle[-1] * exp(hypot(up, logs[-1 - tail] - mean)))
-        spreads.append(_spread(logs if level == asked else log_ratios(change, asked, n)))
         for column, (share, time_s) in zip(tails, shares, strict=True):
             worst = logs[min(ceil(share * DRAWS), DRAWS) - 1] - mean
             column.append(middle[-1] * exp(hypot(log(time_s / one.time_s), worst, larger)))
@@ -137,7 +149,7 @@ def for_request(
         median_s=tuple(map(round_time, middle)),
         low_s=tuple(map(round_time, lows)),
         high_s=tuple(map(round_time, highs)),
-        curve_sd=tuple(map(round_time, spreads)),
+        curve_sd=tuple(round_time(_spread(one)) for one in own_logs),
         verdict=verdict_at(table, level),
         verdicts=(),
         tails=tuple(
@@ -205,7 +217,7 @@ def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memor
     if not memory:
         return ()
     near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
-    return (types.Memory(asked, ceil(near.mem_bytes * max(near.nodes / asked, 1.0))),)
+    return (types.Memory(asked, ceil(near.mem_bytes * shared_out(near.nodes, asked))),)
 
 
 def _needed(need: types.MemoryNeed, asked: int, nodes: list[int]) -> types.MemoryNeed | None:
@@ -215,7 +227,7 @@ def _needed(need: types.MemoryNeed, asked: int, nodes: list[int]) -> types.Memor
         here = next((one for one in own if one.nodes == asked), None)
         if here is None:
             return ()
-        return tuple(types.Memory(n, ceil(here.mem_bytes * max(asked / n, 1.0))) for n in nodes)
+        return tuple(types.Memory(n, ceil(here.mem_bytes * shared_out(asked, n))) for n in nodes)
 
     return replace(need, high=shared(need.high), given=shared(need.given))
 

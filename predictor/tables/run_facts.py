@@ -358,7 +358,7 @@ def _moved(row: RunRow, change: Change, levels: dict[_Range, int], unit: Unit) -
     level = levels.get(group, asked)
     if level == row.nodes:
         return row
-    paths = log_ratios(change, level, row.nodes)
+    (paths,) = log_ratios(change, level, [row.nodes])
     return replace(row, nodes=level, elapsed_s=row.elapsed_s / exp(fmean(paths)))
 
 

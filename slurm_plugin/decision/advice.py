@@ -328,7 +328,7 @@ def _considered(case: DecisionContext, part: Partition) -> Request:
     asked = request.low
     if table.change is None:  # which says nothing of counts that it does not cover
         counts = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
-        sure = [n for n in counts if scales(table, n)]
+        sure = scales(table, counts)
         asked = min(sure, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
@@ -398,7 +398,7 @@ def _limits(
         return found
     known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
     if known and option.nodes == table.asked:
-        found = limits_for(request, table, rules, [option.nodes], level_quantile)
+        (found,) = limits_for(request, table, rules, [option.nodes], level_quantile)
     own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
     longer_s, most_s = whole_minutes(high_s * rules.policy.limit_margin), part.max_time_s or inf
     ends, ended = own_s and own_s < high_s, table.limit_reached

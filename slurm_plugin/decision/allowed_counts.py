@@ -4,7 +4,7 @@ Most submissions repeat an application, a request and settings; only the queue a
 are new.  So what follows from the application, the request and the settings is computed once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
 from predictor.change.request import ratios
 from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
@@ -21,8 +22,10 @@ from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision.memory_and_limits import (
+    AskedLimit,
     TimeLimits,
     from_prediction,
+    holding_all,
     memory_floor,
     whole_minutes,
 )
@@ -89,6 +92,7 @@ class Candidate(msgspec.Struct, frozen=True):
     """One node count on its own."""
 
     prediction: Prediction
+    ratios: tuple[float, ...]  #: its run time over that on the count asked for, equally likely
     time_s: float  #: expected run time
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
@@ -105,22 +109,21 @@ class CountQuestion(NamedTuple):
     rules: PolicySettings
     asked: int  #: the count that Slurm would give, inside the table
 
-    def limits_on(self, counts: Sequence[int]) -> TimeLimits | None:
-        """Time limit that holds the run on any of ``counts``, if set and reliable."""
+    def limits_on(self, counts: Sequence[int]) -> list[TimeLimits | None]:
+        """Time limit that holds the run on each of ``counts``, if set and reliable."""
         request = self.request
-        unwanted = request.time_use is TimeUse.OFF or request.distrusted
-        if unwanted or not all(trusted(self.table, n) for n in counts):
-            return None
-        return limits_for(request, self.table, self.rules, counts)
+        wanted = request.time_use is not TimeUse.OFF and not request.distrusted
+        sure = trusted(self.table, counts) if wanted else []
+        limits = limits_for(request, self.table, self.rules, sure) if sure else ()
+        on_each = dict(zip(sure, limits, strict=True))
+        return [on_each.get(n) for n in counts]
 
-    def limit(self, one: Prediction, shorter: TimeLimits | None) -> float | None:
+    def limit(self, shorter: TimeLimits | None, needed_s: float = 0.0) -> float | None:
         """Time limit: the user's own, a longer one that fewer nodes need, or a shorter one."""
         own = self.request.limit_s
         if shortens(shorter, self.request):
             return min(shorter.limit_s, own or inf)
-        if own is None or one.nodes >= self.asked or not self.request.limit_raisable:
-            return own
-        return max(own, whole_minutes(one.high_s * self.rules.policy.limit_margin))
+        return own if own is None else max(own, needed_s)
 
     def counts(self, floor: int) -> list[Prediction]:
         """Trusted counts up to where more nodes no longer help, and that of the request.
@@ -137,7 +140,7 @@ class CountQuestion(NamedTuple):
         if request.counts:
             counts = {n for n in request.counts if low <= n <= high and covers(table, n)}
         whole = sorted(n for n in counts if n % request.segment == 0)
-        useful = [at(table, n) for n in whole if scales(table, n)]
+        useful = [at(table, n) for n in scales(table, whole)]
         best = min((p.time_s for p in useful), default=0.0)
         last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
         candidates = [p for p in useful[: last + 1] if p.nodes != asked]
@@ -150,13 +153,21 @@ class CountQuestion(NamedTuple):
 
         floor: fewest nodes that have the memory of the job.
         """
-        base_s = next(p.time_s for p in predictions if p.nodes == self.asked)
+        counts = tuple(one.nodes for one in predictions)
+        base_s = predictions[counts.index(self.asked)].time_s
+        margin = self.rules.policy.limit_margin
+        needed = [
+            whole_minutes(one.high_s * margin)
+            if one.nodes < self.asked and self.request.limit_raisable
+            else 0.0
+            for one in predictions
+        ]
+        columns = predictions, ratios(self.table, counts), self.limits_on(counts), needed
         made, work_s = [], 0.0
-        for one in predictions:
-            time_s = base_s * fmean(ratios(self.table, one.nodes))
-            work_s, own = max(work_s, one.nodes * time_s), self.limits_on([one.nodes])
-            limit_s, fits = self.limit(one, own), one.nodes >= floor
-            made.append(Candidate(one, time_s, limit_s, work_s, own, fits))
+        for one, changes, own, needed_s in zip(*columns, strict=True):
+            time_s = base_s * fmean(changes)
+            work_s, limit_s = max(work_s, one.nodes * time_s), self.limit(own, needed_s)
+            made.append(Candidate(one, changes, time_s, limit_s, work_s, own, one.nodes >= floor))
         return tuple(made)
 
 
@@ -176,25 +187,27 @@ def standing(question: CountQuestion) -> Candidate:
     high = min(request.high, question.bounds.most)
     between = {n for n in table.nodes if request.low < n < high}
     possible = [request.asked] if request.asked is not None else [request.low, *between, high]
-    limits = question.limits_on(possible)
     # Of the count that is looked at alone a shorter limit might hold.
-    limit_s = question.limit(one.prediction, limits)
-    return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
+    limits = holding_all(question.limits_on(possible))
+    return replace(one, limit_s=question.limit(limits), limits=limits)
 
 
-def trusted(table: PredictionTable, nodes: int) -> bool:
-    """Whether the run time on ``nodes`` is sure enough to make a time limit of."""
-    return not table.is_guess and verdict_at(table, nodes) is Verdict.RELIABLE
+def trusted(table: PredictionTable, counts: Sequence[int]) -> Sequence[int]:
+    """Those of ``counts`` on which the run time is sure enough to make a time limit of."""
+    if table.is_guess:
+        return ()
+    return [n for n in counts if verdict_at(table, n) is Verdict.RELIABLE]
 
 
-def scales(table: PredictionTable, nodes: int) -> bool:
-    """Whether a change to ``nodes`` can be judged: the runs are of one application and layout.
+def scales(table: PredictionTable, counts: Sequence[int]) -> Sequence[int]:
+    """Those of ``counts`` to which a change can be judged: runs are of one application and layout.
 
     A table that says nothing of a change has to be reliable itself.
     """
     if table.change is None:
-        return trusted(table, nodes)
-    return not (table.is_guess or table.parts or is_serial(table) or is_otherwise(table))
+        return trusted(table, counts)
+    judged = not (table.is_guess or table.parts or is_serial(table) or is_otherwise(table))
+    return counts if judged else ()
 
 
 def is_otherwise(table: PredictionTable) -> bool:
@@ -210,9 +223,8 @@ def why_alone(question: CountQuestion) -> Reason:
     unbounded = PartitionBounds(1, max(table.nodes), None)
     if len(question._replace(bounds=unbounded).counts(0)) > 1:
         return Reason.NO_CHOICE
-    others = (n for n in table.nodes if request.low <= n <= request.high and n != question.asked)
-    sure = any(scales(table, n) for n in others)
-    return Reason.BEST_ALREADY if sure else Reason.ONE_COUNT
+    others = [n for n in table.nodes if request.low <= n <= request.high and n != question.asked]
+    return Reason.BEST_ALREADY if scales(table, others) else Reason.ONE_COUNT
 
 
 def is_serial(table: PredictionTable) -> bool:
@@ -228,19 +240,12 @@ def limits_for(
     request: Request,
     table: PredictionTable,
     rules: PolicySettings,
-    counts: Iterable[int],
+    counts: Sequence[int],
     time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
-) -> TimeLimits | None:
-    """Time limit that the prediction makes of a request's; see `from_prediction`."""
-    return from_prediction(
-        table,
-        counts,
-        rules.time_limit,
-        own_s=request.asked_limit_s,
-        own_least_s=request.least_s,
-        with_least=request.with_least,
-        time_s=time_s,
-    )
+) -> list[TimeLimits | None]:
+    """Time limits that the prediction makes of a request's; see `from_prediction`."""
+    asked = AskedLimit(request.asked_limit_s, request.least_s, request.with_least)
+    return from_prediction(table, counts, rules.time_limit, asked, time_s)
 
 
 def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:

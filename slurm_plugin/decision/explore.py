@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean, pstdev
 
-from predictor.change.request import levels, range_of, ratios
+from predictor.change.request import levels, range_of
 from predictor.types import PredictionTable
 from slurm_plugin.decision.node_options import Option, PolicyContext, waits_of
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -51,7 +51,7 @@ def count_to_try(
         for one in options
         if one is not asked
         and one.nodes not in had
-        and _unsure(scene, one, known)
+        and _unsure(one, known)
         and _turnaround_s(one) <= most_s
         and _has_room(one, scene)
     ]
@@ -70,9 +70,9 @@ def tries_of(scene: PolicyContext, nodes: int) -> tuple[int, int]:
     return number, max(number, _COUNTS)
 
 
-def _unsure(scene: PolicyContext, one: Option, known: Option) -> bool:
+def _unsure(one: Option, known: Option) -> bool:
     """Whether it is open how long a count takes beside a known one."""
-    each = zip(ratios(scene.table, one.nodes), ratios(scene.table, known.nodes), strict=True)
+    each = zip(one.ratios, known.ratios, strict=True)
     return pstdev(own / other for own, other in each) > _UNSURE * one.time_s / known.time_s
 
 
@@ -90,9 +90,7 @@ def _has_room(one: Option, scene: PolicyContext) -> bool:
 def _costs(scene: PolicyContext, one: Option) -> list[float]:
     """Cost of a count, for each of the equally likely levels, changes and waits."""
     price = scene.price * one.nodes
-    drawn = zip(
-        levels(scene.table), ratios(scene.table, one.nodes), waits_of(one.wait), strict=True
-    )
+    drawn = zip(levels(scene.table), one.ratios, waits_of(one.wait), strict=True)
     if not scene.hurries:
         return [one.nodes * level_s * ratio for level_s, ratio, _ in drawn]
     return [wait_s + (1 + price) * level_s * ratio for level_s, ratio, wait_s in drawn]

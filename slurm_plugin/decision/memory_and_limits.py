@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from predictor.table import level_quantile, longest, quantile
+from predictor.table import level_quantile, quantile, shared_out
 from predictor.types import UNBOUNDED, Memory, PredictionTable
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
@@ -68,7 +68,7 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     margin: ratio, at least 1.
     """
     if table.asked and table.unit is Unit.NODES:
-        margin, size = margin * max(table.asked / size, 1.0), table.asked
+        margin, size = margin * shared_out(table.asked, size), table.asked
     counts = [one.nodes for one in table.memory]
     if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:
         return None
@@ -138,55 +138,64 @@ def fitting(
     return min(limit_s, longest) if longest >= high_s else None
 
 
+@dataclass(frozen=True, slots=True)
+class AskedLimit:
+    """What a user asked for of time, seconds; None: nothing."""
+
+    limit_s: float | None = None  #: or the one by default; None: no limit
+    least_s: float | None = None  #: ``--time-min``: a limit stays above it, and it stays as it is
+    with_least: bool = False  #: a ``--time-min`` may go with a limit: not before Slurm 25.05.3
+
+
 def from_prediction(
     table: PredictionTable,
-    counts: Iterable[int],
+    counts: Sequence[int],
     settings: config.TimeLimit,
-    *,
-    own_s: float | None,
-    own_least_s: float | None,
-    with_least: bool,
+    asked: AskedLimit,
     time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
-) -> TimeLimits | None:
-    """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
+) -> list[TimeLimits | None]:
+    """Limit on each of ``counts`` that holds the run, and is shorter than what was asked for.
 
-    own_s: what the user asked for, or gets by default; None: no limit.  No limit is shorter than a
-        share of it, nor than a share of the longest run seen on as many nodes or more, nor than
-        what a limit stopped lately.
-    own_least_s: the user's own ``--time-min``: the limit stays above it, and it stays as it is.
-    with_least: whether a ``--time-min`` may go with the limit: not before Slurm 25.05.3.
+    No limit is shorter than a share of what was asked for, nor than a share of the longest run seen
+    on as many nodes or more, nor than what a limit stopped lately.
+
     time_s: run time that a share of runs on a count stay below; None: there is none.
-    Returns Limits or None: none if there is no high quantile, or it leaves nothing to shorten.
+    Returns None for a count without a high quantile, or where it leaves nothing to shorten.
     """
-    asked = list(counts)
-    high = _longest([time_s(table, n, settings.quantile) for n in asked], settings.margin)
-    low = _longest([time_s(table, n, settings.min_quantile) for n in asked], settings.margin)
-    if high is None or low is None:
-        return None
-    floor = shortest(table, asked, settings, own_s or 0.0)
-    low, limit = max(low, floor), max(high, floor, own_least_s or 0.0)
-    if own_s is not None and limit >= own_s:
-        return None
-    least = low if with_least and own_least_s is None and low < limit else None
-    return TimeLimits(limit, least)
+    high = [time_s(table, n, settings.quantile) for n in counts]
+    low = [time_s(table, n, settings.min_quantile) for n in counts]
+    made: list[TimeLimits | None] = []
+    for n, high_s, low_s in zip(counts, high, low, strict=True):
+        if high_s is None or low_s is None:
+            made.append(None)
+            continue
+        floor_s = shortest(table, n, settings, asked.limit_s or 0.0)
+        least_s = max(whole_minutes(low_s * settings.margin), floor_s)
+        limit_s = max(whole_minutes(high_s * settings.margin), floor_s, asked.least_s or 0.0)
+        own = asked.with_least and asked.least_s is None and least_s < limit_s
+        shorter = asked.limit_s is None or limit_s < asked.limit_s
+        made.append(TimeLimits(limit_s, least_s if own else None) if shorter else None)
+    return made
 
 
-def shortest(
-    table: PredictionTable, counts: Sequence[int], settings: config.TimeLimit, own_s: float
-) -> float:
-    """Shortest limit that may be set in place of ``own_s`` on any of these counts."""
-    longest_s = max(longest(table, nodes) for nodes in counts)
-    cut_s = max((one.cut_s for one in table.longest if one.nodes >= min(counts)), default=0.0)
+def holding_all(limits: Sequence[TimeLimits | None]) -> TimeLimits | None:
+    """Limit that holds the run wherever one of these does; None: one of them is missing."""
+    given = [one for one in limits if one is not None]
+    if not given or len(given) < len(limits):
+        return None
+    limit_s = max(one.limit_s for one in given)
+    least_s = max(one.least_s or one.limit_s for one in given)
+    return TimeLimits(limit_s, least_s if least_s < limit_s else None)
+
+
+def shortest(table: PredictionTable, nodes: int, settings: config.TimeLimit, own_s: float) -> float:
+    """Shortest limit that may be set in place of ``own_s`` on so many nodes or more."""
+    runs = [one for one in table.longest if one.nodes >= nodes]
+    longest_s = max((one.time_s for one in runs), default=0.0)
+    cut_s = max((one.cut_s for one in runs), default=0.0)
     shares = (settings.least_share * own_s, settings.longest_share * longest_s)
     # What was stopped needed more than that, and the next such run does, too.
     return whole_minutes(max(*shares, settings.margin * cut_s))
-
-
-def _longest(times: Sequence[float | None], margin: float) -> float | None:
-    finite = [time for time in times if time is not None]
-    if not finite or len(finite) < len(times):
-        return None
-    return whole_minutes(max(finite) * margin)
 
 
 #: An older view of the cluster does not say that the option is still there.

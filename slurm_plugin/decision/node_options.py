@@ -18,7 +18,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from predictor.change.request import DRAWS, levels, ratios
+from predictor.change.request import DRAWS, levels
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
@@ -78,6 +78,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
+    ratios: tuple[float, ...] = ()  #: as of its `Candidate`
     sure: float = 1.0  #: chance that its turnaround is near that of the request
     chance: float | None = None  #: of making the deadline; None: none, or unknown
     deadline: DeadlineVerdict | None = None  #: None: there is none
@@ -133,18 +134,20 @@ class PolicyContext:
             self._with_limit(one, limit_s) for one, limit_s in zip(candidates, better, strict=True)
         ]
         estimates = self._waits(candidates)
-        each = list(zip(candidates, estimates, strict=True))
-        base, asked = next(pair for pair in each if pair[0].prediction.nodes == self.asked)
+        each = list(zip(candidates, estimates, [one.median_s for one in estimates], strict=True))
+        base, asked, asked_wait_s = next(
+            row for row in each if row[0].prediction.nodes == self.asked
+        )
         policy, price = self.rules.policy, self.price
         # The request may start earlier than expected, above all where limits are all there is.
         share = policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
-        most = share * asked.median_s if share else 0.0
+        most = share * asked_wait_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
         asked_s, made = [], list[Option]()
         if len(each) > 1:
             asked_s = list(zip(levels(self.table), waits_of(asked), strict=True))
-        for one, wait in each:
-            nodes, wait_s = one.prediction.nodes, wait.median_s
+        for one, wait, wait_s in each:
+            nodes = one.prediction.nodes
             sure = 1.0 if one is base else self._guarded(one, wait, asked_s, share)
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
             option = Option(
@@ -162,6 +165,7 @@ class PolicyContext:
                 late_s=-inf,
                 limits=one.limits,
                 wait=wait,
+                ratios=one.ratios,
             )
             made.append(option)
         deadline_s = self.request.deadline_s
@@ -183,7 +187,7 @@ class PolicyContext:
         share: of its wait, that counts.
         """
         policy = self.rules.policy
-        drawn = zip(asked_s, ratios(self.table, one.prediction.nodes), waits_of(wait), strict=True)
+        drawn = zip(asked_s, one.ratios, waits_of(wait), strict=True)
         kept = [
             (wait_s + ratio * level_s) * _EXACT
             <= (share and share * own_s) + policy.guard_ratio * level_s + policy.guard_s
@@ -205,7 +209,7 @@ class PolicyContext:
         if not lost and (best is None or best >= self.rules.deadline.confidence):
             return None
         own_s = self.request.asked_limit_s or self.request.limit_s or 0.0
-        floor_s = shortest(self.table, [one.prediction.nodes], self.rules.time_limit, own_s)
+        floor_s = shortest(self.table, one.prediction.nodes, self.rules.time_limit, own_s)
         for limits in dict.fromkeys((one.limits, None)):
             fits_s = fitting(limits, high_s, margin, left_s, floor_s)
             if fits_s is None or fits_s > longest_s:
@@ -220,7 +224,7 @@ class PolicyContext:
         own_s = self.request.asked_limit_s or self.request.limit_s or inf
         advised = self.request.advised and not self.request.distrusted
         opted_in = self.request.time_use is TimeUse.SET and not self.request.distrusted
-        may_set = opted_in and counting.trusted(self.table, one.prediction.nodes)
+        may_set = opted_in and counting.trusted(self.table, [one.prediction.nodes])
         if limit_s is not None and (advised or (limit_s <= own_s and may_set)):
             return replace(one, limit_s=limit_s, limits=TimeLimits(limit_s))
         if advised and self.request.deadline_s and not counting.shortens(one.limits, self.request):
@@ -285,8 +289,8 @@ class PolicyContext:
         """Estimate the waits; more nodes for at least as long never start earlier."""
         waits: list[WaitEstimate] = []
         before = inf
-        for one in candidates:
-            duration = _planned_s(one)
+        durations = [_planned_s(one) for one in candidates]
+        for one, duration in zip(candidates, durations, strict=True):
             nodes = one.prediction.nodes
             since = self.request.begin_s
             if duration >= before and self.partition.outlook is None:
@@ -328,13 +332,7 @@ def end_differences(table: PredictionTable, one: Option, asked: Option) -> list[
 
     They rise, and are equally likely.
     """
-    drawn = zip(
-        levels(table),
-        ratios(table, one.nodes),
-        waits_of(one.wait),
-        waits_of(asked.wait),
-        strict=True,
-    )
+    drawn = zip(levels(table), one.ratios, waits_of(one.wait), waits_of(asked.wait), strict=True)
     return sorted(
         (wait_s + ratio * level_s) * _EXACT - asked_s - level_s
         for level_s, ratio, wait_s, asked_s in drawn

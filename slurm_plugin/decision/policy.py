@@ -82,7 +82,7 @@ def decide(
     scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
-    if not counting.scales(table, asked):
+    if not counting.scales(table, [asked]):
         return _checked(scene, _why_distrusted(table))
     candidates = counting.choices(scene.question)
     if len(candidates) == 1:
@@ -245,7 +245,7 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     )
     if only.deadline is None or scene.request.distrusted:
         return decision
-    sure = counting.trusted(scene.table, scene.asked)
+    sure = counting.trusted(scene.table, [scene.asked])
     return replace(
         decision,
         action=Action.REFUSE if sure and _refused(scene, options) else Action.KEEP,
@@ -358,7 +358,7 @@ def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
         and part.min_nodes <= option.nodes <= part.largest
-        and counting.scales(scene.table, option.nodes)
+        and counting.scales(scene.table, [option.nodes])
         and _makes_it(option, scene.rules)
     ]
     fewer = [option for option in reversed(useful) if option.nodes < scene.asked]

@@ -262,7 +262,7 @@ def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
 
 def _truth(table: PredictionTable, own: int, which: int, nodes: int) -> float:
     """Run time on ``nodes`` over that on ``own``: one of those that a table holds."""
-    return ratios(for_request(table, own), nodes)[which]
+    return ratios(for_request(table, own), (nodes,))[0][which]
 
 
 def _moldable(

@@ -20,7 +20,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
-from slurm_plugin.decision.memory_and_limits import from_prediction, memory_to_ask
+from slurm_plugin.decision.memory_and_limits import AskedLimit, from_prediction, memory_to_ask
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
@@ -248,15 +248,7 @@ def _limit_s(table: PredictionTable, nodes: int, config: Config) -> float | None
     """Time limit that holds runs on a count, seconds; None: too few runs to say."""
     if table.runs < _FEWEST_RUNS:
         return None
-    made = from_prediction(
-        table,
-        [nodes],
-        config.time_limit,
-        own_s=None,
-        own_least_s=None,
-        with_least=False,
-        time_s=level_quantile,
-    )
+    (made,) = from_prediction(table, [nodes], config.time_limit, AskedLimit(), level_quantile)
     return made.limit_s if made else None
 
 

@@ -165,9 +165,9 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         lambda **given: posterior([ChangeRun(**given)] * 2).paths,
         {"asked": 8, "nodes": 4, "time_s": 9.0, "size": 5.0},
     ),
-    "change.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "nodes": 2}),
+    "change.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
     "change.request.ratios": (
-        None, {"table": for_request(replace_data(TABLE, change=CHANGE), 4), "nodes": 2},
+        None, {"table": for_request(replace_data(TABLE, change=CHANGE), 4), "counts": (2,)},
     ),
     "change.request.for_request": (
         None, {"table": replace_data(TABLE, change=CHANGE), "asked": 4, "given": (1, 8)},
