@@ -94,6 +94,7 @@ class Application:
     def __init__(self, nodes: int) -> None:
         self._store, self._nodes, self._jobs = Store.open("sqlite://"), nodes, 0
         self.table: PredictionTable | None = None
+        self._tries = False  #: a try is not fitted yet: there is one at a time
 
     def decide(
         self,
@@ -113,7 +114,7 @@ class Application:
             profile=profile([(now_s, self._nodes)]),
             outlook=GivenWaits(wait_s),
         )
-        request = Request(low=low, high=high, asked=asked, given=given, explore=True)
+        request = Request(low=low, high=high, asked=asked, given=given, explore=not self._tries)
         return decide(request, self.table, part, RULES, now_s=now_s)
 
     def ran(
@@ -131,6 +132,7 @@ class Application:
         mem_bytes: of all tasks, one on each node; ranks spin, so CPU time is nodes times run time.
         """
         self._jobs += 1
+        self._tries = self._tries or (decided is not None and decided.learns is not None)
         number, end_s = self._jobs, self._now_s()
         changed = decided is not None and decided.action is Action.SET and nodes != asked
         id_ = f"{number:012x}"
@@ -183,6 +185,7 @@ class Application:
             now_s=float(self._now_s()),
         )
         self.table = acting_of(decode(made[0].payload)) if made else None
+        self._tries = False
 
     def _now_s(self) -> int:
         return START_S + 100_000 * self._jobs

@@ -1,8 +1,9 @@
 """A count that was not tried yet, for a job whose user gave a range: how an application scales.
 
 The count is tried that is expected to improve most on the best one that was run (expected
-improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998).  Of what jobs had
-lately the tables do not know yet the last tries are remembered, and series of single runs.
+improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), less what it is
+expected to cost its own job.  Of what jobs had lately the tables do not know yet the last tries are
+remembered, and series of single runs.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ _COUNTS, _TRIES = 3, 5
 _TRIES_IN_ALL = 10
 #: Share of the cost that a try is expected to save for each later job; more, once three are tried.
 _WORTH, _MORE_WORTH = 0.005, 0.02
+#: Later jobs that are to save what a try costs its own job.
+_LATER = 20
 #: Spread of a count's run time over that of a known one, from which on a try tells something.
 _UNSURE = 0.05
 
@@ -55,11 +58,16 @@ def count_to_try(
         and _turnaround_s(one) <= most_s
         and _has_room(one, scene)
     ]
-    costs = _costs(scene, known)
-    gains = {one.nodes: _gain(costs, _costs(scene, one)) for one in allowed}
-    tried = max(allowed, key=lambda one: (gains[one.nodes], -one.nodes), default=None)
+    costs, usual = _costs(scene, known), fmean(_costs(scene, best))
+    worth = {}
+    for one in allowed:
+        gain = _gain(costs, its := _costs(scene, one))
+        if gain > least:
+            worth[one.nodes] = _LATER * gain - max(fmean(its) / usual - 1, 0.0)
+    worthy = [one for one in allowed if worth.get(one.nodes, 0.0) > 0]
+    tried = max(worthy, key=lambda one: (worth[one.nodes], -one.nodes), default=None)
     again = tried is best and own is not None and tried.nodes in own.counts
-    return tried if tried and gains[tried.nodes] > least and not again else None
+    return None if again else tried
 
 
 def tries_of(scene: PolicyContext, nodes: int) -> tuple[int, int]:

@@ -75,6 +75,17 @@ def test_a_site_says_how_much_longer_a_try_may_take():
     assert decided(explore_ratio=1.0).reason is not Reason.LEARNING
 
 
+def test_a_try_costs_no_more_than_twenty_later_jobs_may_save():
+    for price in (0.0, 0.05):  # what more nodes cost is next to nothing
+        assert decided(price=price).reason is not Reason.LEARNING
+    for price in (1.0, 8.0):
+        assert decided(price=price).reason is Reason.LEARNING
+    # Three nodes would tell most, and are expected to cost .28 more than the best count.
+    made = decided(known=learned(4, 8, tries=1), price=1.0, explore_ratio=4.0)
+    assert made.reason is Reason.LEARNING
+    assert made.chosen.cost_s < 1.1 * min(one.cost_s for one in made.options)
+
+
 @pytest.mark.parametrize("had", [2, 4, 6])
 def test_until_three_counts_ran_no_count_is_tried_again(had):
     assert decided(known=learned(had, 8, tries=1)).chosen.nodes != had
