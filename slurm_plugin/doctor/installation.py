@@ -116,12 +116,12 @@ class Installation:
 
 
 def read_pairs(text: str) -> dict[str, str]:
-    r"""Read ``Key = value`` lines as scontrol and sacctmgr print them.
+    r"""Read ``Key = value`` lines as scontrol and sacctmgr print them; not those without a value.
 
-    >>> read_pairs("PurgeJobAfter          = NONE\n")
+    >>> read_pairs("PurgeJobAfter          = NONE\nJobAcctGatherType =\n")
     {'PurgeJobAfter': 'NONE'}
     """
-    return dict(_LINE.findall(text))
+    return {name: value for name, value in _LINE.findall(text) if value}
 
 
 def words(value: str) -> list[str]:
@@ -156,8 +156,8 @@ def line(slurm: Mapping[str, str], parameter: str) -> str:
     """
     said = slurm.get(parameter, "")
     if parameter == _GATHERING:
-        # From 24.11 on Slurm says (null) where 22.05 names the plugin that does nothing.
-        nothing = said.endswith("/none") or said == "(null)"
+        # From 24.11 on Slurm says (null) or nothing where 22.05 names the plugin of that name.
+        nothing = said.endswith("/none") or said in {"", "(null)"}
         return f"{_GATHERING}=jobacct_gather/cgroup" if nothing else ""
     has = words(said)
     word = _WORDS[parameter]

@@ -112,7 +112,7 @@ def slurmdbd(installation: Installation) -> Iterator[Finding]:
             f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {CONF_FIX}",
         )
     elif said := _slurmdbd_settings(installation):
-        yield fine(f"slurmdbd answers, {said.get('SLURMDBD_VERSION', '')}")
+        yield fine(f"slurmdbd answers, {said.get('SLURMDBD_VERSION', 'without its release')}")
     else:
         answer = installation.slurmdbd_text
         yield wrong(
@@ -166,9 +166,7 @@ def gathering(installation: Installation) -> Iterator[Finding]:
             f"{missing} in slurm.conf, then restart Slurm",
         )
     else:
-        yield fine(
-            f"{installation.slurm.get('JobAcctGatherType', '')} measures CPU time and memory"
-        )
+        yield fine(f"{installation.slurm['JobAcctGatherType']} measures CPU time and memory")
 
 
 def _slurmdbd_settings(installation: Installation) -> dict[str, str]:

@@ -6,8 +6,9 @@ around.  All of standard output and standard error goes through `SafeStream`, an
 through `SafeConsole`, with `printable` doing the work in both.
 """
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from slurm_plugin.text.formatting import printable
 
@@ -69,7 +70,7 @@ def unfiltered(stream: TextIO) -> TextIO:
 
 
 def safe_console(stream: TextIO, **options: Any) -> "Console":
-    """Make a console of rich's on a stream, whose texts are printable.
+    """Make a console of rich's on a stream, whose texts are printable and end without spaces.
 
     options: as for :class:`rich.console.Console`.
     """
@@ -87,4 +88,10 @@ def safe_console(stream: TextIO, **options: Any) -> "Console":
             """Leave it to `slurm_plugin.cli.exit_status`."""
             raise BrokenPipeError
 
-    return SafeConsole(file=unfiltered(stream), **options)
+    class Trimmed(SafeStream):
+        """rich fills the last column of a grid, and the blank line above it, with spaces."""
+
+        def write(self, text: str) -> int:
+            return self.unfiltered.write(re.sub(" +\n", "\n", text))
+
+    return SafeConsole(file=cast("IO[str]", Trimmed(unfiltered(stream))), **options)

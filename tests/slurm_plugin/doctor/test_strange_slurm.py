@@ -7,7 +7,7 @@ import pytest
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.config.setting_types import SoftUse
 from slurm_plugin.config.settings import Config, TimeLimit
-from slurm_plugin.doctor import hooks_checks, slurm_checks
+from slurm_plugin.doctor import CHECKS, hooks_checks, slurm_checks
 from slurm_plugin.doctor.installation import FindingState, Installation
 from slurm_plugin.doctor.slurm_checks import limits, limits_for_real
 
@@ -19,6 +19,34 @@ def installation(tmp_path, monkeypatch):
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return installation_of(Namespace(config=None, store=""))
+
+
+_SETTINGS = (
+    *("AuthType", "AuthInfo", "SLURM_VERSION", "AccountingStorageType", "AccountingStoreFlags"),
+    *("JobAcctGatherType", "JobSubmitPlugins", "CliFilterPlugins", "PluginDir", "SLURM_CONF"),
+    *("BOOT_TIME", "SchedulerParameters", "ClusterName", "SLURMDBD_VERSION", "PurgeJobAfter"),
+)
+
+
+@pytest.mark.parametrize("empty", _SETTINGS)
+def test_sentences_have_no_hole_where_a_setting_is_empty(empty):
+    text = "\n".join(f"{name} = {'' if name == empty else 'x'}" for name in _SETTINGS)
+    asked = Installation(Config(), None, lambda _: f"SlurmDBD configuration:\n{text}\n", 0.0, {})
+    for check in CHECKS[1:18]:
+        for found in check.make(asked):
+            for said in (found.message, found.fix):
+                assert said == " ".join(said.split()).strip(" ,:")
+                assert "None" not in said
+
+
+def test_memory_that_an_empty_type_does_not_measure():
+    slurm = {"JobAcctGatherType": "", "ClusterName": "pine"}
+    asked = Installation(
+        Config(), None, lambda _: "\n".join(f"{name} = {one}" for name, one in slurm.items()), 0.0
+    )
+    (found,) = slurm_checks.gathering(asked)
+    assert found.state is FindingState.WARNING
+    assert "jobacct_gather/cgroup" in found.fix
 
 
 def test_no_release_is_reported(installation):

@@ -4,7 +4,6 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from predictor.forecasts.forecasters import SeriesForecast
 from predictor.occupancy.active.space import Space
@@ -27,6 +26,7 @@ from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import replay_text, sheets, terminal
+from slurm_plugin.text.streams import safe_console
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.reports.rows import AT_S, advised, decision, run, summarise
@@ -37,9 +37,9 @@ DAYS_S = 864_000.0
 
 
 def printed(renderable):
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False)
-    console.print(renderable)
-    return console.file.getvalue()
+    stream = io.StringIO()
+    safe_console(stream, width=WIDTH, highlight=False).print(renderable)
+    return stream.getvalue()
 
 
 def report():
@@ -148,8 +148,9 @@ def advise():
 @pytest.mark.parametrize(
     "tables", [report, replay, forecast, probe, profile, plan, learn, wait, advise]
 )
-def test_no_line_is_longer(tables):
+def test_no_line_is_longer_or_ends_in_spaces(tables):
     for text in tables():
+        assert [line for line in text.splitlines() if line != line.rstrip()] == []
         # A name alone is a line of its own, which nothing can break.
         long = [line for line in text.splitlines() if len(line) > WIDTH and " " in line.strip()]
         assert long == []
