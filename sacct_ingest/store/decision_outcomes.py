@@ -261,8 +261,7 @@ _log = logging.getLogger(__name__)
 def rebuild(connection: sa.Connection) -> list[DecisionRow]:
     """Give the decisions that runs have a note of, and the store has not.
 
-    What the note does not say stays unknown: the count that the job would have had, the waits, the
-    identity that predicted.
+    What the note does not say stays unknown: the waits, the identity that predicted.
     """
     rebuilt: dict[str, DecisionRow] = {}
     for run in connection.execute(_unrecorded(connection)):
@@ -301,7 +300,9 @@ def _unrecorded(connection: sa.Connection) -> Any:
 
 
 def _decision(note: Note, run: sa.Row[Any]) -> DecisionRow:
-    chosen = note.low < note.high and run.req_nodes == note.nodes
+    # Of one count another one is made by `opt_in.proven` alone.
+    other = note.low < note.high or note.asked not in {None, note.nodes}
+    chosen = other and (note.unit is not None or run.req_nodes == note.nodes)
     set_otherwise = note.limit_min is not None or note.mem_mib is not None
     applied = note.mode == "enforce" and (chosen or set_otherwise)
     return DecisionRow(
@@ -314,11 +315,14 @@ def _decision(note: Note, run: sa.Row[Any]) -> DecisionRow:
         verdict=note.verdict,
         min_nodes=note.low,
         max_nodes=note.high,
+        requested_nodes=note.asked,
         nodes=note.nodes,
+        unit=note.unit or "nodes",
         applied=applied,
         predicted_s=float(note.time_s),
         low_s=float(note.low_s),
         high_s=float(note.high_s),
+        request_predicted_s=float(note.asked_s) if note.asked_s else None,
         given_limit_s=seconds_of(note.limit_min),
         given_min_s=seconds_of(note.least_min),
         soft_s=seconds_of(note.soft_min),

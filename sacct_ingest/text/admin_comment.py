@@ -3,8 +3,9 @@
 ``NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest``: the id
 under which the store has all of it, then times in whole seconds; a limit that was
 set follows in minutes (``,tl=20,tm=15``), one to plan with beside the job's own (``,sl=25-1440``),
-memory in MiB (``,mm=5300``).  Other tools write into the same field (jobstats: ``JS1:…``), so ours
-is one word among others, separated by spaces.
+memory in MiB (``,mm=5300``), the count that the job would have had and its run time there
+(``,a=8-205``), and what is counted where it is not nodes (``,u=cpus``).  Other tools write into
+the same field (jobstats: ``JS1:…``), so ours is one word among others, separated by spaces.
 """
 
 import base64
@@ -19,7 +20,8 @@ _NOTE = re.compile(
     r"t=(?P<time_s>\d+),lo=(?P<low_s>\d+),hi=(?P<high_s>\d+),"
     r"v=(?P<verdict>[a-z]+),m=(?P<mode>[a-z]+),r=(?P<reason>[a-z_]+)"
     r"(?:,tl=(?P<limit_min>\d+))?(?:,tm=(?P<least_min>\d+))?"
-    r"(?:,sl=(?P<soft_min>\d+)-(?P<own_min>\d+))?(?:,mm=(?P<mem_mib>\d+))?(?=\s|$)"
+    r"(?:,sl=(?P<soft_min>\d+)-(?P<own_min>\d+))?(?:,mm=(?P<mem_mib>\d+))?"
+    r"(?:,a=(?P<asked>\d+)-(?P<asked_s>\d+))?(?:,u=(?P<unit>cpus|gpus))?(?=\s|$)"
 )
 
 
@@ -44,6 +46,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     soft_min: int | None = None  #: limit that Slurm plans with, minutes ...
     own_min: int | None = None  #: ... beside the one that the job is held to
     mem_mib: int | None = None  #: memory of each node that was set, MiB
+    asked: int | None = None  #: count that the job would have had; older notes do not say
+    asked_s: int | None = None  #: predicted run time there
+    unit: str | None = None  #: of all counts; None: nodes
 
 
 def build(note: Note) -> str:
@@ -57,10 +62,12 @@ def build(note: Note) -> str:
     least = "" if note.least_min is None else f",tm={note.least_min}"
     soft = "" if note.soft_min is None else f",sl={note.soft_min}-{note.own_min}"
     memory = "" if note.mem_mib is None else f",mm={note.mem_mib}"
+    asked = "" if note.asked is None else f",a={note.asked}-{note.asked_s}"
+    unit = "" if note.unit is None else f",u={note.unit}"
     return (
         f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
         f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
-        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}"
+        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}{asked}{unit}"
     )
 
 

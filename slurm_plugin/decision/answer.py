@@ -186,6 +186,7 @@ def note_of(
 ) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
     soft = decided.soft if change and change.soft_min else None
+    asked, unit = decided.request if decided.action is Action.SET else None, case.request.unit
     if case.table is None:
         return ""
     if decided.chosen is not None:
@@ -211,6 +212,9 @@ def note_of(
             soft_min=change.soft_min if change else None,
             own_min=case.job.time_limit if soft else None,
             mem_mib=decided.memory.given_mib if decided.memory and change else None,
+            asked=asked.nodes if asked else None,
+            asked_s=round(asked.prediction.time_s) if asked else None,
+            unit=None if unit is Unit.NODES else unit.value,
         )
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil, exp, hypot, log
 from typing import NamedTuple
 
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import predicted_for
@@ -287,7 +287,7 @@ class PromiseTally:
         if application in self._learnt:
             self._since.setdefault(unit, EffectTally(unit)).add(application, decision, run)
         asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
-        if asked_s is None:
+        if asked_s is None or decision.via == FROM_NOTE:  # which says nothing of waits
             return
         wait_s = decision.request_wait_s or 0.0
         most_s = self.guard_ratio * (asked_s + wait_s) + self.guard_s

@@ -341,6 +341,25 @@ def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
     assert len(list(store.decisions.with_outcomes())) == 1
 
 
+@pytest.mark.parametrize(
+    ("end", "of_run", "count", "told"),
+    [
+        (",a=8-205", {"nodes": 4, "req_nodes": 4}, "1-8", (8, 205.0, "nodes", True)),
+        (",a=8-205", {"nodes": 4, "req_nodes": 4}, "8-8", (8, 205.0, "nodes", True)),  # proven
+        (",a=8-205", {"nodes": 8, "req_nodes": 8}, "8-8", (8, 205.0, "nodes", False)),
+        (",a=4-312", {"nodes": 4, "req_nodes": 4}, "4-4", (4, 312.0, "nodes", False)),
+        (",a=8-205,u=cpus", {"nodes": 1, "req_nodes": 1}, "1-8", (8, 205.0, "cpus", True)),
+        ("", {"nodes": 4, "req_nodes": 4}, "1-8", (None, None, "nodes", True)),  # an older note
+    ],
+)
+def test_a_note_says_which_count_the_job_would_have_had(store, end, of_run, count, told):
+    fields = f"n=4,req={count},t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest{end}"
+    store.runs.add([run(admin_comment=f"NIMO1:0123456789ab:{fields}", **of_run)])
+    store.decisions.join_outcomes()
+    [(row, _)] = store.decisions.with_outcomes()
+    assert (row.requested_nodes, row.request_predicted_s, row.unit, row.applied) == told
+
+
 @pytest.mark.parametrize(("written", "levels"), [(False, ["INFO"]), (True, ["WARNING"])])
 def test_only_where_a_nimod_records_is_it_a_warning_that_one_is_missing(
     store, caplog, written, levels

@@ -15,8 +15,12 @@ from slurm_plugin.config.setting_types import Objective, TimeUse
 
 counts = st.integers(0, 10**9)
 words = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1)
+asked = st.fixed_dictionaries({"asked": counts, "asked_s": counts})
+units = st.fixed_dictionaries({}, optional={"unit": st.sampled_from(["cpus", "gpus"])})
 notes = st.builds(
-    Note,
+    lambda asked, unit, **fields: Note(**fields, **asked, **unit),
+    asked=st.just({}) | asked,
+    unit=units,
     decision_id=st.integers(0, 16**12 - 1).map("{:012x}".format),
     nodes=counts,
     low=counts,

@@ -230,6 +230,18 @@ def test_what_a_nimod_changed_is_not_said_to_be_unchanged(login, capsys):
     assert "nothing was changed" not in told
 
 
+def test_the_report_counts_the_counts_that_a_nimod_changed(login, capsys):
+    path = login.bin / "rows.json"
+    rows = json.loads(path.read_text())
+    note = "n=2,req=1-8,t=1700,lo=1600,hi=1800,v=reliable,m=enforce,r=cheapest,a=4-900"
+    rows[7]["AdminComment"] = f"NIMO1:dd68975d7f7c:{note}"
+    path.write_text(json.dumps(rows))
+    assert nimo(["report", "--local"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The 1 job whose node count NIMO changed ran 13 min longer (12 min to 14 min)" in told
+    assert "guard" not in told  # no wait was promised
+
+
 def test_what_needs_nimod_says_so_in_one_line(login, capsys):
     assert nimo(["status"]) != 0
     told = capsys.readouterr().err

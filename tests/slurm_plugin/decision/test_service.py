@@ -141,6 +141,7 @@ def test_the_note_in_the_job_points_to_the_record():
         row.verdict,
         round(row.predicted_s),
     )
+    assert (note.asked, note.asked_s) == (row.requested_nodes, round(row.request_predicted_s))
 
 
 @pytest.mark.parametrize(
