@@ -22,6 +22,7 @@ from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeShare, profile
@@ -115,7 +116,7 @@ class Application:
             outlook=GivenWaits(wait_s),
         )
         request = Request(low=low, high=high, asked=asked, given=given, explore=not self._tries)
-        return decide(request, self.table, part, RULES, now_s=now_s)
+        return decide(PolicyInput(request, self.table, part, RULES, now_s))
 
     def ran(
         self,

@@ -35,6 +35,7 @@ from predictor.level.backtest import settings_around
 from predictor.level.experts import AROUND
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import attributes_of_run, runs_of
 from predictor.tables.settings import TableSettings
@@ -122,14 +123,8 @@ class Fits:
         rows = self.history[name][:recorded]
         recent = rows[-self.settings.recent :]
         old = self.records.get(name, {})
-        fitted = tables_of(
-            level,
-            key,
-            recent,
-            now_s=now_s,
-            settings=self._settings(level, recent, now_s),
-            records=old,
-        )
+        settings = self._settings(level, recent, now_s)
+        fitted = tables_of(IdentityRuns(level, key, recent, now_s), settings, records=old)
         self.records[name] = {one.key: one.record for one in fitted}
         self.new += [entry for one in fitted if one.new for entry in one.record.entries[-one.new :]]
         tables = [one.table for one in fitted if one.table is not None]

@@ -30,7 +30,7 @@ from _logs import Job, in_order, load
 from predictor.level.experts import RunRequest
 from predictor.level.record import built_in
 from predictor.table import covers, quantile, verdict_at
-from predictor.tables.build import tabulate
+from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import FormatError
@@ -70,7 +70,7 @@ class Application:
         if midnight > self.fitted_s:
             rows = [_row(job) for job in self.ended if job.end_s <= midnight][-MOST_RUNS:]
             rows.sort(key=lambda row: row.end_s or 0)
-            self.table = tabulate(KeyLevel.LINE, "u/n/line", rows, now_s=midnight, settings=ACTING)
+            self.table = tabulate(IdentityRuns(KeyLevel.LINE, "u/n/line", rows, midnight), ACTING)
             self.fitted_s = midnight
         return self.table
 

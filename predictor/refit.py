@@ -39,7 +39,7 @@ from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
 from predictor.table import within_cluster
-from predictor.tables.build import record_of
+from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus
 from predictor.tables.run_facts import owner_of, runs_of
@@ -419,11 +419,8 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
         own = settings.backtest
         backtest = settings_around(own, around) if around else own
         for one in tables_of(
-            level,
-            key,
-            rows,
-            now_s=now_s,
-            settings=replace(settings, backtest=backtest),
+            IdentityRuns(level, key, rows, now_s),
+            replace(settings, backtest=backtest),
             sums={
                 kind: {form: decode_sums(text) for form, text in forms.items()}
                 for kind, forms in texts.items()

@@ -6,7 +6,7 @@ What is below: :mod:`predictor.tables.of_node_types` for runs on several types o
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
 
@@ -29,26 +29,33 @@ from sacct_ingest.store.rows import RunRow
 _drawn = lru_cache(maxsize=32)(build)
 
 
-def tabulate(  # noqa: PLR0913 - what a refit has, by name
-    level: KeyLevel,
-    key: str,
-    rows: Sequence[RunRow],
-    *,
-    now_s: float,
+@dataclass(frozen=True, slots=True)
+class IdentityRuns:
+    """Runs of one identity, or of a part of one, the newest last."""
+
+    level: KeyLevel
+    key: str
+    rows: Sequence[RunRow]  #: on the counts asked for
+    now_s: float  #: when they are fitted, seconds since the epoch
+    #: the same on those that they had, where these are others: see `predictor.tables.run_facts`
+    had: Sequence[RunRow] = ()
+
+
+def tabulate(
+    runs: IdentityRuns,
     settings: TableSettings,
+    *,
     sums: SumsByType | None = None,
     record: Record | None = None,
     others: OtherSizes | None = None,
-    had: Sequence[RunRow] | None = None,
 ) -> types.PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
-    rows: runs on the counts asked for.
-    had: the same on those that they had, where these are others: see `predictor.tables.run_facts`.
     sums: aprof's sums over the identity's runs, by node type.
-    record: what became of earlier predictions; None: it is made of ``rows``.
+    record: what became of earlier predictions; None: it is made of the runs.
     others: runs of other second sizes; None: there are none.
     """
+    level, rows = runs.level, runs.rows
     curve, settings = settings.same(level), _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
@@ -60,19 +67,19 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
             counted = next(iter(groups.values()))
     finished = sum(not run.censored for run in facts.runs_of(counted))
     if table is None:
-        runs = facts.runs_of(rows)
-        drawn = _drawn(tuple(runs), settings.curve) if curve else types.Curve(())
+        own = facts.runs_of(rows)
+        drawn = _drawn(tuple(own), settings.curve) if curve else types.Curve(())
         if others is not None and drawn.points:
             # Few node counts make a curve together with the runs of other second sizes.
             drawn = others.curve(drawn, settings.curve)
         if len(selection.shown_of(drawn).points) >= selection.MIN_POINTS:
-            table = curve_table(drawn, runs, settings, earned)
+            table = curve_table(drawn, own, settings, earned)
         elif finished >= (1 if curve else 2):
-            table = history_table(runs, level, settings, earned)
+            table = history_table(own, level, settings, earned)
         else:
             return None
     table = _with_record(table, earned, rows, same=curve)
-    return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
+    return _described(table, runs, settings, finished)
 
 
 def _with_record(
@@ -111,47 +118,32 @@ def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) 
 
 
 def mixture(
-    level: KeyLevel,
-    key: str,
-    rows: Sequence[RunRow],
-    *,
-    now_s: float,
-    settings: TableSettings,
-    record: Record | None = None,
-    had: Sequence[RunRow] | None = None,
+    runs: IdentityRuns, settings: TableSettings, *, record: Record
 ) -> types.PredictionTable | None:
     """Table of runs that are not one curve: a history; parameters of `tabulate`."""
-    runs = facts.runs_of(rows)
-    finished = sum(not run.censored for run in runs)
+    own = facts.runs_of(runs.rows)
+    finished = sum(not run.censored for run in own)
     if finished < 2:
         return None
-    earned = record_of(level, rows, settings) if record is None else record
-    table = _with_record(history_table(runs, level, settings, earned), earned, rows, same=True)
-    return _described(table, level, key, had or rows, settings, runs=finished, now_s=now_s)
+    table = history_table(own, runs.level, settings, record)
+    table = _with_record(table, record, runs.rows, same=True)
+    return _described(table, runs, settings, finished)
 
 
-def unfinished(
-    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float
-) -> types.PredictionTable | None:
+def unfinished(runs: IdentityRuns) -> types.PredictionTable | None:
     """Table without a node count, of a command whose runs all failed or were cut short."""
-    endings = facts.endings_of(rows)
+    level, endings = runs.level, facts.endings_of(runs.rows)
     if level not in CURVE_LEVELS or not endings or facts.ending_problem(endings) is None:
         return None
     nothing = table_of([], (types.Verdict.REFUSED,), TableSettings().confidence)
     empty = replace(nothing, verdicts=(), model=types.HISTORY)
-    return _described(empty, level, key, rows, TableSettings(), runs=0, now_s=now_s)
+    return _described(empty, runs, TableSettings(), 0)
 
 
 def _described(
-    table: types.PredictionTable,
-    level: KeyLevel,
-    key: str,
-    rows: Sequence[RunRow],
-    settings: TableSettings,
-    *,
-    runs: int,
-    now_s: float,
+    table: types.PredictionTable, runs: IdentityRuns, settings: TableSettings, finished: int
 ) -> types.PredictionTable:
+    level, rows = runs.level, runs.had or runs.rows
     memory, endings = facts.memory_of(rows), facts.endings_of(rows)
     unfinished = facts.ending_problem(endings) if level in CURVE_LEVELS else None
     measured = [row for row in rows if row.node_watts is not None]
@@ -169,9 +161,9 @@ def _described(
             ((row.end_s or 0) - row.elapsed_s for row in facts.ended_runs(rows)), default=0.0
         ),
         level=level.value,
-        key=key,
-        label=facts.label_of(level, key, rows),
-        runs=runs,
+        key=runs.key,
+        label=facts.label_of(level, runs.key, rows),
+        runs=finished,
         mem_node_bytes=max(
             (m.mem_bytes for m in memory if m.mem_bytes < types.UNBOUNDED), default=None
         ),
@@ -181,7 +173,7 @@ def _described(
         power=power(table.node_type),
         by_type=tuple(replace(one, power=power(one.node_type)) for one in table.by_type),
         shares_nodes=not had_whole_nodes(rows[-1], settings.node_cpus),
-        fitted_s=now_s,
+        fitted_s=runs.now_s,
         owner=facts.owner_of(rows),
         longest=facts.longest_of(rows),
         command=facts.command_of(level, rows),

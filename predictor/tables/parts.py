@@ -22,7 +22,7 @@ from predictor.level.record import ENOUGH, Record, built_in
 from predictor.level.sizes import SizedRun, log_factor
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import run_facts, split
-from predictor.tables.build import mixture, record_of, tabulate, unfinished
+from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.resource_use import ran_short
 from predictor.tables.settings import TableSettings
@@ -53,12 +53,9 @@ class Fitted:
 
 
 def tables_of(
-    level: KeyLevel,
-    key: str,
-    rows: Sequence[RunRow],
-    *,
-    now_s: float,
+    identity: IdentityRuns,
     settings: TableSettings,
+    *,
     sums: SumsByType | None = None,
     records: Mapping[str, Record] | None = None,
 ) -> list[Fitted]:
@@ -68,8 +65,9 @@ def tables_of(
 
     records: what became of earlier predictions, by key.
     """
-    rows = [run_facts.with_asked_cpus(row).without_added_cpus() for row in rows]
-    before = (records or {}).get(key, Record())
+    level = identity.level
+    rows = [run_facts.with_asked_cpus(row).without_added_cpus() for row in identity.rows]
+    before = (records or {}).get(identity.key, Record())
     finished = run_facts.ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
     terms, rows = _sized(level, axis, finished, rows, before)
@@ -85,7 +83,8 @@ def tables_of(
         split_before = [name for name in before.split if not name.startswith(_SIZED)]
         names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
     groups = _grouped(axis, finished, names)
-    runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s, terms)
+    whole = replace(identity, rows=rows)
+    runs = _GroupedRuns(whole, axis.unit, names, groups, sums, terms)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -95,17 +94,14 @@ def tables_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _IdentityRuns:
+class _GroupedRuns:
     """The runs of one identity, grouped, with what tables are made of besides."""
 
-    level: KeyLevel
-    key: str
-    rows: Sequence[RunRow]
+    whole: IdentityRuns
     unit: Unit
     names: tuple[str, ...]  #: attributes that they are split by
     groups: Mapping[Part, Sequence[RunRow]]
     sums: SumsByType | None
-    now_s: float
     terms: tuple[SizeTerm, ...]  #: numbers that run times went by: they are those of a reference
     changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
 
@@ -114,7 +110,7 @@ class _IdentityRuns:
 
         What users or job names have in common is no application: of a change there is the prior.
         """
-        if self.level not in CURVE_LEVELS:
+        if self.whole.level not in CURVE_LEVELS:
             self.changes[name] = run_facts.change_of((), self.unit)
             return own
         if name not in self.changes:
@@ -220,10 +216,8 @@ def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
     return replace(table, change=change, problems=tuple(left))
 
 
-def _fitted(
-    runs: _IdentityRuns, settings: TableSettings, old: Mapping[str, Record]
-) -> list[Fitted]:
-    level, key, rows, now_s = runs.level, runs.key, runs.rows, runs.now_s
+def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Record]) -> list[Fitted]:
+    key, rows = runs.whole.key, runs.whole.rows
     unit, names, groups = runs.unit, runs.names, runs.groups
     settings = replace(settings, sized=bool(runs.terms))
     noted = (*names, *(f"{_SIZED}{term.name}" for term in runs.terms))
@@ -233,12 +227,13 @@ def _fitted(
     ) -> Fitted:
         before, own = old.get(name, Record()), on_axis(own, unit)
         asked = runs.as_asked(name, own)
-        record = record_of(level, asked, settings, before)
-        table = make(level, name, asked, now_s=now_s, settings=settings, record=record, had=own)
+        record = record_of(runs.whole.level, asked, settings, before)
+        one = replace(runs.whole, key=name, rows=asked, had=own)
+        table = make(one, settings, record=record)
         if table is not None:
             table = run_facts.by_types(_changing(table, runs.changes.get(name)), own, unit)
         if table is None and name == key:
-            table = unfinished(level, key, rows, now_s=now_s)
+            table = unfinished(runs.whole)
         if table is not None and unit is not Unit.NODES:
             problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
             table = replace(table, unit=unit, problems=problems)

@@ -28,7 +28,7 @@ from slurm_plugin.decision.allowed_counts import (
 )
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
-from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
+from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
 from slurm_plugin.evaluation.costs import (
     check_series,
     grams_between,
@@ -103,11 +103,12 @@ def advice_of(
         return advice
     part = case.place if fresh and case.place else _idle(case, table)
     considered = choosing.advised(_considered(case, part))
-    decided = choosing.decide(considered, table, part, rules, now_s=case.now_s)
+    given = PolicyInput(considered, table, part, rules, case.now_s)
+    decided = choosing.decide(given)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
         _describe_own(advice, table)
-    options = choosing.every_option(considered, table, part, rules, decided, now_s=case.now_s)
+    options = choosing.every_option(given, decided)
     best = best_of(decided, options, considered, rules.policy, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
     if not fresh:
@@ -145,10 +146,7 @@ def advice_of(
     advice.meets_deadline = decided.deadline_met
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
-        proposals = choosing.remedies(
-            considered, table, part, places, rules, decided, now_s=case.now_s
-        )
-        decided = replace(decided, remedies=proposals)
+        decided = replace(decided, remedies=choosing.remedies(given, places, decided))
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
     cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)

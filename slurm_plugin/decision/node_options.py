@@ -18,7 +18,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from predictor.change.request import DRAWS, levels
+from predictor.change.request import DRAWS, for_request, levels
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
@@ -98,15 +98,26 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyContext:
+class PolicyInput:
+    """What a job is decided on by."""
+
+    request: counting.Request  #: what it asks for
+    table: PredictionTable  #: predicted run time of its application
+    partition: Partition  #: fresh view of the one that it asks for
+    rules: counting.PolicySettings  #: the site's settings
+    now_s: float  #: time of the decision, seconds since the epoch
+
+    def compared_with(self, asked: int) -> "PolicyContext":
+        """Give all that the counts of a job have in common which would have ``asked`` nodes."""
+        table = for_request(self.table, asked, self.request.given)
+        return PolicyContext(self.request, table, self.partition, self.rules, self.now_s, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext(PolicyInput):
     """All that the counts of one decision have in common."""
 
-    request: counting.Request
-    table: PredictionTable
-    partition: Partition
-    rules: counting.PolicySettings
-    now_s: float
-    asked: int
+    asked: int  #: count that the job would have without NIMO; the table is for it
 
     @property
     def question(self) -> counting.CountQuestion:

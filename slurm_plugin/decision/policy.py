@@ -4,6 +4,7 @@ Among the counts that the guard, the time limits and the deadline allow, the che
 `slurm_plugin.decision.node_options` for what a count costs.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from math import inf
@@ -11,7 +12,6 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
@@ -20,7 +20,7 @@ from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision import memory_and_limits as needs
 from slurm_plugin.decision.explore import count_to_try, tries_of
-from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
+from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.text.formatting import clock, duration, percent
@@ -57,29 +57,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     memory: needs.LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
 
 
-def decide(
-    request: counting.Request,
-    table: PredictionTable,
-    partition: Partition,
-    rules: counting.PolicySettings,
-    *,
-    now_s: float,
-) -> Decision:
-    """Choose the node count of a job.
-
-    request: what the job asks for.
-    table: predicted run time of its application.
-    partition: fresh view of the partition it asks for.
-    rules: the site's settings.
-    now_s: time of the decision, seconds since the epoch.
-    """
-    asked = as_scheduled(request, partition, now_s=now_s)
+def decide(given: PolicyInput) -> Decision:
+    """Choose the node count of a job."""
+    request = given.request
+    asked = as_scheduled(request, given.partition, now_s=given.now_s)
     if asked is None:
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
-    table = for_request(table, asked, request.given)
+    scene = given.compared_with(asked)
+    table = scene.table
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
-    scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
     if not counting.scales(table, [asked]):
@@ -254,30 +241,18 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     )
 
 
-def every_option(
-    request: counting.Request,
-    table: PredictionTable,
-    partition: Partition,
-    rules: counting.PolicySettings,
-    decision: Decision,
-    *,
-    now_s: float,
-) -> list[Option]:
-    """Options for all counts of the table, among them those of the decision.
-
-    decision: made of the other parameters.
-    """
-    asked = decision.request.nodes if decision.request else request.low
-    table = for_request(table, asked, request.given)
-    counts = {n for n in table.nodes if n <= partition.largest}
+def every_option(given: PolicyInput, decision: Decision) -> list[Option]:
+    """Options for all counts of the table, among them those of the decision that was made of it."""
+    asked = decision.request.nodes if decision.request else given.request.low
+    scene = given.compared_with(asked)
+    table = scene.table
+    counts = {n for n in table.nodes if n <= given.partition.largest}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
     if not counts:
         return list(decision.options)
     if asked not in counts and not covers(table, asked):
-        asked = min(counts, key=lambda n: abs(n - asked))
-        table = for_request(table, asked, request.given)
-    scene = PolicyContext(request, table, partition, rules, now_s, asked)
-    predictions = [at(table, n) for n in sorted(counts | {asked})]
+        scene = scene.compared_with(min(counts, key=lambda n: abs(n - asked)))
+    predictions = [at(scene.table, n) for n in sorted(counts | {scene.asked})]
     options = scene.options(scene.question.side_by_side(predictions))
     own = {option.nodes: option for option in decision.options}
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
@@ -298,47 +273,30 @@ _PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said
 
 
-def remedies(
-    request: counting.Request,
-    table: PredictionTable,
-    partition: Partition,
-    others: Iterable[Partition],
-    rules: counting.PolicySettings,
-    decided: Decision,
-    *,
-    now_s: float,
-) -> tuple[str, ...]:
+def remedies(given: PolicyInput, others: Iterable[Partition], decided: Decision) -> tuple[str, ...]:
     """Say what would make a deadline with the confidence that the site wants.
 
-    request: what the job asks for.
-    table: predicted run time of its application.
-    partition: the one that it asks for.
-    others: partitions that it might ask for instead, as the job would see them.
-    rules: the site's settings.
+    others: partitions that the job might ask for instead, as it would see them.
     decided: what was decided of the job.
-    now_s: time of the decision, seconds since the epoch.
     Returns tuple: options of sbatch, each with its chance: another count, a shorter limit, another
         partition, a later deadline.  Empty where waits have no distribution.
     """
-    asked = decided.request or decided.chosen
-    if asked is None or request.deadline_s is None or partition.outlook is None:
+    asked, request, rules = decided.request or decided.chosen, given.request, given.rules
+    if asked is None or request.deadline_s is None or given.partition.outlook is None:
         return ()
-    requested = advised(request)
-    told = decided
-    if not request.advised:
-        told = decide(requested, table, partition, rules, now_s=now_s)
-    table = for_request(table, asked.nodes, request.given)
+    informed = dataclasses.replace(given, request=advised(request))
+    told = decided if request.advised else decide(informed)
+    scene = informed.compared_with(asked.nodes)
     alone = replace(decided, options=())  # those have the limit that the job asks for
-    options = every_option(requested, table, partition, rules, alone, now_s=now_s)
-    scene = PolicyContext(requested, table, partition, rules, now_s, asked.nodes)
+    options = every_option(scene, alone)
     if told.chosen and told.reason not in MISSED and _makes_it(told.chosen, rules):
         own = tuple(_count_and_time(told.chosen, scene))  # what advice says
     else:
         own = (*_counts(scene, options), *_limit(scene, options))
     return (
         *own,
-        *_partitions(scene, asked, others, request.deadline_s - now_s),
-        *_deadline(asked, rules, now_s),
+        *_partitions(scene, asked, others, request.deadline_s - given.now_s),
+        *_deadline(asked, rules, given.now_s),
     )
 
 

@@ -30,6 +30,7 @@ from slurm_plugin.decision.context_builder import (
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import SoftPlans
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
@@ -300,16 +301,16 @@ class DecisionService:
         request = case.request
         if request.explore and self._tries.pending(case.table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
-        made = partial(decide, table=case.table, partition=case.place, rules=self._rules)
+        given = PolicyInput(request, case.table, case.place, self._rules, case.now_s)
         proven = bool(request.proven) and not self._recent.is_study(
             case.table.key, request.low, case.now_s
         )
         if proven and case.site.proven is Proven.ON:
-            return made(opened_by_runs(request), now_s=case.now_s)
-        decided = made(request, now_s=case.now_s)
+            return decide(replace(given, request=opened_by_runs(request)))
+        decided = decide(given)
         if not proven or decided.reason is not Reason.FIXED_COUNT:
             return decided
-        opened = made(opened_by_runs(request), now_s=case.now_s)
+        opened = decide(replace(given, request=opened_by_runs(request)))
         changes = opened.chosen and opened.request and opened.chosen.nodes != opened.request.nodes
         better = opened.action is Action.SET and changes
         return msgspec.structs.replace(decided, better=opened if better else None)
@@ -321,10 +322,8 @@ class DecisionService:
         if case.table is None or case.place is None:
             return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
-        proposals = remedies(
-            case.request, case.table, case.place, others, self._rules, decided, now_s=case.now_s
-        )
-        return msgspec.structs.replace(decided, remedies=proposals)
+        given = PolicyInput(case.request, case.table, case.place, self._rules, case.now_s)
+        return msgspec.structs.replace(decided, remedies=remedies(given, others, decided))
 
     def _blind(self, case: DecisionContext) -> Reason | None:
         """Say why the nodes that the job would run on are unknown."""

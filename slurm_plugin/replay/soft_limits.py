@@ -16,6 +16,7 @@ import numpy as np
 
 from predictor.level.record import Record
 from predictor.table import covers, encode, for_limit
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import attributes_of_run
 from predictor.tables.settings import TableSettings
@@ -195,14 +196,9 @@ class _Past:
         ended = bisect_right(self._ends, now_s)
         due = now_s >= self._fitted_s + _HOUR_S
         if due and ended >= self._count + min(_EVERY, self._count + 1):
-            fitted = tables_of(
-                self._level,
-                self._key,
-                self._rows[:ended][-self._settings.recent :],
-                now_s=now_s,
-                settings=self._settings,
-                records=self._records,
-            )
+            recent = self._rows[:ended][-self._settings.recent :]
+            runs = IdentityRuns(self._level, self._key, recent, now_s)
+            fitted = tables_of(runs, self._settings, records=self._records)
             self._records = {one.key: one.record for one in fitted}
             tables = [one.table for one in fitted if one.table is not None]
             self._payloads = [(one.level, one.key, encode(one)) for one in tables]

@@ -27,6 +27,7 @@ from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.protocol.reasons import Reason
@@ -241,7 +242,7 @@ class WhatIf:
                 asked=own.nodes,
                 limit_s=own.limit_s,
             )
-            decision = decide(request, moldable.table, partition, rules, now_s=now_s)
+            decision = decide(PolicyInput(request, moldable.table, partition, rules, now_s))
             reasons[decision.reason] += 1
             if decision.action is not Action.SET or decision.chosen is None:
                 return own

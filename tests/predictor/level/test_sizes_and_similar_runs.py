@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from predictor.level.experts import PastRun, RunRequest, typical
 from predictor.level.sizes import SizedRun, choose, log_factor
 from predictor.table import at, encode, for_sizes
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from sacct_ingest.records import KeyLevel
@@ -85,7 +86,7 @@ def rows(count):
 
 
 def fitted(given):
-    return tables_of(KeyLevel.NAME, "ann/solve", given, now_s=9e9, settings=TableSettings())
+    return tables_of(IdentityRuns(KeyLevel.NAME, "ann/solve", given, 9e9), TableSettings())
 
 
 def test_a_job_with_a_new_number_gets_its_own_time():
@@ -140,7 +141,7 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
         line = {"submit_line": "sbatch md.sh"} | more
         given.append(replace(row(number, 2, elapsed_s), **line))
     key = given[0].line
-    made = tables_of(KeyLevel.LINE, key, given, now_s=9e9, settings=TableSettings())
+    made = tables_of(IdentityRuns(KeyLevel.LINE, key, given, 9e9), TableSettings())
     tables = PredictionLookup((t.level, t.key, encode(t)) for one in made if (t := one.table))
 
     def asked(**fields):
@@ -169,7 +170,7 @@ def test_what_was_chosen_stays_and_its_record_goes_on():
     before = {one.key: one.record for one in fitted(given[:50])}
     assert "size: --steps" in before["ann/solve"].split
     after = tables_of(
-        KeyLevel.NAME, "ann/solve", given, now_s=9e9, settings=TableSettings(), records=before
+        IdentityRuns(KeyLevel.NAME, "ann/solve", given, 9e9), TableSettings(), records=before
     )
     (whole,) = [one.record for one in after if one.key == "ann/solve"]
     first = before["ann/solve"].entries

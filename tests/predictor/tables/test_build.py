@@ -9,7 +9,7 @@ from predictor.level.calibration import BacktestSettings
 from predictor.level.experts import MIXED
 from predictor.models import base
 from predictor.table import at, covers, decode, encode, for_limit
-from predictor.tables.build import record_of, tabulate
+from predictor.tables.build import IdentityRuns, record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
 from predictor.tables.run_facts import label_of, memory_of
 from predictor.tables.settings import TableSettings
@@ -25,7 +25,7 @@ def rows_of(*nodes):
 
 
 def table_of(rows, level=KeyLevel.SCRIPT):
-    return tabulate(level, "k", rows, now_s=9.0, settings=SETTINGS)
+    return tabulate(IdentityRuns(level, "k", rows, 9.0), SETTINGS)
 
 
 def test_a_curve_becomes_a_table_of_every_node_count_in_reach():
@@ -261,6 +261,4 @@ def test_a_user_whose_applications_have_names_is_asked_for_new_ones_only(name, l
 def test_a_model_that_nobody_registered_is_named():
     unknown = TableSettings(backtest=BacktestSettings(model="nix"))
     with pytest.raises(base.UnknownModel, match=r"no model is called nix; there are: .*averaged"):
-        tabulate(
-            KeyLevel.SCRIPT, "k", [row(n, 9.0) for n in (1, 2, 4)], now_s=9.0, settings=unknown
-        )
+        tabulate(IdentityRuns(KeyLevel.SCRIPT, "k", [row(n, 9.0) for n in (1, 2, 4)], 9.0), unknown)

@@ -7,6 +7,7 @@ import pytest
 from predictor.change.request import for_request, log_ratios
 from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import as_asked, asked_of, change_of, with_asked_cpus
 from predictor.tables.settings import TableSettings
@@ -35,7 +36,7 @@ def tried(nodes, elapsed_s, number, *, asked=8):
 
 
 def made(rows):
-    first, *_ = tables_of(KeyLevel.LINE, "x", rows, now_s=2e6, settings=TableSettings())
+    first, *_ = tables_of(IdentityRuns(KeyLevel.LINE, "x", rows, 2e6), TableSettings())
     return first.table
 
 
@@ -75,7 +76,7 @@ def test_a_node_type_with_runs_on_two_counts_has_a_change_of_its_own():
     ]
     types = {kind: NodeType(kind, {"cpu": cpu}) for kind, cpu in (("slow", 1.0), ("fast", 3.0))}
     settings = TableSettings(node_types=types)
-    first, *_ = tables_of(KeyLevel.LINE, "x", rows, now_s=2e6, settings=settings)
+    first, *_ = tables_of(IdentityRuns(KeyLevel.LINE, "x", rows, 2e6), settings)
     slow, fast = (for_request(for_type(first.table, kind), 4) for kind in ("slow", "fast"))
     assert at(slow, 1).time_s / at(slow, 4).time_s == pytest.approx(4.0, rel=0.05)
     # The prior over shapes has its say, but less than that of both types together.

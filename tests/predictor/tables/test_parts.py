@@ -8,6 +8,7 @@ from msgspec import structs
 
 from predictor.level.record import ENOUGH, pooled_errors
 from predictor.table import acting_of, at, for_layout, part_for, verdict_at
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
@@ -35,7 +36,7 @@ def rows(tasks_node, scale, *, first=0):
 
 
 def made(given):
-    made = tables_of(KeyLevel.LINE, "l", given, now_s=9.0, settings=SETTINGS)
+    made = tables_of(IdentityRuns(KeyLevel.LINE, "l", given, 9.0), SETTINGS)
     return [one.table for one in made if one.table is not None]
 
 
@@ -105,7 +106,7 @@ def made_on_a_site(seed):
         for error in (rng.gauss(0, 1) for _ in range(90))
     ]
     settings = replace(SETTINGS, pooled=pooled_errors(wild))
-    return tables_of(KeyLevel.LINE, "l", own, now_s=9.0, settings=settings)
+    return tables_of(IdentityRuns(KeyLevel.LINE, "l", own, 9.0), settings)
 
 
 @pytest.mark.parametrize("seed", range(8))

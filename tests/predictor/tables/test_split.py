@@ -9,6 +9,7 @@ import pytest
 
 from predictor.level.record import Record, decode, encode
 from predictor.table import folder_digest, for_inputs, part_for
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import attributes_of_run, limit_reached
 from predictor.tables.settings import TableSettings
@@ -111,7 +112,7 @@ def rows(seed, *, named=True, runs=48):
 
 
 def fitted(given, level=KeyLevel.TAG):
-    return tables_of(level, "ann/solve", given, now_s=9.0, settings=TableSettings())
+    return tables_of(IdentityRuns(level, "ann/solve", given, 9.0), TableSettings())
 
 
 def made_of(made, job):
@@ -158,7 +159,7 @@ def test_the_next_fit_goes_on_with_the_split_and_its_records():
     assert first[0].record.split == ("IN",)
     records = {one.key: decode(encode(one.record), Record) for one in first}
     second = tables_of(
-        KeyLevel.TAG, "ann/solve", given, now_s=9.0, settings=TableSettings(), records=records
+        IdentityRuns(KeyLevel.TAG, "ann/solve", given, 9.0), TableSettings(), records=records
     )
     assert [one.key for one in second] == [one.key for one in first]
     for before, after in zip(first[1:], second[1:], strict=True):
@@ -188,7 +189,7 @@ def table_of(rows, level=KeyLevel.LINE):
 
 
 def tables(rows, level=KeyLevel.LINE):
-    made = tables_of(level, "key", rows, now_s=START, settings=TableSettings())
+    made = tables_of(IdentityRuns(level, "key", rows, START), TableSettings())
     return [one.table for one in made if one.table is not None]
 
 

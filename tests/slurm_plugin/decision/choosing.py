@@ -7,6 +7,7 @@ from predictor.types import Tail
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.allowed_counts import Request
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
 
@@ -21,7 +22,7 @@ def policy(**fields):
 
 
 def choose(request=REQUEST, learned=None, part=None, by=RULES):
-    return decide(request, learned or table(), part or partition(), by, now_s=NOW)
+    return decide(PolicyInput(request, learned or table(), part or partition(), by, NOW))
 
 
 def tailed(time_of=None, **fields):

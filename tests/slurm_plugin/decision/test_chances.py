@@ -18,7 +18,7 @@ from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import PolicySettings, Request
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.node_options import DeadlineVerdict
+from slurm_plugin.decision.node_options import DeadlineVerdict, PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
@@ -62,7 +62,7 @@ def rules(**fields):
 
 
 def judged(asked, where, made=None):
-    return decide(asked, TABLE, where, made or rules(), now_s=NOW)
+    return decide(PolicyInput(asked, TABLE, where, made or rules(), NOW))
 
 
 SELDOM = [0.0] * 37 + [5_000.0] * 3  # 7.5 % wait long
@@ -88,12 +88,14 @@ def test_the_limit_has_to_end_by_the_deadline_whenever_the_job_starts():
 
 def test_run_times_that_vary_count_with_the_wait():
     vary = table(spread=2.0)
-    one = decide(request(900.0), vary, part(lambda *_: [300.0] * 40), rules(), now_s=NOW)
+    one = decide(PolicyInput(request(900.0), vary, part(lambda *_: [300.0] * 40), rules(), NOW))
     # In 600 s: log(600/550) is 0.2 standard deviations above the median.
     assert one.chosen.chance is not None
     assert one.reason is Reason.DEADLINE_MISSED
     within = decide(
-        request(1_500.0, limit_s=1_100.0), vary, part(lambda *_: [300.0] * 40), rules(), now_s=NOW
+        PolicyInput(
+            request(1_500.0, limit_s=1_100.0), vary, part(lambda *_: [300.0] * 40), rules(), NOW
+        )
     )
     assert within.chosen.chance == pytest.approx(0.97, abs=0.02)
 
@@ -114,7 +116,7 @@ def test_messages_say_what_would_make_it():
     asked, where = request(4_500.0), part(wait_of)
     decided = judged(asked, where)
     others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
-    reported = policy.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
+    reported = policy.remedies(PolicyInput(asked, TABLE, where, rules(), NOW), others, decided)
     advised, elsewhere, later = reported
     assert advised == "--time=00:12:00 (99 %)"
     assert elsewhere == "--partition=short (99 %)"
@@ -129,7 +131,7 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     asked, where = request(2_000.0, low=low, high=high), part(lambda *_: [0.0] * 40)
     decided = judged(asked, where)
     assert decided.reason is Reason.DEADLINE_LIMIT
-    reported = policy.remedies(asked, TABLE, where, [], rules(), decided, now_s=NOW)
+    reported = policy.remedies(PolicyInput(asked, TABLE, where, rules(), NOW), [], decided)
     case = DecisionContext(
         job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, NOW
     )
@@ -144,7 +146,9 @@ def test_what_would_make_it_is_what_advice_says(low, high):
 def test_where_counts_have_no_prediction_a_later_deadline_is_left():
     asked, where = request(4_500.0), part(lambda *_: SELDOM)
     unknown = dataclasses.replace(TABLE, verdicts=(Verdict.REFUSED,) * len(TABLE.nodes))
-    (later,) = policy.remedies(asked, unknown, where, [], rules(), judged(asked, where), now_s=NOW)
+    (later,) = policy.remedies(
+        PolicyInput(asked, unknown, where, rules(), NOW), [], judged(asked, where)
+    )
     assert later.startswith("--deadline=")
 
 
@@ -152,7 +156,7 @@ def test_nothing_is_proposed_that_is_no_surer():
     asked, where = request(4_500.0), part(lambda *_: [5_000.0] * 40)
     others = [part(lambda *_: [6_000.0] * 40, name="long")]
     reported = policy.remedies(
-        asked, TABLE, where, others, rules(), judged(asked, where), now_s=NOW
+        PolicyInput(asked, TABLE, where, rules(), NOW), others, judged(asked, where)
     )
     (later,) = reported
     assert later.startswith("--deadline=")
@@ -161,7 +165,7 @@ def test_nothing_is_proposed_that_is_no_surer():
 def test_waits_by_limits_alone_propose_nothing():
     asked = request(3_700.0)
     decided = judged(asked, partition())
-    assert policy.remedies(asked, TABLE, partition(), [], rules(), decided, now_s=NOW) == ()
+    assert policy.remedies(PolicyInput(asked, TABLE, partition(), rules(), NOW), [], decided) == ()
 
 
 def test_the_policy_takes_the_same_waits():
@@ -169,8 +173,8 @@ def test_the_policy_takes_the_same_waits():
         return [3_000.0] * 40 if nodes > 8 else [0.0] * 40
 
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
-    free = decide(asked, TABLE, partition(), rules(), now_s=NOW)
-    crowded = decide(asked, TABLE, part(wait_of), rules(), now_s=NOW)
+    free = decide(PolicyInput(asked, TABLE, partition(), rules(), NOW))
+    crowded = decide(PolicyInput(asked, TABLE, part(wait_of), rules(), NOW))
     assert crowded.chosen.nodes <= 8 < 32
     assert {o.nodes: o.wait_s for o in crowded.options}[16] == 3_000.0
     assert {o.wait_s for o in free.options} == {0.0}
@@ -181,14 +185,14 @@ def test_a_wait_without_a_record_is_no_reason_for_fewer_nodes(recorded, nodes):
     where = part(lambda n, _: [3_000.0 if n > 8 else 0.0] * 40, recorded=recorded)
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     free = PolicySettings.of(Config(policy=Policy(price=0.0)))
-    assert decide(asked, TABLE, where, free, now_s=NOW).chosen.nodes == nodes
+    assert decide(PolicyInput(asked, TABLE, where, free, NOW)).chosen.nodes == nodes
 
 
 def test_the_time_until_a_jobs_begin_is_no_wait_without_a_record():
     where = part(lambda *_: [0.0] * 40, recorded=0)
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
-    at_once = decide(asked, TABLE, where, rules(), now_s=NOW)
-    later = decide(replace(asked, begin_s=NOW + 3_600.0), TABLE, where, rules(), now_s=NOW)
+    at_once = decide(PolicyInput(asked, TABLE, where, rules(), NOW))
+    later = decide(PolicyInput(replace(asked, begin_s=NOW + 3_600.0), TABLE, where, rules(), NOW))
     assert later.chosen.nodes <= at_once.chosen.nodes < 32
 
 
@@ -224,16 +228,18 @@ def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
 def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     where = part(lambda nodes, _: [0.0 if nodes > 8 else 3_000.0] * 40)
-    options = decide(asked, table(amdahl(500.0, 900.0)), where, rules(), now_s=NOW).options
+    options = decide(PolicyInput(asked, table(amdahl(500.0, 900.0)), where, rules(), NOW)).options
     assert {o.nodes > 8: o.wait_s for o in options} == {False: 3_000.0, True: 0.0}
 
 
 def test_waits_count_from_the_begin_that_a_job_asks_for():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0, begin_s=NOW + 500)
     for where in (partition(), part(lambda *_: [0.0] * 40)):
-        made = decide(asked, TABLE, where, rules(), now_s=NOW).options
+        made = decide(PolicyInput(asked, TABLE, where, rules(), NOW)).options
         assert {o.wait_s for o in made} == {500.0}
-        past = decide(replace(asked, begin_s=NOW - 500), TABLE, where, rules(), now_s=NOW).options
+        past = decide(
+            PolicyInput(replace(asked, begin_s=NOW - 500), TABLE, where, rules(), NOW)
+        ).options
         assert {o.wait_s for o in past} == {0.0}
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
+from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
@@ -15,6 +16,7 @@ from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.explore import PendingTries
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -38,7 +40,7 @@ def learned(*counts, tries=0, **fields):
 
 def decided(request=JOB, known=None, part=None, **rules):
     given = part or partition(nodes=8)
-    return decide(request, known or learned(), given, policy(**rules), now_s=NOW)
+    return decide(PolicyInput(request, known or learned(), given, policy(**rules), NOW))
 
 
 def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():
@@ -150,7 +152,7 @@ def test_cpus_tasks_and_gpus_are_tried_as_nodes_are(option):
     runs = [replace(row(1, 700.0), **{"cpus": 1, "comment": comment} | ran)]
     told = []
     for number in range(1, 3):
-        fits = tables_of(KeyLevel.TAG, "alice/solve", runs, now_s=NOW, settings=TableSettings())
+        fits = tables_of(IdentityRuns(KeyLevel.TAG, "alice/solve", runs, NOW), TableSettings())
         known = replace(fits[0].table, owner="alice")
         answer, made = submit(advisor(tables=[known], look=look(FREE)), request)
         assert (made.reason, made.unit, made.requested_nodes) == ("learning", unit, ran[unit])

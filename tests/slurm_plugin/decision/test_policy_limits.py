@@ -12,7 +12,7 @@ from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Band, Config, Deadline, Policy, TimeLimit
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.memory_and_limits import TimeLimits
-from slurm_plugin.decision.node_options import DeadlineVerdict, Option
+from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyInput
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
@@ -197,7 +197,7 @@ def test_every_count_of_the_partition_is_reported():
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
         decided = choose(learned=learned, part=part)
-        reported = every_option(REQUEST, learned, part, rules(), decided, now_s=NOW)
+        reported = every_option(PolicyInput(REQUEST, learned, part, rules(), NOW), decided)
         assert [option.nodes for option in reported if option.nodes in learned.nodes] == expected
 
 
@@ -205,18 +205,18 @@ def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
     decided = choose(learned=refused)
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
-    assert every_option(REQUEST, refused, partition(), rules(), decided, now_s=NOW) == []
+    assert every_option(PolicyInput(REQUEST, refused, partition(), rules(), NOW), decided) == []
 
 
 def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=1, high=2)
     decided = choose(request, learned=learned)
-    reported = every_option(request, learned, partition(), rules(), decided, now_s=NOW)
+    reported = every_option(PolicyInput(request, learned, partition(), rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 8, 16]
     between = replace(REQUEST, low=6, high=6)
     decided = choose(between, learned=learned)
-    reported = every_option(between, learned, partition(), rules(), decided, now_s=NOW)
+    reported = every_option(PolicyInput(between, learned, partition(), rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 6, 8, 16]
 
 
@@ -224,7 +224,7 @@ def test_beyond_the_table_the_nearest_count_is_the_largest():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
     decided = choose(request, learned=learned)
-    reported = every_option(request, learned, partition(), rules(), decided, now_s=NOW)
+    reported = every_option(PolicyInput(request, learned, partition(), rules(), NOW), decided)
     # The limit that holds on 16 nodes does not on 4.
     assert {option.nodes: option.in_limit for option in reported} == {4: False, 8: False, 16: True}
 

@@ -12,6 +12,7 @@ from predictor.types import Memory
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision.eligibility import Asked
+from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -116,7 +117,7 @@ def chosen(part, **fields):
     one = job(**fields)
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
     asked = Asked(one, None, part, JobNames(), site, OptIn()).request(None, now_s=NOW)
-    made = decide(asked, recorded, part, rules(), now_s=NOW)
+    made = decide(PolicyInput(asked, recorded, part, rules(), NOW))
     return made.chosen.nodes if made.chosen else None
 
 
