@@ -8,7 +8,7 @@ from typing import Any
 from sacct_ingest.records import JobRun
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.job_request import job_fields
+from slurm_plugin.slurm.job_request import Submitter, job_fields
 from tests.sacct_ingest.records import SUBMIT_S, run
 
 _FILE = Path(__file__).parent / "data" / "engines.jsonl"
@@ -26,13 +26,7 @@ def job_of(one: dict[str, Any], user: str = "ada") -> Job:
     command = parse_command_line(one["argv"])
     script = one["script"] or _WRAPPED.format(command.options["wrap"])
     given = job_fields(
-        command,
-        script,
-        user=user,
-        uid=1001,
-        work_dir=one["work_dir"],
-        now_s=float(SUBMIT_S),
-        environment={},
+        command, script, Submitter(user, 1001, one["work_dir"]), now_s=float(SUBMIT_S)
     )
     return Job(**given)
 

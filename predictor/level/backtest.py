@@ -35,6 +35,7 @@ class ExpertPanel:
     """What all experts say of the next run of one identity; they are asked once for each request.
 
     around: runs of the same user.
+    same: the runs are of one application.
     curve: the curve through the runs; None: there is none.
     Raises ValueError: no run finished.
     """
@@ -42,7 +43,7 @@ class ExpertPanel:
     def __init__(
         self, runs: Sequence[Run], around: Around = (), *, same: bool, curve: CurveAt | None = None
     ) -> None:
-        ordered = in_order(runs)
+        ordered, self.same = in_order(runs), same
         past = list(_past([run for run in ordered if not run.censored][-WINDOW:]))
         self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
         self._experts = Experts(past, curve, around, same=same)
@@ -61,29 +62,22 @@ class ExpertPanel:
 class NextRun:
     """What is believed of one identity after all its runs.
 
-    runs: all its runs, or what experts say of them already.
-    curve: the curve through the runs; None: there is none.
-    Raises ValueError: no run finished, or the record is damaged.
+    panel: what experts say of them.
+    Raises ValueError: the record is damaged.
     """
 
     def __init__(
         self,
-        runs: Sequence[Run] | ExpertPanel,
+        panel: ExpertPanel,
         record: records.Record,
         pooled: records.PooledErrors,
         settings: BacktestSettings,
         *,
-        same: bool,
-        curve: CurveAt | None = None,
         level: float = records.LEVEL,
     ) -> None:
         records.need_entries(record.entries)
-        self.calibrator = Calibrator(record.entries, pooled, settings, same=same, level=level)
-        self._panel = (
-            runs
-            if isinstance(runs, ExpertPanel)
-            else ExpertPanel(runs, settings.around, same=same, curve=curve)
-        )
+        self.calibrator = Calibrator(record.entries, pooled, settings, same=panel.same, level=level)
+        self._panel = panel
 
     def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
         """Predict the next run; without a limit as if it asked for the last one on this count."""

@@ -190,9 +190,9 @@ def history_table(
     """
     same = settings.same(level)
     recent = backtest.in_order(runs)[-settings.recent :]
-    now = backtest.NextRun(
-        recent, record, settings.pooled, settings.backtest, same=same, level=settings.confidence
-    )
+    panel = backtest.ExpertPanel(recent, settings.backtest.around, same=same)
+    share = settings.confidence
+    now = backtest.NextRun(panel, record, settings.pooled, settings.backtest, level=share)
     counts = Counter(run.nodes for run in recent if not run.censored)
     ran = sorted(counts)
     nodes = _around(ran, settings) if same else ran

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, exp, inf, isfinite, isnan, log
 from statistics import median
@@ -61,27 +61,30 @@ def panel_of(
     return ExpertPanel(runs, around, same=True, curve=curve.__getitem__)
 
 
+@dataclass(frozen=True, slots=True)
+class CurveFit:
+    """What a fit says by itself, on rising node counts."""
+
+    choice: Choice
+    predictions: list[Prediction]
+    verdicts: tuple[Verdict, ...]
+    problems: tuple[Problem, ...]
+    quantiles: list[list[float]]  #: a row for each share of runs
+    panel: ExpertPanel  #: what :func:`panel_of` made of the runs
+
+
 def earn(
-    choice: Choice,
-    fitted: Sequence[Prediction],
-    verdicts: Sequence[Verdict],
-    runs: Sequence[Run],
-    panel: ExpertPanel,
-    record: Record,
-    settings: TableSettings,
+    fit: CurveFit, runs: Sequence[Run], record: Record, settings: TableSettings
 ) -> tuple[list[Prediction], tuple[Verdict, ...], tuple[Problem, ...]]:
     """Predictions, intervals and verdicts that the record of an identity allows.
 
     With what the record says against them.
 
-    fitted, verdicts: what the fit says by itself, of rising node counts.
     runs: all that finished or were cut short.
-    panel: what :func:`panel_of` made of these.
     """
-    drift, runs = choice.curve.drift, _at_level(choice, runs)
-    now = NextRun(
-        panel, record, settings.pooled, settings.backtest, same=True, level=settings.confidence
-    )
+    fitted, verdicts, drift = fit.predictions, fit.verdicts, fit.choice.curve.drift
+    runs, level = _at_level(fit.choice, runs), settings.confidence
+    now = NextRun(fit.panel, record, settings.pooled, settings.backtest, level=level)
     repeats = Counter(run.nodes for run in runs if not run.censored)
     nodes = [p.nodes for p in fitted]
     # Those between counts that were run by interpolation.
@@ -280,7 +283,7 @@ def curve_table(
     """
     nodes = grid([p.nodes for p in selection.shown_of(drawn).points], settings)
     shares = tuple(sorted(set(settings.tails)))
-    choice, fitted, (verdicts, problems), quantiles, panel = _fit(
+    fit = _fit(
         drawn,
         tuple(runs),
         settings.backtest,
@@ -290,24 +293,21 @@ def curve_table(
         settings.reliability,
     )
     if (drawn.drift and drawn.drift.stale) or selection.is_of_two_sizes(drawn):
-        verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
-    predictions, earned, against = earn(choice, fitted, verdicts, runs, panel, record, settings)
+        verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in fit.verdicts)
+        fit = replace(fit, verdicts=verdicts)
+    predictions, earned, against = earn(fit, runs, record, settings)
     drifted = (drift_problem(drawn.drift),) if drawn.drift else ()
     # By the fit alone: the level of the last runs on one count is no scaling.
-    times = [p.time_s for p in fitted]
+    times = [p.time_s for p in fit.predictions]
     return replace(
         table_of(predictions, earned, settings.confidence),
-        model=choice.fit.model,
-        problems=(*drifted, *against, *problems),
+        model=fit.choice.fit.model,
+        problems=(*drifted, *against, *fit.problems),
         observed=drawn.points,
-        tails=_tails(quantiles, choice.curve.surprises, predictions, shares),
+        tails=_tails(fit.quantiles, fit.choice.curve.surprises, predictions, shares),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )
-
-
-_Rows = list[list[float]]
-_Verdicts = tuple[tuple[Verdict, ...], tuple[Problem, ...]]
 
 
 @lru_cache(maxsize=_FITS)
@@ -319,17 +319,17 @@ def _fit(
     shares: tuple[float, ...],
     confidence: float,
     reliable: ReliabilitySettings,
-) -> tuple[selection.Choice, list[Prediction], _Verdicts, _Rows, ExpertPanel]:
+) -> CurveFit:
     """Fit a curve; no record has a say here, so that two tables of one curve share it."""
     choice = selection.fit_curve(drawn, backtest.model)
     fitted = choice.predict(nodes, confidence)
-    rows: _Rows = base.quantiles(choice.fit, nodes, shares).tolist()
+    rows = base.quantiles(choice.fit, nodes, shares).tolist()
     panel = panel_of(choice, fitted, runs, backtest.around)
-    return choice, fitted, choice.judge(fitted, reliable), rows, panel
+    return CurveFit(choice, fitted, *choice.judge(fitted, reliable), rows, panel)
 
 
 def _tails(
-    quantiles: _Rows,
+    quantiles: Sequence[Sequence[float]],
     surprises: Sequence[float],
     predictions: Sequence[Prediction],
     shares: Sequence[float],

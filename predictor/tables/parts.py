@@ -66,7 +66,8 @@ def tables_of(
     records: what became of earlier predictions, by key.
     """
     level = identity.level
-    rows = [run_facts.with_asked_cpus(row).without_added_cpus() for row in identity.rows]
+    asked = (run_facts.with_asked_cpus(row) for row in identity.rows)
+    rows: Sequence[RunRow] = [row.without_added_cpus() for row in asked]
     before = (records or {}).get(identity.key, Record())
     finished = run_facts.ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})

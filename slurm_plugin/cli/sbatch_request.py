@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import ScriptError, system_errors
 from sacct_ingest.scripts.job_script import Options, parse_command_line, parse_script
-from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, user_name
+from slurm_plugin.slurm.job_request import JobFields, Submitter, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
 
@@ -62,15 +62,14 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
     wrapped = command.options.get("wrap")
     script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
     mine, now_s = user_name(), time.time()
-    job = job_fields(
-        command,
-        script,
-        user=user or mine,
-        uid=os.getuid() if user in ("", mine) else None,
-        work_dir=str(Path.cwd()),
-        now_s=now_s,
-        environment=options_of(os.environ) if user in ("", mine) else {},
+    own = user in ("", mine)
+    submitter = Submitter(
+        user or mine,
+        os.getuid() if own else None,
+        str(Path.cwd()),
+        options_of(os.environ) if own else {},
     )
+    job = job_fields(command, script, submitter, now_s=now_s)
     work_dir = job["work_dir"]
     # Of what the arguments name; None where there are no files.
     job["inputs_changed_s"] = None

@@ -20,7 +20,7 @@ from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.request_messages import Command, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.job_request import job_fields, make_job
+from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
 from slurm_plugin.slurm.partition_view import gpu_count
 
 #: A command that was stopped at a prompt of another filter takes that long.
@@ -218,9 +218,7 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
     if command.program == "salloc":
         options.setdefault("job-name", "no-shell" if "no-shell" in options else "interactive")
     line = CommandLine(command.program, options, script, tuple(arguments))
-    fields = job_fields(
-        line, command.script, user=user, uid=uid, work_dir=command.work_dir, now_s=now_s
-    )
+    fields = job_fields(line, command.script, Submitter(user, uid, command.work_dir), now_s=now_s)
     job = make_job(fields)
     return msgspec.structs.replace(job, hook=command.hook, input_text=command.input_text)
 

@@ -131,7 +131,9 @@ _TROUBLE_WEIGHTS = (6, 4, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
+class Arrival:
+    """A job that is submitted."""
+
     submit_s: int
     application: Application
     nodes: int
@@ -152,13 +154,7 @@ def make_runs(
     free = [0] * NODES
     runs = [
         start_run(
-            arrival.application,
-            nodes=arrival.nodes,
-            job_id=1000 + i,
-            submit_s=arrival.submit_s,
-            uid=uids[arrival.application.user],
-            free_s=free,
-            rng=rng,
+            arrival, job_id=1000 + i, uid=uids[arrival.application.user], free_s=free, rng=rng
         )
         for i, arrival in enumerate(arrivals)
     ]
@@ -171,20 +167,12 @@ def make_runs(
     return [run for run in marked if run.end_s is not None and run.end_s < end_s]
 
 
-def start_run(
-    application: Application,
-    *,
-    nodes: int,
-    job_id: int,
-    submit_s: int,
-    uid: int,
-    free_s: list[int],
-    rng: Random,
-) -> JobRun:
+def start_run(arrival: Arrival, *, job_id: int, uid: int, free_s: list[int], rng: Random) -> JobRun:
     """Place one job on the nodes that fall free first and run it to its end.
 
     ``free_s`` holds for each node when it falls free, and is updated.
     """
+    application, nodes, submit_s = arrival.application, arrival.nodes, arrival.submit_s
     chosen = sorted(range(len(free_s)), key=free_s.__getitem__)[:nodes]
     start_s = max(submit_s + rng.randint(1, 4), free_s[chosen[-1]])
     state, elapsed_s = _ending(application, nodes, rng)
@@ -237,8 +225,8 @@ def node_names(indexes: Iterable[int]) -> str:
 
 def _arrivals(
     applications: Sequence[Application], begin_s: int, days: int, rng: Random
-) -> list[_Arrival]:
-    arrivals: list[_Arrival] = []
+) -> list[Arrival]:
+    arrivals: list[Arrival] = []
     for application in applications:
         for day in range(days):
             # Counted from the end: the same seed makes the same history on every day of the week.
@@ -254,7 +242,7 @@ def _arrivals(
                 counts, weights = list(application.nodes), list(application.nodes.values())
                 nodes = rng.choices(counts, weights)[0]
                 tasks = range(application.array) if application.array else (None,)
-                arrivals += [_Arrival(submit_s, application, nodes, task) for task in tasks]
+                arrivals += [Arrival(submit_s, application, nodes, task) for task in tasks]
     return sorted(arrivals, key=lambda arrival: arrival.submit_s)
 
 

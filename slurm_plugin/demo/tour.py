@@ -22,7 +22,15 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
 from slurm_plugin.decision.explore import UNLISTED_S
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.history import CORES, NODES, Application, applications, newcomer, start_run
+from slurm_plugin.demo.history import (
+    CORES,
+    NODES,
+    Application,
+    Arrival,
+    applications,
+    newcomer,
+    start_run,
+)
 from slurm_plugin.demo.sandbox import RUNNING, DemoSite, job_script
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
@@ -112,15 +120,9 @@ def run(
     """
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.high
-    done = start_run(
-        replace(submission.application, trouble=0.0, limit_min=submission.application.script_min),
-        nodes=nodes,
-        job_id=job_id,
-        submit_s=submit_s,
-        uid=uid,
-        free_s=[0] * NODES,
-        rng=rng,
-    )
+    own = submission.application
+    arrival = Arrival(submit_s, replace(own, trouble=0.0, limit_min=own.script_min), nodes)
+    done = start_run(arrival, job_id=job_id, uid=uid, free_s=[0] * NODES, rng=rng)
     shapes = [
         JobShape(count, 3600.0 * hours, 3600.0 * (hours * rng.uniform(*_USED)))
         for count, hours in RUNNING

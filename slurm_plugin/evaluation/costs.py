@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from predictor.table import at
 from predictor.types import Prediction, PredictionTable
@@ -34,6 +35,14 @@ class Amounts:
     co2_g: float | None = None
 
 
+class RunSize(NamedTuple):
+    """What a run has; None: unknown."""
+
+    nodes: int | None
+    cpus: int | None
+    gpus: int | None
+
+
 def predicted_amounts(
     energy: Energy,
     table: PredictionTable,
@@ -51,14 +60,14 @@ def predicted_amounts(
     """
     size, power, own = one.nodes, table.power, table.layout
     cpus, gpus = each or (own.cpus, own.gpus or 0)
-    shape: dict[Unit, tuple[int | None, int | None, int | None]] = {
-        Unit.NODES: (size, size * cpus or None, size * gpus),
-        Unit.CPUS: (None, size, None if gpus else 0),
-        Unit.GPUS: (None, size * cpus if own.each is Each.GPU and cpus else None, size),
+    shape = {
+        Unit.NODES: RunSize(size, size * cpus or None, size * gpus),
+        Unit.CPUS: RunSize(None, size, None if gpus else 0),
+        Unit.GPUS: RunSize(None, size * cpus if own.each is Each.GPU and cpus else None, size),
     }
     if own.in_all:
-        shape[Unit.NODES] = (size, cpus or None, gpus)
-    made = amounts(energy, one.time_s, *shape[table.unit], grams=grams)
+        shape[Unit.NODES] = RunSize(size, cpus or None, gpus)
+    made = amounts(energy, one.time_s, shape[table.unit], grams=grams)
     if table.unit is not Unit.NODES or table.shares_nodes or not whole:
         return Amounts(cost=made.cost)
     if power is None:
@@ -80,26 +89,19 @@ def predicted_amounts(
 
 
 def amounts(
-    energy: Energy,
-    time_s: float,
-    nodes: int | None,
-    cpus: int | None,
-    gpus: int | None,
-    *,
-    grams: float | None,
-    watts: float | None = None,
+    energy: Energy, time_s: float, size: RunSize, *, grams: float | None, watts: float | None = None
 ) -> Amounts:
     """Give what a run takes, which has its nodes alone.
 
     watts: of each node, as measured; None: by nameplate.
     """
     hours = time_s / _HOUR_S
-    priced = [(energy.node_hour, nodes), (energy.core_hour, cpus), (energy.gpu_hour, gpus)]
+    priced = zip((energy.node_hour, energy.core_hour, energy.gpu_hour), size, strict=True)
     due = [(price, amount) for price, amount in priced if price]
     cost = sum(price * (amount or 0) * hours for price, amount in due)
     known = due and all(amount is not None for _, amount in due)
     power = watts or energy.node_watts
-    kwh = power * nodes * time_s * energy.pue / _KWH_J if power and nodes else None
+    kwh = power * size.nodes * time_s * energy.pue / _KWH_J if power and size.nodes else None
     co2_g = None if kwh is None or grams is None else kwh * grams
     return Amounts(kwh=kwh, cost=cost if known else None, co2_g=co2_g)
 

@@ -13,7 +13,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
 from slurm_plugin.config.settings import Energy
-from slurm_plugin.evaluation.costs import Amounts, amounts, grams_between
+from slurm_plugin.evaluation.costs import Amounts, RunSize, amounts, grams_between
 
 _HOUR_S, _GIB = 3600.0, 2**30
 #: Shares of less are not named.
@@ -212,8 +212,8 @@ class EnergyTally:
         grams = grams_between(energy, run.start_s, run.start_s + run.elapsed_s)
         whole = had_whole_nodes(run, self._node_cpus)
         watts = run.node_watts if whole else None
-        sizes = run.nodes, run.cpus, run.gpus or 0
-        made = amounts(energy, run.elapsed_s, *sizes, grams=grams, watts=watts)
+        size = RunSize(run.nodes, run.cpus, run.gpus or 0)
+        made = amounts(energy, run.elapsed_s, size, grams=grams, watts=watts)
         made = made if whole else Amounts(cost=made.cost)
         sums = self._made[decision.account, application]
         named = {name: getattr(made, name) for name in ("kwh", "cost", "co2_g")} | {"runs": 1}

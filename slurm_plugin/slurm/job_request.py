@@ -9,7 +9,7 @@ import pwd
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.scripts.job_script import CommandLine, Options, parse_script
@@ -43,24 +43,23 @@ def make_job(fields: JobFields) -> "Job":
         raise ScriptError(str(error)) from error
 
 
+class Submitter(NamedTuple):
+    """Who submits a job, and from where."""
+
+    user: str
+    uid: int | None  #: None: there is no such account
+    work_dir: str  #: ``--chdir`` goes before it
+    #: options that sbatch takes from its environment, which go before those of the script
+    environment: Options = _NO_OPTIONS
+
+
 def job_fields(
-    command: CommandLine,
-    script: str,
-    *,
-    user: str,
-    uid: int | None,
-    work_dir: str,
-    now_s: float,
-    environment: Options = _NO_OPTIONS,
+    command: CommandLine, script: str, submitter: Submitter, *, now_s: float
 ) -> JobFields:
     """Fields of the request of a batch job.
 
     command: sbatch's command line; its options go before those of the script.
     script: text of the job script.
-    uid: user id of ``user``, if the account exists.
-    work_dir: where the job would be submitted from; ``--chdir`` goes before it.
-    environment: options that sbatch takes from its environment, which go before those of the
-        script.
     now_s: time that ``--begin=now+1hour`` counts from, seconds since the epoch.
     Raises ScriptError: the value of an option is not what sbatch would take.
     """
@@ -71,10 +70,10 @@ def job_fields(
     if "wrap" in command.options:
         name = "wrap"
     fields: JobFields = {
-        "user_id": uid,
-        "user_name": user,
+        "user_id": submitter.uid,
+        "user_name": submitter.user,
         "name": name,
-        "work_dir": work_dir,
+        "work_dir": submitter.work_dir,
         "argv": argv,
         "script": script,
     }
@@ -83,7 +82,7 @@ def job_fields(
         # Handed on as it is: nimod reads it by its own clock.
         "deadline": lambda text: {"deadline": text} if _parse_time(text, now_s=now_s) else {},
     }
-    for name, value in {**parsed.options, **environment, **command.options}.items():
+    for name, value in {**parsed.options, **submitter.environment, **command.options}.items():
         if name in readers:
             try:
                 fields |= readers[name](value or "")

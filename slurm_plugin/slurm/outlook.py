@@ -70,7 +70,7 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
     units: NodeUnits
     waiting: int  #: jobs in the queue
     grid: WaitGrid  #: as the queue run forward has it
-    estimates: tuple[tuple[WaitEstimate, ...], ...]  #: of each cell of the grid
+    estimates: tuple[tuple[WaitEstimate, ...], ...] = ()  #: of each cell of the grid
     #: what a job takes of each node, and how many nodes could take it
     share: NodeShare = NodeShare()
     fitting: int = 0
@@ -78,6 +78,20 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
     factors: Mapping[str, float] = {}
     factor: float = 1.0
     demand: ArrivalDemand = ArrivalDemand()  #: of jobs to come, as shares of the partition
+
+    def corrected(self, record: WaitRecord) -> "PartitionOutlook":
+        """Estimate waits by what the queue run forward gave, and the record of such estimates."""
+
+        # Waits of many time limits are alike.
+        @cache
+        def estimate(size: int, draws_s: tuple[float, ...]) -> WaitEstimate:
+            share, made_s, waiting = size / self.units.units, self.made_s, self.waiting
+            of = class_for(self.partition, draws_s, share, made_s=made_s, waiting=waiting)
+            return record.estimate(draws_s, of)
+
+        rows = zip(self.grid.sizes, self.grid.draws_s, strict=True)
+        made = tuple(tuple(estimate(size, draws) for draws in row) for size, row in rows)
+        return msgspec.structs.replace(self, estimates=made)
 
     def for_share(self, share: NodeShare, fitting: int, user: str = "") -> "PartitionOutlook":
         """Outlook for jobs that take this of each node; for those of a user, if one is given."""
@@ -124,38 +138,6 @@ class SizedOutlook(msgspec.Struct, frozen=True, kw_only=True):
     def arriving(self, span_s: float, level: float) -> float:
         """Give the share of the partition that sufficed for all who came within a span."""
         return self.parts[0][0].arriving(span_s, level)
-
-
-def corrected(
-    partition: str,
-    grid: WaitGrid,
-    units: NodeUnits,
-    record: WaitRecord,
-    *,
-    made_s: float,
-    waiting: int,
-    factors: Mapping[str, float],
-) -> PartitionOutlook:
-    """Make an outlook of what a queue run forward gave, and of the record of such estimates."""
-
-    # Waits of many time limits are alike.
-    @cache
-    def estimate(size: int, draws_s: tuple[float, ...]) -> WaitEstimate:
-        of = class_for(partition, draws_s, size / units.units, made_s=made_s, waiting=waiting)
-        return record.estimate(draws_s, of)
-
-    return PartitionOutlook(
-        partition=partition,
-        made_s=made_s,
-        units=units,
-        waiting=waiting,
-        factors=factors,
-        grid=grid,
-        estimates=tuple(
-            tuple(estimate(size, draws) for draws in row)
-            for size, row in zip(grid.sizes, grid.draws_s, strict=True)
-        ),
-    )
 
 
 def class_for(

@@ -54,12 +54,11 @@ def soft_jobs(run: Run) -> list[SoftJob]:
     Raises SlurmError: squeue does not answer.
     """
     rows = (line.split(_END) for line in run(_SQUEUE).split("\n") if ",sl=" in line)
-    return [job for row in rows if len(row) > len(_FIELDS) - 1 and (job := _job(*row[:7]))]
+    return [job for row in rows if len(row) > len(_FIELDS) - 1 and (job := _job(row[:7]))]
 
 
-def _job(
-    name: str, state: str, least: str, limit: str, user: str, partition: str, comment: str
-) -> SoftJob | None:
+def _job(row: Sequence[str]) -> SoftJob | None:
+    name, state, least, limit, user, partition, comment = row
     note = parse(comment)
     if note is None or note.soft_min is None or note.own_min is None:
         return None

@@ -22,7 +22,7 @@ from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
-from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected
+from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import WAITS
 from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, QueuedStarts, TaskStarts
@@ -345,16 +345,16 @@ class Outlooks:
                     fair_shares=self.corrections.past.fair_shares,
                 )
             for name in queue.partitions:
-                made = corrected(
-                    name,
-                    forward.grid,
-                    queue.units,
-                    self.corrections.record,
+                made = PartitionOutlook(
+                    partition=name,
                     made_s=cluster.taken_s,
+                    units=queue.units,
                     waiting=queue.waiting,
+                    grid=forward.grid,
                     factors=forward.factors,
+                    demand=queue.demand,
                 )
-                latest[name] = msgspec.structs.replace(made, demand=queue.demand)
+                latest[name] = made.corrected(self.corrections.record)
             name, waiting = queue.partitions[0], queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
             for job, draws in forward.starts_s.items():

@@ -11,6 +11,7 @@ import msgspec
 
 from predictor.waits.estimate import WaitClass, WaitError, WaitEstimate, WaitRecord, error_of
 from sacct_ingest.text.hostlist import place_of_index
+from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
@@ -103,20 +104,19 @@ class QueuedStarts:
         *,
         user: str | None,
         own: str,
-        of: str = "",
-        partition: str = "",
+        selection: Selection = Selection(),  # noqa: B008 - never changed
         check: Callable[[], None] = lambda: None,
     ) -> Iterator[WaitRow]:
         """When jobs in the queue are expected to start.
 
-        job_ids: ids of jobs and arrays; none: all that ``of`` and ``partition`` name, or of
-            ``own``.
+        job_ids: ids of jobs and arrays; none: all that ``selection`` names, or of ``own``.
         tasks: index of a task of each of them; below zero, or missing: all that it has.
         user: whose jobs may be shown; None: everybody's.
         own: name of the user who asks.
-        of, partition: only jobs of this user, and in this partition; empty: they say nothing.
+        selection: only jobs of its user, and in its partition; empty: they say nothing.
         check: called before each job; may raise.
         """
+        of, partition = selection.user, selection.partition
         if job_ids:
             asked = self._asked(
                 dict.fromkeys(zip_longest(job_ids, tasks[: len(job_ids)], fillvalue=-1))

@@ -8,7 +8,7 @@ from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm.converters import tres
-from slurm_plugin.slurm.job_request import job_fields, make_job
+from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
 from slurm_plugin.slurm.partition_view import footprint, partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.processes import ProcessError, wait_until
@@ -108,8 +108,8 @@ def test_cpus_and_memory_of_a_job_on_a_node_are_what_slurm_gives(rule, view, giv
     partition = view.partitions[rule]
     for request in REQUESTS:
         command = parse_command_line(["sbatch", "-p", rule, *request.split(), "job.sh"])
-        who = {"user": "u", "uid": 0, "work_dir": "/", "now_s": 0.0}
-        job = make_job(job_fields(command, "#!/bin/sh\n", **who))
+        fields = job_fields(command, "#!/bin/sh\n", Submitter("u", 0, "/"), now_s=0.0)
+        job = make_job(fields)
         made = footprint(job, partition)
         slurm = given[rule, request]
         fits = made.allowed and made.cpus <= partition.node_cpus

@@ -89,7 +89,9 @@ LINE = [Term("cpu", Shape.LINEAR)]
 CHOICE, ADEPT = fit_curve(CURVE), Adept().fit(CURVE)
 BEYOND = search(N, T, np.ones((1, 5)), np.array([32.0]), ENVELOPE, SearchSettings())
 FUNCTION = linear(AMOUNTS, [8.0, 4.0, 2.0, 8.0], reference=AMOUNTS[0], terms=LINE)
-JUDGED = NextRun(ROWS, Record(), PooledErrors(), BacktestSettings(), same=True).judge(4)
+JUDGED = NextRun(ExpertPanel(ROWS, same=True), Record(), PooledErrors(), BacktestSettings()).judge(
+    4
+)
 
 
 def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
@@ -308,7 +310,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "level.backtest.NextRun": (
         lambda nodes, limit_s: NextRun(
-            ROWS, Record((ENTRY,) * 9), PooledErrors(), BacktestSettings(), same=True
+            ExpertPanel(ROWS, same=True), Record((ENTRY,) * 9), PooledErrors(), BacktestSettings()
         ).judge(nodes, limit_s),
         {"nodes": 4, "limit_s": 900.0},
     ),

@@ -46,7 +46,7 @@ from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Work
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
 from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.job_request import job_fields, make_job, user_name
+from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
@@ -277,7 +277,7 @@ def _request(task: Task, place: PlanSite, now_s: float) -> Job:
     argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
     try:
         line, user, uid = parse_command_line(argv), user_name(), os.getuid()
-        return make_job(job_fields(line, "", user=user, uid=uid, work_dir="", now_s=now_s))
+        return make_job(job_fields(line, "", Submitter(user, uid, ""), now_s=now_s))
     except ScriptError as error:
         raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
 

@@ -285,8 +285,7 @@ class Answerer:
                 ask.tasks,
                 user=question.user,
                 own=question.own,
-                of=ask.selection.user,
-                partition=ask.selection.partition,
+                selection=ask.selection,
                 check=self._budget.check,
             )
             raw = bounded_rows(rows, lambda row: shown.update((row.job_id, row.array_id)))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from predictor.level import backtest
-from predictor.level.backtest import NextRun, replay
+from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.distribution import calibrated
 from predictor.level.experts import MIXED, Guesses
@@ -98,7 +98,9 @@ def site():
 def next_of(times, seed, recorded):
     """What is said of the last run, from those before, and what came."""
     *past, last = history(times, seed)
-    now = NextRun(past, of(past, recorded), recorded, SETTINGS, same=True, curve=curve(past))
+    now = NextRun(
+        ExpertPanel(past, same=True, curve=curve(past)), of(past, recorded), recorded, SETTINGS
+    )
     return now, now.judge(last.nodes), math.log(last.elapsed_s)
 
 
@@ -142,7 +144,7 @@ def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful():
     bad = pooled_errors(pooled((), entries))
     first = history(steady, 1, runs=9)
     fresh, recorded = (
-        NextRun(first, Record(), one, SETTINGS, same=True, curve=curve(first))
+        NextRun(ExpertPanel(first, same=True, curve=curve(first)), Record(), one, SETTINGS)
         for one in (PooledErrors(), bad)
     )
     for nodes in {run.nodes for run in first}:
@@ -286,7 +288,7 @@ def test_no_interval_is_wider_than_numbers_are():
     """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
     wild = pooled_errors([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
     runs = history(inputs, 1)
-    now = NextRun(runs, of(runs, wild), wild, SETTINGS, same=True)
+    now = NextRun(ExpertPanel(runs, same=True), of(runs, wild), wild, SETTINGS)
     for nodes in COUNTS:
         judged = now.judge(nodes)
         assert judged.log_s - 8.0 <= judged.low <= judged.log_s <= judged.high
@@ -421,7 +423,7 @@ def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed():
     for entries, reliable in ((fine, True), (hard, False)):
         # It says nothing but how far such beginnings are believed.
         recorded = PooledErrors(fresh=pooled_errors(entries).fresh)
-        now = NextRun(runs, record, recorded, SETTINGS, same=True, curve=curve(runs))
+        now = NextRun(ExpertPanel(runs, same=True, curve=curve(runs)), record, recorded, SETTINGS)
         judged = now.judge(runs[-1].nodes)
         assert judged.size < 5
         assert now.calibrator.reliable(judged) is reliable

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from predictor.level.backtest import NextRun, replay, settings_around
+from predictor.level.backtest import ExpertPanel, NextRun, replay, settings_around
 from predictor.level.calibration import BacktestSettings
 from predictor.level.distribution import COMPONENTS, believed, calibrated, mixture, samples
 from predictor.level.record import PooledErrors, Record
@@ -49,7 +49,9 @@ def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(times, *, same):
     for number in range(80, len(runs), 5):
         past, actual = runs[:number], math.log(runs[number].elapsed_s)
         record = replay(past, record, PooledErrors(), SETTINGS, same=same)
-        judged = NextRun(past, record, PooledErrors(), SETTINGS, same=same).judge(2, 7200)
+        judged = NextRun(ExpertPanel(past, same=same), record, PooledErrors(), SETTINGS).judge(
+            2, 7200
+        )
         last = np.log([run.elapsed_s for run in past[-60:]])
         own.append(score(judged.low, judged.high, actual))
         low, high = np.quantile(last, (0.05, 0.95)).tolist()
@@ -67,7 +69,9 @@ def test_the_users_other_runs_count_where_they_said_more():
     scores = (1.0,) * (COMPONENTS - 3) + (0.1, 0.1, 1.0)
     site = PooledErrors(scores={"same seen": scores})
     alone, with_them, believing = (
-        NextRun([new], Record(), one, settings, same=True).judge(2, 7200)
+        NextRun(ExpertPanel([new], settings.around, same=True), Record(), one, settings).judge(
+            2, 7200
+        )
         for one, settings in ((PooledErrors(), SETTINGS), (PooledErrors(), around), (site, around))
     )
     assert believing.low < with_them.low < alone.low

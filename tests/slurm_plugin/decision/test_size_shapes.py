@@ -6,7 +6,7 @@ from predictor.types import Memory
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.job_request import job_fields, make_job
+from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
 from slurm_plugin.slurm.node_pool import NodeGroup
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_sizes import FREE, advice, look, one_node, sized
@@ -34,7 +34,7 @@ def on_gpus(layout, *counts):
 
 def requested(words):
     line = parse_command_line(["sbatch", "-Jsolve", *words.split(), "solve.sh"])
-    return make_job(job_fields(line, "#!/bin/sh\n", user="alice", uid=1, work_dir="/", now_s=NOW))
+    return make_job(job_fields(line, "#!/bin/sh\n", Submitter("alice", 1, "/"), now_s=NOW))
 
 
 @pytest.mark.parametrize("words", ["-n 4", "", "-N 1 -n 4"])

@@ -10,10 +10,11 @@ from sacct_ingest.scripts.job_script import OPTIONS, parse_command_line
 from slurm_plugin.cli.sbatch_request import options_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.job_request import check_times, job_fields, make_job
+from slurm_plugin.slurm.job_request import Submitter, check_times, job_fields, make_job
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
 
 NOW_S = 1_790_000_000.0
+ADA = Submitter("ada", 1001, "/home/ada")
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=2-16
 #SBATCH --ntasks-per-node=48
@@ -26,7 +27,7 @@ srun ./wrf.exe
 
 def fields(*words, script=SCRIPT):
     command = parse_command_line(["sbatch", *words])
-    return job_fields(command, script, user="ada", uid=1001, work_dir="/home/ada", now_s=NOW_S)
+    return job_fields(command, script, ADA, now_s=NOW_S)
 
 
 def job(*words, script=SCRIPT):
@@ -142,9 +143,8 @@ def test_what_sbatch_would_not_take_names_the_option(words):
 
 def test_an_option_that_is_longer_than_nimod_takes_is_refused():
     command = parse_command_line(["sbatch", "-p", "p," * 2049, "a.sh"])
-    who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
     with pytest.raises(ScriptError, match="length <= 4096"):
-        make_job(job_fields(command, SCRIPT, **who))
+        make_job(job_fields(command, SCRIPT, ADA, now_s=NOW_S))
 
 
 def test_variables_go_before_the_script_and_after_the_command_line():
@@ -161,8 +161,9 @@ def test_variables_go_before_the_script_and_after_the_command_line():
         "SLURM_JOB_ID": "7",
     }
     command = parse_command_line(["sbatch", "-J", "mine", "wrf.sh"])
-    who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
-    made = make_job(job_fields(command, SCRIPT, **who, environment=options_of(environ)))
+    made = make_job(
+        job_fields(command, SCRIPT, ADA._replace(environment=options_of(environ)), now_s=NOW_S)
+    )
     assert (made.partition, made.time_limit, made.name) == ("long", 120, "mine")
     assert (made.shared, made.min_mem_per_node, made.array_inx) == (0, 4096, "1-9")
     assert (made.tres_per_node, made.req_switch) == ("gres/gpu:2", 1)

@@ -20,6 +20,7 @@ from predictor.waits.workload import (
     encode,
 )
 from sacct_ingest.text.admin_comment import Note, build
+from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import QueueOutlook
 from slurm_plugin.slurm.cluster_state import RawPartition, RawState
 from slurm_plugin.slurm.limits import NodeBounds
@@ -204,11 +205,11 @@ def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     assert ids([], user=None, own="ann") == [9, 11]
     assert ids([10, 9, 1, 77, 10], user=None, own="ann") == [10, 9]
     assert ids([9, 10], user="ann", own="ann") == [9]
-    assert ids([], user=None, own="ann", of="bob") == [10]
-    assert ids([], user="ann", own="ann", of="bob") == []
-    assert ids([9, 10], user=None, own="ann", of="bob") == [10]
-    assert ids([], user=None, own="ann", partition="batch") == [9, 10, 11]
-    assert ids([], user=None, own="ann", partition="debug") == []
+    assert ids([], user=None, own="ann", selection=Selection(user="bob")) == [10]
+    assert ids([], user="ann", own="ann", selection=Selection(user="bob")) == []
+    assert ids([9, 10], user=None, own="ann", selection=Selection(user="bob")) == [10]
+    assert ids([], user=None, own="ann", selection=Selection(partition="batch")) == [9, 10, 11]
+    assert ids([], user=None, own="ann", selection=Selection(partition="debug")) == []
     first, second = queued(made, [9, 11], user=None, own="ann")
     assert first.low_s < first.start_s < first.high_s
     assert first.start_s == pytest.approx(NOW + 100_000, rel=0.1)
