@@ -73,10 +73,13 @@ def make_engine(url: str, *, create: bool) -> sa.Engine:
 
 
 @contextmanager
-def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Connect for queries; large results are streamed."""
+def reading(engine: sa.Engine, at_once: int = 0) -> Iterator[sa.Connection]:
+    """Connect for queries.
+
+    at_once: rows in memory at a time, for large results: servers are asked for each so many.
+    """
     with translated(engine), engine.connect() as connection:
-        yield connection.execution_options(stream_results=True, yield_per=2000)
+        yield connection.execution_options(yield_per=at_once) if at_once else connection
 
 
 @contextmanager
@@ -101,8 +104,8 @@ class StoreTable:
 
     def _each(self, query: sa.Select[Any], at_once: int = 2000) -> Iterator[Any]:
         """Give a query's rows one after the other, a few of them in memory at a time."""
-        with reading(self._engine) as connection:
-            yield from connection.execution_options(yield_per=at_once).execute(query)
+        with reading(self._engine, at_once) as connection:
+            yield from connection.execute(query)
 
     def _value(self, query: sa.Select[Any]) -> Any:
         """Give the first value of a query; None where it has no row."""

@@ -75,8 +75,7 @@ class Probes(StoreTable):
     def since(self, since_s: float) -> Iterator[Probe]:
         """Give all measurements from this time on, in the order of time."""
         query = sa.select(*_COLUMNS).where(probes.c.at_s >= since_s).order_by(*_KEY[::-1])
-        with reading(self._engine) as connection:
-            yield from map(_probe, connection.execute(query))
+        yield from map(_probe, self._each(query))
 
 
 class Profiles(StoreTable):

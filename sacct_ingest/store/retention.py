@@ -75,7 +75,7 @@ def _delete(
 
 def _keys(engine: sa.Engine, query: sa.Select[Any]) -> Sequence[Any]:
     """Keys of what goes; of ten million runs eight bytes each."""
-    with reading(engine) as connection:
+    with reading(engine, BATCH) as connection:
         keys = connection.execute(query).scalars()
         first = next(keys, None)
         if isinstance(first, int):

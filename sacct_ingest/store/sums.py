@@ -96,7 +96,7 @@ class NodeSums(StoreTable):
     def contributions(self) -> Iterator[list[Contribution]]:
         """Give all contributions, in batches."""
         query = sa.select(*_COLUMNS).order_by(*(contributions.c[name] for name in _KEY))
-        with reading(self._engine) as connection:
+        with reading(self._engine, BATCH) as connection:
             for part in connection.execute(query).partitions(BATCH):
                 yield [Contribution(**row._mapping) for row in part]
 
