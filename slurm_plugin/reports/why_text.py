@@ -123,13 +123,28 @@ def _changed(one: DecisionRow) -> str:
     if one.action == "refuse":
         return "The job was refused."
     changes = []
-    if one.action == "set" and one.nodes is not None:
+    if one.nodes is not None and size_given(one):
         changes.append(fmt.count(one.nodes, Unit(one.unit).word))
     if one.given_limit_s is not None:
         changes.append(f"a time limit of {fmt.duration(one.given_limit_s)}")
     if one.given_min_s is not None:
         changes.append(f"a least time limit of {fmt.duration(one.given_min_s)}")
+    if one.given_mem_mib is not None:
+        asked = f" instead of {one.asked_mem_mib}M" if one.asked_mem_mib else ""
+        changes.append(f"--mem={one.given_mem_mib}M{asked}")
     return f"The job was given {' and '.join(changes)}." if changes else ""
+
+
+def size_given(one: DecisionRow) -> str:
+    """Write the count that a job gets, or would, in place of what it asks for; empty: of none."""
+    if one.action != "set" or one.nodes is None:
+        return ""
+    size, low, high = fmt.count(one.nodes, Unit(one.unit).word), one.min_nodes, one.max_nodes
+    if one.nodes != one.requested_nodes:
+        return f"{size} instead of {one.requested_nodes or '-'}"
+    # What Slurm would have given then, too; but the job waited for as many.
+    ranges = low != high and one.unit == Unit.NODES
+    return f"{size}, of {low or 1} {f'to {high}' if high else 'or more'}" if ranges else ""
 
 
 def _came(one: DecisionRow, came: Outcome | None) -> str:

@@ -23,8 +23,8 @@ from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import of_table
-from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import count, hours, limit_text, short_clock, span
+from slurm_plugin.reports.why_text import explain, size_given
+from slurm_plugin.text.formatting import hours, limit_text, short_clock, span
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
 
@@ -87,7 +87,7 @@ def one_decision(view: View) -> str:
     text = explain(explanation_of(decision, run), run.job_id if run else 0)
     return view.render(
         "decision.html.j2",
-        _title(decision, run),
+        title_of(decision, run),
         at="Decisions",
         sentences=(text if run else text.replace("Job 0 ", "The job ")).splitlines(),
         table=_three_ways(decision, run),
@@ -172,16 +172,17 @@ def _took(decision: DecisionRow, run: RunRow | None) -> str:
     return f"{text} of {time_span(predicted[0])}" if predicted else text
 
 
-def _title(one: DecisionRow, run: RunRow | None) -> str:
+def title_of(one: DecisionRow, run: RunRow | None) -> str:
     """Say what was done to the job, such as ``Job 900008: 6 nodes instead of 2``."""
     job = f"Job {run.job_id}" if run else f"{one.user}/{one.name}"
-    word, asked = Unit(one.unit).word, one.requested_nodes
     if one.action == "refuse":
         done = "refused"
-    elif one.action == "set" and one.nodes and one.nodes != asked:
-        done = f"{count(one.nodes, word)} instead of {_or_dash(asked)}"
+    elif size := size_given(one):
+        done = size
     elif one.given_limit_s:
         done = f"a limit of {limit_text(one.given_limit_s)}"
+    elif one.given_mem_mib:
+        done = f"--mem={one.given_mem_mib}M"
     else:
         return f"{job}: left as it was"
     return f"{job}: {done}" if one.applied else f"{job}: {done}, had NIMO changed it"

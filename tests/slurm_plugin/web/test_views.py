@@ -16,13 +16,17 @@ from sacct_ingest.runs.layout import Layout, Unit
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
+from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
+from slurm_plugin.reports.why_text import explain
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
+from slurm_plugin.web.decisions_page import title_of
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_headline_and_html as html
+from tests.slurm_plugin.reports.rows import decision
 from tests.slurm_plugin.web.conftest import EVIL, joined, own, put_waits, tables
 
 APPLICATION = "/application?level=line&key="
@@ -181,6 +185,26 @@ def test_a_decision_says_what_was_asked_chosen_and_what_happened(ask, store_path
     for words in ("asked, predicted", "chosen, predicted", "happened, completed", "recommended: 4"):
         assert words in text
     assert "left as it was" in ask(f"/decision?id={'c' * 12}").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "title"),
+    [
+        ({}, "4 nodes instead of 2"),
+        ({"requested_nodes": 4}, "4 nodes, of 1 to 8"),
+        ({"requested_nodes": 4, "max_nodes": None}, "4 nodes, of 1 or more"),
+        ({"requested_nodes": 4, "min_nodes": 4, "max_nodes": 4}, "left as it was"),
+        ({"requested_nodes": 4, "unit": "cpus"}, "left as it was"),
+        ({"action": "keep", "given_mem_mib": 300, "asked_mem_mib": 400}, "--mem=300M"),
+        ({"action": "keep", "given_limit_s": 1200}, "a limit of 20 min"),
+        ({"action": "keep", "applied": False}, "left as it was"),
+    ],
+)
+def test_the_title_and_the_sentences_of_a_decision_agree(fields, title):
+    one = decision(**fields)
+    assert title_of(one, None) == f"ada/wrf: {title}"
+    given = "The job was given" in explain(explanation_of(one, None), 17)
+    assert given is (title != "left as it was")
 
 
 def test_users_see_their_own_applications(ask):
