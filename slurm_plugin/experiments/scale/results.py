@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LATEX = re.compile(r"([&%$#_{}])")
+#: The accounting counts whole seconds: shorter runs say nothing of some percent.
+_SHORTEST_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ class Row:
     efficiency: float | None = None
     hours: float | None = None  #: of nodes, CPUs or GPUs
     note: str = ""
+    doubt: str = ""  #: why speedup and efficiency say little
+
+    @property
+    def efficiency_text(self) -> str:
+        """The efficiency, and what speaks against it."""
+        return f"{percent(self.efficiency)}{f' ({self.doubt})' if self.doubt else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,12 @@ def _row(
     if shown_s is None or base is None or (reasons and time_s is None):
         return Row(n, note=reasons or "not run")
     work = n / base[0] if study.settings.weak else 1.0
-    speedup = base[0] * work * base[1] / shown_s
+    one_s = base[0] * work * base[1]
+    speedup, doubt = one_s / shown_s, ""
+    if n != base[0] and min(shown_s, base[1]) < _SHORTEST_S:
+        doubt = "runs too short to tell"
+    elif speedup > n and predicted and one_s <= n * predicted.high_s:
+        doubt = "within the noise of 100 %"
     return Row(
         count=n,
         runs=sum(one.good for one in own),
@@ -107,6 +120,7 @@ def _row(
         efficiency=speedup / n,
         hours=n * shown_s / 3600,
         note=reasons if time_s is not None else "predicted, not run",
+        doubt=doubt,
     )
 
 
@@ -119,6 +133,9 @@ def table(results: Results) -> OutputTable:
             return "-"
         return f"{duration(row.low_s)} to {duration(row.high_s)}"
 
+    def notes(row: Row) -> str:
+        return "; ".join(filter(None, (row.note, row.doubt)))
+
     columns = [
         OutputColumn("count", results.settings.sizes.plural),
         OutputColumn("runs", "runs", worth=5),
@@ -127,7 +144,7 @@ def table(results: Results) -> OutputTable:
         OutputColumn("speedup", "speedup", as_text="{:.2f}".format),
         OutputColumn("efficiency", "efficiency", as_text=percent),
         OutputColumn("hours", f"{word}-hours", as_text="{:.3g}".format),
-        OutputColumn("note", "note", left=True, cuts=True),
+        OutputColumn("note", "note", value=notes, left=True, cuts=True),
     ]
     return OutputTable(columns, results.rows)
 
@@ -152,11 +169,11 @@ def proposal(results: Results) -> str:
         f"{count(last.count, word)}.",
         f"The run time is {duration(first.time_s)} on {count(first.count, word)} and "
         f"{duration(last.time_s)} on {count(last.count, word)}, where the parallel efficiency is "
-        f"{percent(last.efficiency)}.",
+        f"{last.efficiency_text}.",
         *(f"On {count(row.count, word)} it failed ({row.note})." for row in failed),
         f"We use {count(best.count, word)}: {'about ' if not best.runs else ''}"
         f"{duration(best.time_s)}, {best.hours:.3g} {word}-hours a run, a speedup of "
-        f"{best.speedup:.1f} and an efficiency of {percent(best.efficiency)}; this count has the "
+        f"{best.speedup:.1f} and an efficiency of {best.efficiency_text}; this count has the "
         "most speedup for its efficiency (S²/n).",
     ]
     return " ".join(texts)

@@ -143,6 +143,23 @@ def test_a_problem_that_grows_has_its_own_best_count(tmp_path):
     assert last.efficiency == pytest.approx(first.time_s / last.time_s, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("time_of", "doubt"),
+    [
+        (lambda n: {1: 5, 2: 3}.get(n, 1), "runs too short to tell"),
+        (lambda n: {1: 1000, 2: 498}.get(n, 249), "within the noise of 100 %"),
+        (lambda n: {1: 1000, 2: 600}.get(n, 400), ""),
+    ],
+)
+def test_an_efficiency_that_says_little_says_so(tmp_path, time_of, doubt):
+    found = made.results_of(studied(tmp_path, FakeSlurm(time_of), counts=(1, 2, 4)))
+    last, table = found.measured[-1], made.table(found).text()
+    assert last.count == 4
+    assert (last.doubt, bool(doubt) and doubt in table) == (doubt, bool(doubt))
+    assert (f" % ({doubt})" in made.proposal(found)) is bool(doubt)
+    assert not found.measured[0].doubt
+
+
 FAILURES = {
     "memory": (lambda n: JobState.OUT_OF_MEMORY if n < 4 else JobState.COMPLETED, "OUT_OF_MEMORY"),
     "limit": (lambda n: JobState.TIMEOUT if n < 3 else JobState.COMPLETED, "TIMEOUT"),
