@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from predictor.change.request import of_usual_job
-from predictor.table import for_type, whole_key
+from predictor.table import for_type, whole_key, within_cluster
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
@@ -72,7 +72,7 @@ def render(
     table = curve_table(job, energy, now_s, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
-        own = for_type(prediction, node_type)
+        own = within(for_type(prediction, node_type))
         runs = fmt.count(own.runs, "run")
         head = [f"nodes of the type {fmt.printable(node_type)}: {runs}, model: {own.model}"]
         table = curve_table(own, energy, now_s, every=every).text(options, width=width)
@@ -192,21 +192,27 @@ def list_table(tables: Iterable[PredictionTable]) -> cols.OutputTable:
     shown = each_once(tables)
     listed = [Listed.of(one) for one in shown]
     apart = distinctions(listed)
-    names = {one.table_key: one.name for one in listed}
+    entry_of = {one.table_key: one for one in listed}
 
     def details(one: PredictionTable) -> str:
         return apart.get((one.level, one.key), "")
 
+    def counts_of(one: PredictionTable) -> frozenset[int]:
+        return entry_of[one.level, one.key].nodes
+
+    def span(one: PredictionTable) -> str:
+        counts = counts_of(one)
+        unit = "" if one.unit is Unit.NODES else f" {one.unit.plural}"
+        return f"{min(counts)}-{max(counts)}{unit}" if counts else "-"
+
     columns = [
-        cols.text_column("application", "application", value=lambda t: names[t.level, t.key]),
+        cols.text_column(
+            "application", "application", value=lambda t: entry_of[t.level, t.key].name
+        ),
         cols.OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
         cols.OutputColumn("runs", "runs", worth=7),
         cols.OutputColumn(
-            "nodes_observed",
-            "nodes",
-            _span,
-            order=lambda t: max((p.nodes for p in t.observed), default=0),
-            worth=6,
+            "nodes_observed", "nodes", span, order=lambda t: max(counts_of(t), default=0), worth=6
         ),
         cols.OutputColumn(
             "verdict",
@@ -238,10 +244,19 @@ def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     return [one for one in ranked if (one.level, one.key) not in again]
 
 
-def _span(prediction: PredictionTable) -> str:
-    observed = [point.nodes for point in prediction.observed]
-    unit = "" if prediction.unit is Unit.NODES else f" {prediction.unit.plural}"
-    return f"{min(observed)}-{max(observed)}{unit}" if observed else "-"
+def within(prediction: PredictionTable, largest: int | None = None) -> PredictionTable:
+    """Leave out counts that the cluster does not have.
+
+    largest: nodes of its largest partition; None: what the last refit saw of it.
+    """
+    nodes = prediction.unit is Unit.NODES
+    if not (largest := (largest if nodes else None) or prediction.in_cluster):
+        return prediction
+    most = max(largest, *(one.nodes for one in prediction.observed), 1)
+    end = sum(n <= most for n in prediction.nodes)
+    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
+    cut = {name: getattr(prediction, name)[:end] for name in names}
+    return replace(within_cluster(prediction, most) if nodes else prediction, **cut)
 
 
 def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:
@@ -343,7 +358,7 @@ class Listed:
     key: str
     label: str
     runs: int
-    nodes: frozenset[int]  #: observed
+    nodes: frozenset[int]  #: that it ran on, whatever was asked for
     command: str = ""  #: script and arguments
     layout: str = ""  #: that all runs have, in words
     parts: int = 0  #: tables of its layouts that there are besides
@@ -359,7 +374,7 @@ class Listed:
             key=named.key,
             label=named.label,
             runs=table.runs,
-            nodes=frozenset(point.nodes for point in table.observed),
+            nodes=frozenset(one.nodes for one in table.longest or table.observed),
             command=table.command,
             layout=str(table.layout),
             parts=len(table.parts),

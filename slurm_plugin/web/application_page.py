@@ -31,7 +31,7 @@ from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
-from slurm_plugin.web.decisions_page import decisions_table, within
+from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
 
@@ -289,7 +289,7 @@ def _curves(
     drawn = [one for one in runs if one.state is JobState.COMPLETED]
     for node_type in (prediction.node_type, *(one.node_type for one in prediction.by_type)):
         table = for_type(prediction, node_type)
-        shown = within(table, largest)
+        shown = curve_text.within(table, largest)
         on = f" on nodes of the type {node_type}" if node_type else ""
         yield {
             "node_type": node_type,

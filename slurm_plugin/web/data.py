@@ -37,6 +37,7 @@ class _Table(msgspec.Struct):
     observed: list[_Point]
     runs: int
     knee: int | None
+    longest: list[_Point] = []
     command: str = ""
     layout: Layout = ANY
     parts: list[Any] = []

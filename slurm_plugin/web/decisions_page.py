@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from math import isfinite
 
 from predictor.change.request import for_request
-from predictor.table import covers, decode, within_cluster
+from predictor.table import covers, decode
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
@@ -21,6 +21,7 @@ from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
@@ -142,17 +143,6 @@ def decisions_table(
         rows=list(rows()),
         empty=empty,
     )
-
-
-def within(prediction: PredictionTable, largest: int | None) -> PredictionTable:
-    """Leave out counts that the cluster does not have."""
-    if not largest or prediction.unit is not Unit.NODES:
-        return prediction
-    most = max(largest, *(one.nodes for one in prediction.observed), 1)
-    end = sum(n <= most for n in prediction.nodes)
-    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
-    cut = {name: getattr(prediction, name)[:end] for name in names}
-    return replace(within_cluster(prediction, most), **cut)
 
 
 def _size_change(one: DecisionRow) -> str:

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print_table(curve_text.list_table(listed), args)
         return 0
-    matches = matching_tables(tables, args.application)
+    matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
     if args.plot not in (None, plot.TERMINAL):
         if len(matches) > 1:
             keys = ", ".join(f"{table.key} ({table.level})" for table in matches)

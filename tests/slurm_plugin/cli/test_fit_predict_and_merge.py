@@ -80,7 +80,8 @@ def test_one_application_as_text_and_parsable(use, capsys):
     assert main(["predict", "wrf-d02", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header == "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed|AsAskedS"
-    assert len(rows) > 16
+    # No nimod says how large the cluster is; its runs do.
+    assert rows[-1].split("|")[0] == "32"
 
 
 def test_two_tables_of_the_same_runs_are_one_curve(use, capsys):

@@ -2,9 +2,11 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.refit import row_of
 from predictor.tables.run_facts import change_of
 from predictor.types import (
     AskedRange,
+    Longest,
     Memory,
     MemoryNeed,
     Part,
@@ -19,6 +21,7 @@ from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.reports import curve_text
 from slurm_plugin.text.table_columns import TableOptions
+from slurm_plugin.web.data import entry_of
 
 
 def recorded(**given):
@@ -107,6 +110,30 @@ def test_summary_puts_the_best_recorded_first(observed):
     lines = curve_text.list_table(tables).text().splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
     assert ("2-16" if observed else "-") in lines[2].split()
+
+
+@pytest.mark.parametrize(
+    ("fields", "largest", "most"),
+    [
+        ({"in_cluster": 4}, None, 4),
+        ({"in_cluster": 4}, 5, 5),  # nimod's outlook is newer
+        ({"in_cluster": 2}, None, 3),  # it ran on three
+        ({"in_cluster": 4, "unit": Unit.CPUS}, 2, 4),  # of nodes
+        ({}, None, 6),
+    ],
+)
+def test_counts_beyond_the_cluster_are_left_out(fields, largest, most):
+    cut = curve_text.within(recorded(**fields), largest)
+    assert cut.nodes[-1] == most
+    assert [len(one) for one in (cut.median_s, cut.high_s, cut.verdicts)] == [most] * 3
+
+
+def test_the_list_has_the_counts_that_were_run_not_those_asked_for():
+    tried = (Longest(2, 1800.0), Longest(4, 900.0))
+    one = recorded(observed=(Point(8, 600.0),), longest=tried)
+    _, line = curve_text.list_table([one]).text().splitlines()
+    assert "2-4" in line.split()
+    assert entry_of(row_of(one), off=False).nodes == {2, 4}
 
 
 def test_an_application_is_listed_once():
