@@ -22,7 +22,6 @@ from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.slurm_text import seconds_of
-from sacct_ingest.text.tag import tag_fault
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import messages
@@ -43,7 +42,6 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.partition_view import footprint
-from slurm_plugin.text.formatting import printable
 
 _MIB = 2**20
 #: Share of the judged runs for which it has to have been enough.
@@ -89,8 +87,7 @@ def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = N
         lines.append(messages.better_count(decided.better, request.unit))
     chosen = decided.chosen if decided.action is Action.SET else decided.request
     lines.append(messages.limit_reached(case, chosen.nodes if chosen else None, answer.set))
-    if fault := tag_fault(case.job.comment):
-        lines.append(f"nimo: {printable(fault)}")
+    lines += [f"nimo: {one}" for one in messages.of_tag(case, decided)]
     answer.message = "\n".join(filter(None, lines))
     return answer
 

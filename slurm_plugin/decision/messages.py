@@ -2,13 +2,16 @@
 
 from math import inf
 
+from predictor.change.request import for_request
 from predictor.table import at, covers, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.tag import parse_tag, tag_fault
+from slurm_plugin.config.setting_types import MemoryUse, TimeUse
 from slurm_plugin.decision import policy, sizes
-from slurm_plugin.decision.allowed_counts import Request, is_serial
+from slurm_plugin.decision.allowed_counts import Request, is_serial, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory_and_limits import (
@@ -24,7 +27,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.partition_view import memory_bytes
-from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent
+from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, printable
 
 #: Why a prediction is not even told.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED)
@@ -149,6 +152,54 @@ def _more(case: DecisionContext, memory: int) -> str:
     if most and 2 * memory > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
+
+
+#: Between a word of a tag and why it comes to nothing.
+UNHEEDED = " changes nothing: "
+
+
+def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
+    """Say which words of a tag are not read, or come to nothing, why, and what they take.
+
+    Of a job that asks for no more than it is predicted to need nothing is said.
+    """
+    tag, request, table = parse_tag(case.job.comment), case.request, case.table
+    fault = printable(tag_fault(case.job.comment))
+    if tag is None or request.fixed in {Reason.OPTED_OUT, Reason.HET}:
+        return [fault] if fault else []
+    why = request.distrusted.text if request.distrusted else ""
+    if table is None or not table.nodes:
+        why = Reason.NO_FINISHED_RUN.text
+    elif table.is_guess:
+        why = f"the prediction is based on {_GUESSED[table.level]}"
+    elif decided.chosen is None and decided.reason is not request.fixed:
+        why = why or decided.reason.text
+    words, said = [], [fault] if fault else []
+    if tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits):
+        takes = "a reliable prediction from your own runs"
+        words.append(("time=set", why or (table and _unsure(request, table, decided)), takes))
+    if tag.mem == MemoryUse.AUTO and request.lower_memory and not decided.memory:
+        unmeasured = "" if table and table.need else "the accounting has no memory of its runs"
+        words.append(("mem=auto", why or unmeasured, "your own runs with their memory"))
+    return said + [f"{word}{UNHEEDED}{why}; it takes {takes}" for word, why, takes in words if why]
+
+
+def _unsure(request: Request, table: PredictionTable, decided: Decision) -> str:
+    """Say on which count that the job may get its prediction makes no limit; empty: on all."""
+    chosen, asked = decided.chosen, decided.request
+    if request.time_use is TimeUse.OFF:
+        return "the job asks for no number of nodes"
+    table = for_request(table, asked.nodes, request.given) if asked else table
+    counts = [request.asked or request.low, min(request.high, table.nodes[-1])]
+    if chosen and decided.action is Action.SET:
+        counts = [chosen.nodes]
+    sure = trusted(table, counts)
+    for n in counts:
+        if n not in sure:
+            where = f"{count(n, request.unit.word)} is {verdict_at(table, n).value}"
+            details = "".join(f" ({one.text})" for one in table.problems[:1])
+            return f"the prediction on {where}{details}"
+    return ""
 
 
 def less_memory(memory: LowerMemory) -> str:

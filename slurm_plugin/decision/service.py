@@ -14,7 +14,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision import tickets
+from slurm_plugin.decision import messages, tickets
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
@@ -272,6 +272,8 @@ class DecisionService:
         rules = rules or self._rules
         others = partial(self._contexts.other_partitions, case)
         advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
+        if case.job.comment and self._blind(case) is None:
+            advice.comment_text = "\n".join(messages.of_tag(case, self._decide(case)))
         advice.cluster = self._cluster_name()
         if case.table is not None and advice.rows:
             size = advice.nodes or case.request.asked or case.request.low

@@ -7,6 +7,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import FROM_NOTE, DecisionRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
+from slurm_plugin.decision.messages import UNHEEDED
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
@@ -40,6 +41,7 @@ def explain(explanation: Explanation, job_id: int) -> str:
         *_expected(one),
         _decided(one),
         f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip(),
+        *(f"{row}.".removeprefix("nimo: ") for row in one.message.split("\n") if UNHEEDED in row),
         _came(one, explanation.outcome),
     ]
     return "\n".join(line for line in lines if line)

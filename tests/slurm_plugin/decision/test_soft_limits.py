@@ -15,7 +15,7 @@ from slurm_plugin.config.settings import Config, ModeRule, Snapshot, TimeLimit
 from slurm_plugin.decision.memory_and_limits import SoftPlans, quantiles_of
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.decision_messages import Change
-from slurm_plugin.protocol.query_messages import Explanation
+from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.formatting import duration
@@ -70,6 +70,41 @@ def test_a_comment_opts_one_job_in(request_, set_):
     answer, _ = submit(advisor(tables=(tailed(),)), request_)
     given = answer.set is not None and answer.set.time_min is not None
     assert given is set_
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_", "why"),
+    [
+        ({}, job(comment="nimo:time=set"), ""),
+        ({}, job(comment="nimo:time=set", time_limit=2), ""),  # it is as short already
+        ({}, job(comment="nimo:off,time=set"), ""),
+        ({}, job(), ""),
+        (
+            {"verdict": Verdict.DOUBTFUL, "verdicts": ()},
+            job(comment="nimo:time=set", min_nodes=4, max_nodes=4),
+            "the prediction on 4 nodes is doubtful",
+        ),
+        ({"owner": "bob"}, job(comment="nimo:time=set"), Reason.OTHERS_RUNS.text),
+        ({}, job(comment="nimo:time=set", name="other"), Reason.NO_FINISHED_RUN.text),
+        (
+            {},
+            job(comment="nimo:time=set", min_nodes=None, max_nodes=None, num_tasks=64),
+            "the job asks for no number of nodes",
+        ),
+        ({"owner": "bob"}, job(comment="nimo:mem=auto"), Reason.OTHERS_RUNS.text),
+        ({}, job(comment="nimo:mem=auto"), "the accounting has no memory of its runs"),
+    ],
+)
+def test_a_word_of_the_tag_that_changes_nothing_is_told_with_what_it_takes(fields, request_, why):
+    made = advisor(tables=(dataclasses.replace(tailed(), **fields),))
+    answer, row = submit(made, request_)
+    word = request_.comment.removeprefix("nimo:")
+    said = f"{word} changes nothing: {why}" if why else ""
+    assert said in answer.message and said in made.advise(request_, now_s=NOW).comment_text
+    assert (" changes nothing: " in answer.message) is bool(why)
+    explained = explain(explanation_of(row, None), 17)
+    assert said in explained
+    assert ("; it takes " in explained) is bool(why)
 
 
 OLD = cluster(keeps_limit=False)
