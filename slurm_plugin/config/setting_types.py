@@ -101,7 +101,7 @@ class Trust(StrEnum):
 class Source(StrEnum):
     """Who is asked for nodes and jobs."""
 
-    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else JSON, else text
+    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else text
     PYSLURM = "pyslurm"
     JSON = "json"
     TEXT = "text"

@@ -105,15 +105,15 @@ class ClusterPoller:
                 self._pyslurm = sources.load_pyslurm(settings.release)
                 self.source = Source.PYSLURM
             except SlurmError as error:
-                self.source = _commands(settings)
-                _log.info("%s; Slurm's commands are asked (%s)", error, self.source)
+                self.source = Source.TEXT
+                _log.info("%s; Slurm's commands are asked", error)
         if self.source is Source.PYSLURM:
             try:
                 self._pyslurm = self._pyslurm or sources.load_pyslurm(settings.release)
                 return sources.ask_pyslurm(self._pyslurm, self._run)
             except SlurmError as error:
-                self.source = _commands(settings)
-                _log.warning("%s; Slurm's commands are asked instead (%s)", error, self.source)
+                self.source = Source.TEXT
+                _log.warning("%s; Slurm's commands are asked instead", error)
         if self.source is Source.JSON and sources.has_json(settings.release):
             try:
                 return sources.ask_json(self._run, settings.release)
@@ -141,10 +141,6 @@ class ClusterPoller:
             slurm_conf = replace(slurm_conf, may_update=self._may_update)
             self._settings, self._settings_s = slurm_conf, now_s
         return self._settings
-
-
-def _commands(settings: SlurmConf) -> Source:
-    return Source.JSON if sources.has_json(settings.release) else Source.TEXT
 
 
 _USE_S = 60.0  #: what is used of limits: slurmctld's memory

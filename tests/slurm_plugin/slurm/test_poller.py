@@ -62,22 +62,22 @@ def test_a_look_is_one_call_of_each_command():
     assert second.taken_s > first.taken_s >= 1e9
 
 
-def test_json_is_asked_for_where_the_release_has_it():
+def test_json_is_asked_for_where_the_site_wants_it_and_the_release_has_it():
     for release, source, asked in (
         ("22.05.8", Source.JSON, "sinfo -a -N --json"),
         ("24.11.5", Source.JSON, "scontrol show nodes --json"),
-        ("21.08.8", Source.TEXT, "sinfo -h"),
+        ("21.08.8", Source.JSON, "sinfo -h"),
+        ("24.11.5", Source.AUTO, "sinfo -h"),
     ):
         slurm = Slurm(CONFIG.replace("22.05.8", release))
-        observed = watch(slurm)
-        observed.look()
-        assert observed.source is source
+        watch(slurm, source=source).look()
         assert slurm.count(asked) == 1
+        assert slurm.count("--json") == (2 if "--json" in asked else 0)
 
 
 def test_json_that_cannot_be_read_makes_way_for_text(caplog):
     slurm = Slurm(broken=("--json",))
-    observed = watch(slurm)
+    observed = watch(slurm, source=Source.JSON)
     assert observed.look().partitions["batch"].nodes
     observed.look()
     assert observed.source is Source.TEXT
@@ -88,7 +88,8 @@ def test_json_that_cannot_be_read_makes_way_for_text(caplog):
 
 def test_slow_answers_make_longer_pauses_and_json_makes_way_for_text(caplog):
     ticks = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
-    observed = watch(Slurm(), interval_s=20.0, share=0.1, stopwatch=lambda: next(ticks))
+    clock = {"stopwatch": lambda: next(ticks)}
+    observed = watch(Slurm(), interval_s=20.0, share=0.1, source=Source.JSON, **clock)
     observed.look()
     assert (observed.source, observed.pause_s()) == (Source.TEXT, pytest.approx(27.0))
     assert "as JSON took 3.0 s" in caplog.text
@@ -226,9 +227,9 @@ def test_a_pyslurm_of_another_release_is_left_alone_with_one_line(installed, cap
     installed(pyslurm("25.11.2"))
     observed = watch(Slurm())
     observed.look(), observed.look()
-    assert observed.source is Source.JSON
+    assert observed.source is Source.TEXT
     assert [r.message for r in caplog.records] == [
-        "PySlurm is for Slurm 25.11, slurmctld is 22.05; Slurm's commands are asked (json)"
+        "PySlurm is for Slurm 25.11, slurmctld is 22.05; Slurm's commands are asked"
     ]
 
 
@@ -236,7 +237,7 @@ def test_a_pyslurm_that_breaks_makes_way_for_the_commands(installed, caplog):
     installed(pyslurm(jobs={1: Record(state="RUNNING")}))
     observed = watch(Slurm())
     assert observed.look().partitions["batch"].nodes
-    assert observed.source is Source.JSON
+    assert observed.source is Source.TEXT
     assert "PySlurm: AttributeError" in caplog.text
 
 
