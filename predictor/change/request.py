@@ -85,6 +85,7 @@ def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple
     return tuple(made)
 
 
+@lru_cache(maxsize=_CACHED)
 def levels(table: types.PredictionTable) -> tuple[float, ...]:
     """Run time on the count asked for, as equally likely values in the order of `ratios`.
 

@@ -98,7 +98,9 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         """Estimate for a job that cannot start before so many seconds from now."""
         if wait_s <= self.waits_s[0]:
             return self
-        return msgspec.structs.replace(self, waits_s=tuple(max(w, wait_s) for w in self.waits_s))
+        early = bisect_left(self.waits_s, wait_s)
+        waits_s = (wait_s,) * early + self.waits_s[early:]
+        return msgspec.structs.replace(self, waits_s=waits_s)
 
     def longer(self, factor: float) -> "WaitEstimate":
         """Estimate for a job that waits so many times as long, :data:`ALLOWANCE_S` added to both.

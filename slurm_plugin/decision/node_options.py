@@ -10,10 +10,12 @@ node time made non-decreasing in n, and nothing else depends on the queue.  Wher
 the objective C(n) is this node time n·T(n): both go by it on nodes of one type.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from math import inf
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -154,12 +156,15 @@ class PolicyContext(PolicyInput):
         share = policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
         most = share * asked_wait_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
-        asked_s, made = [], list[Option]()
+        runs_s, made, ratio = list[tuple[float, float]](), list[Option](), policy.guard_ratio
         if len(each) > 1:
-            asked_s = list(zip(levels(self.table), waits_of(asked), strict=True))
+            runs_s = [
+                (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
+                for run_s, own_s in zip(levels(self.table), waits_of(asked), strict=True)
+            ]
         for one, wait, wait_s in each:
             nodes = one.prediction.nodes
-            sure = 1.0 if one is base else self._guarded(one, wait, asked_s, share)
+            sure = 1.0 if one is base else _kept(one, wait, runs_s)
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
             option = Option(
                 nodes=nodes,
@@ -184,27 +189,6 @@ class PolicyContext(PolicyInput):
             return made
         rows = zip(made, better, strict=True)
         return [self._judged(one, limit_s, deadline_s) for one, limit_s in rows]
-
-    def _guarded(
-        self,
-        one: counting.Candidate,
-        wait: WaitEstimate,
-        asked_s: Sequence[tuple[float, float]],
-        share: float,
-    ) -> float:
-        """Chance that a count's turnaround stays near that of the request.
-
-        asked_s: run time and wait of the request, as equally likely values.
-        share: of its wait, that counts.
-        """
-        policy = self.rules.policy
-        drawn = zip(asked_s, one.ratios, waits_of(wait), strict=True)
-        kept = [
-            (wait_s + ratio * level_s) * _EXACT
-            <= (share and share * own_s) + policy.guard_ratio * level_s + policy.guard_s
-            for (level_s, own_s), ratio, wait_s in drawn
-        ]
-        return sum(kept) / len(kept)
 
     def _fitting(self, one: counting.Candidate) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
@@ -350,10 +334,29 @@ def end_differences(table: PredictionTable, one: Option, asked: Option) -> list[
     )
 
 
-def waits_of(estimate: WaitEstimate | None) -> Iterator[float]:
+def _kept(
+    one: counting.Candidate, wait: WaitEstimate, runs_s: Sequence[tuple[float, float]]
+) -> float:
+    """Chance that a count's turnaround stays near that of the request.
+
+    runs_s: run time of the request and the turnaround that is near, as equally likely values.
+    """
+    drawn = zip(runs_s, one.ratios, waits_of(wait), strict=True)
+    kept = [
+        (wait_s + ratio * run_s) * _EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn
+    ]
+    return sum(kept) / len(kept)
+
+
+def waits_of(estimate: WaitEstimate | None) -> tuple[float, ...]:
     """Give waits in an order of their own: a long one meets long and short runs."""
     waits_s = estimate.waits_s if estimate else (0.0,)
-    return (waits_s[(i * _STEP) % len(waits_s)] for i in range(DRAWS))
+    return _in_steps(len(waits_s))(waits_s)
+
+
+@cache
+def _in_steps(count: int) -> Callable[[tuple[float, ...]], tuple[float, ...]]:
+    return itemgetter(*((i * _STEP) % count for i in range(DRAWS)))
 
 
 def _planned_s(one: counting.Candidate) -> float:
