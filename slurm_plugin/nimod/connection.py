@@ -52,6 +52,7 @@ class Connection:
     #: since when it is half way through a request or an answer; None: it is not
     since_s: float | None = None
     quiet: bool = False  #: whether the peer does not wait for answers
+    informs: bool = False  #: whether it did not wait for the answer to its last request either
     awake: bool = False  #: whether it said that a request is about to come
     query: Query | None = None  #: has the answer made that it waits for; None: it waits for none
     _received: bytearray = field(default_factory=bytearray)
@@ -128,6 +129,7 @@ class Connection:
             return  # what it announced is here already
         reply = self._respond(line, self.uid)
         self.quiet, self.awake = self.quiet or reply.quiet, reply.awake
+        self.informs = self.first and self.quiet and not reply.data
         if reply.afterwards is not None:
             self._undone.append(reply.afterwards)
         self.query, self._taken = reply.query, reply.taken

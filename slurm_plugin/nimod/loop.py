@@ -34,6 +34,11 @@ AWAKE_S = 0.0005
 #: Work that can wait does so for this long, or until somebody else comes: slurmctld goes on with
 #: the job, which takes a third longer beside a core at work.
 REST_S = 0.002
+#: Of requests nearer to each other than this none is put off: what was just used is in the caches.
+_BUSY_S = 0.02
+#: A slurmctld that waits for no answers is listened to this often: what it said meanwhile is worked
+#: off in one go.  Longer, and a crowd of jobs with long scripts would fill its socket.
+PAUSE_S = 0.05
 _ACCEPTED = 64  #: most that are let in or refused before others have their turn
 _REPORTED = 100  #: most places whose errors are logged
 
@@ -72,7 +77,10 @@ class Loop:
         self._turns: deque[Callable[[], None]] = deque()  # one at a time, after slurmctld
         self._turns_next = False  # they and the other peers take turns
         self._woken, self._waker = socket.socketpair()
-        self._more: set[Connection] = set()  # have sent more than one request
+        self._more: set[Connection] = set()  # have sent more than one request, or have just come
+        self._unwatched: set[Connection] = set()  # are not in the selector
+        self._resting: set[Connection] = set()  # of these, are looked at after a pause
+        self._asked_s = 0.0  # when slurmctld asked last
         self._turn = 0
         self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
@@ -148,19 +156,22 @@ class Loop:
         return self._awake_s > 0.0
 
     def _once(self, wait_s: float) -> None:
+        if self._resting:
+            wait_s = min(wait_s, PAUSE_S)
         ready = self._selector.select(min(wait_s, REST_S) if self._undone else wait_s)
         began_s = self._cpu_clock()
         self._take_turns(ready)
         self.longest_s = max(self.longest_s, self._cpu_clock() - began_s)
 
     def _take_turns(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
-        asking, others = set(self._more), []
         self._catch_up()
-        for key, _ in ready:
-            if key.data is None:
-                others.append(key.fileobj)
-            else:
-                asking.add(key.data)
+        peers = [key.data for key, _ in ready if key.data is not None]
+        others = [key.fileobj for key, _ in ready if key.data is None]
+        if len(peers) == 1 and peers[0].informs and not (others or self._more or self._turns):
+            self._rest(peers[0])
+            return
+        self._listen_to_resting()
+        asking = {*self._more, *peers}
         waiting: list[Connection] = []
         for peer in asking:
             if peer.first:
@@ -179,6 +190,21 @@ class Loop:
         for listener in self._listeners:
             if listener in others:
                 self._accept(listener)
+
+    def _rest(self, peer: Connection) -> None:
+        """Look at a peer that waits for no answers after a pause, or before anybody else."""
+        self._selector.unregister(peer)
+        self._unwatched.add(peer)
+        self._resting.add(peer)
+
+    def _listen_to_resting(self) -> None:
+        for peer in list(self._resting):
+            peer.informs = False
+            self._serve(peer)
+            if not peer.informs:  # it has said nothing
+                self._resting.discard(peer)
+                self._watch(peer)
+        self._catch_up()
 
     def _catch_up(self) -> None:
         """Do what could wait: before anybody asks again, who is to find it done."""
@@ -215,8 +241,10 @@ class Loop:
                 return
             try:
                 connection = self._limiter.enter(channel, self._later)
-                if connection is not None:
-                    self.adopt(connection)
+                if connection is not None:  # as a rule its request is here already
+                    connection.served_s = self._clock()
+                    self._unwatched.add(connection)
+                    self._more.add(connection)
             except Exception as error:
                 self._report(error)
                 channel.close()
@@ -246,14 +274,15 @@ class Loop:
             self._drop(peer)
             return
         if peer.query is not None:
-            self._more.discard(peer)
-            self._selector.unregister(peer)
+            self._forget(peer)
             peer.query(lambda data: self.call_soon(partial(self._end, peer, data)))
             return
         if peer.halfway and peer.since_s is None:
             peer.since_s = self._clock()
+        if peer not in self._resting:
+            self._watch(peer)
         if peer.first:
-            self._awake_s = self._clock() + AWAKE_S if peer.awake else 0.0
+            self._served_first(peer)
         else:
             self._turn += 1
             peer.turn, peer.served_s = self._turn, self._clock()
@@ -264,6 +293,13 @@ class Loop:
             self._more.add(peer)
         else:
             self._more.discard(peer)
+
+    def _served_first(self, peer: Connection) -> None:
+        now_s = self._clock()
+        self._awake_s = now_s + AWAKE_S if peer.awake else 0.0
+        if now_s - self._asked_s < _BUSY_S:
+            self._catch_up()
+        self._asked_s = now_s
 
     def _end(self, peer: Connection, answer: bytes) -> None:
         """Give a peer the answer to its query, and serve it again."""
@@ -287,13 +323,26 @@ class Loop:
             self._undone += peer.undone()
 
     def _drop(self, peer: Connection) -> None:
-        self._more.discard(peer)
-        self._selector.unregister(peer)
+        self._forget(peer)
         peer.close()
         self._limiter.leave(peer)
 
+    def _watch(self, peer: Connection) -> None:
+        if peer in self._unwatched:
+            self._unwatched.discard(peer)
+            self._selector.register(peer, selectors.EVENT_READ, peer)
+
+    def _forget(self, peer: Connection) -> None:
+        for peers in (self._more, self._resting):
+            peers.discard(peer)
+        if peer in self._unwatched:
+            self._unwatched.discard(peer)
+        else:
+            self._selector.unregister(peer)
+
     def _connections(self) -> Iterable[Connection]:
-        return (key.data for key in self._selector.get_map().values() if key.data is not None)
+        watched = (key.data for key in self._selector.get_map().values())
+        return (one for one in (*watched, *self._unwatched) if one is not None)
 
 
 _TICK_S = 1.0  #: between looks for peers that leave us waiting

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.files import atomic_file
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import TicketKey, job_of
@@ -83,7 +82,13 @@ class ReadyDecisions:
                 os.unlink(path)  # noqa: PTH108 - for each job
             return
         try:
-            atomic_file.write(Path(path), encode(decision), mode=_FILE_MODE, synced=False)
+            # Not put there whole: half of it is no JSON, and job_submit asks as ever.
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+            try:
+                os.fchmod(file, _FILE_MODE)
+                os.write(file, encode(decision))
+            finally:
+                os.close(file)
         except OSError as error:
             _log.debug("%s: %s", path, error)
 
@@ -140,7 +145,7 @@ class RequestHandler:
         if ask.op == "prepare" and ask.one_way:
             # At once: slurmctld is about to look for it.
             self._reply(ask, uid, trusted=trusted)
-            return Reply()
+            return Reply(last=True)
         if ask.one_way and trusted:
             return Reply(afterwards=partial(self._handle_notice, ask, uid))
         return self._reply(ask, uid, trusted=trusted)

@@ -228,7 +228,7 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
         notify(running, Ask(op="prepare", one_way=True, ticket=odd, command=command))
     notify(running, Ask(op="prepare", one_way=True, ticket=ticket, command=command))
     path = folder / f"{me}-{ticket}"
-    wait_until(path.exists, what="the decision")
+    wait_until(lambda: path.exists() and path.stat().st_size, what="the decision")
     assert list(folder.iterdir()) == [path]
     # Other users cannot list the directory; who knows a file's name can read the file.
     assert (folder.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o711, 0o644)

@@ -2,12 +2,14 @@
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
 
+from slurm_plugin.nimod import loop
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.loop import AWAKE_S, HALFWAY_S, IDLE_S, Loop
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES
@@ -37,6 +39,8 @@ class Listener:
         size = int(line[1:]) if line.startswith(b"*") else 0
         if line == b"quiet\n":
             return Reply(line, quiet=True)
+        if line.startswith(b"note"):
+            return Reply(afterwards=lambda: self.book(line))
         if line == b"query\n":
             long = b"y" * 4_000_000 + line
             return Reply(query=lambda done: done(long), taken=lambda: self.taken.append(line))
@@ -63,7 +67,7 @@ class Listener:
 class Running:
     """A loop in a thread, with a clock that stands still."""
 
-    def __init__(self, path):
+    def __init__(self, path, tick_s=0.01):
         self.now_s = 1000.0
         self.served_by = Listener()
         self.listener = socket.socket(socket.AF_UNIX)
@@ -77,7 +81,7 @@ class Running:
             self.listener, self.served_by, clock=lambda: self.now_s, cpu_clock=lambda: self.cpu_s
         )
         self.thread = threading.Thread(
-            target=self.loop.run, args=(self.tick,), kwargs={"tick_s": 0.01}
+            target=self.loop.run, args=(self.tick,), kwargs={"tick_s": tick_s}
         )
         self.thread.start()
 
@@ -211,6 +215,36 @@ def test_all_that_slurmctld_said_comes_before_who_knocks_after_it(running):
     running.served_by.released.set()
     wait_until(lambda: len(running.served_by.served) == 5, what="all of it")
     assert running.served_by.served == [b"hold\n", b"1\n", b"2\n", b"3\n", b"late\n"]
+
+
+def test_who_waits_for_no_answers_is_listened_to_after_a_pause_or_before_anybody_else(
+    tmp_path, monkeypatch, request
+):
+    monkeypatch.setattr(loop, "PAUSE_S", LONGEST_WAIT_S)
+    running = Running(str(tmp_path / "s"), tick_s=LONGEST_WAIT_S)
+    request.addfinalizer(running.end)
+    by = running.served_by
+    by.first = True
+    slurmctld = running.connect()
+    slurmctld.sendall(b"quiet\n")
+    assert slurmctld.recv(10) == b"quiet\n"
+    slurmctld.sendall(b"note 1\n")
+    wait_until(lambda: by.booked == [b"note 1\n"], what="the first at once")
+    slurmctld.sendall(b"note 2\n")
+    time.sleep(0.1)
+    slurmctld.sendall(b"note 3\n")
+    assert by.served[1:] == [b"note 1\n"]
+    late = running.connect()
+    late.sendall(b"late\n")
+    assert late.recv(10) == b"late\n"
+    assert by.served[1:] == [b"note 1\n", b"note 2\n", b"note 3\n", b"late\n"]
+    monkeypatch.setattr(loop, "PAUSE_S", 0.01)
+    running.settle()
+    for number in range(4, 8):
+        slurmctld.sendall(b"note %d\n" % number)
+        wait_until(lambda: by.booked[-1] == b"note %d\n" % number, what="it")  # noqa: B023
+    slurmctld.sendall(b"a question\n")
+    assert slurmctld.recv(20) == b"a question\n"
 
 
 def test_those_who_wait_for_no_answer_are_hung_up_on_and_nobody_else(running):
