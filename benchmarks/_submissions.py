@@ -149,7 +149,7 @@ def in_memory() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def recorded_application(key: str = "bench") -> FitRow:
+def recorded_application(key: str = "root/bench") -> FitRow:
     """Make a table as a refit leaves it for an application that was run on 1 to 8 nodes."""
     nodes = tuple(range(1, 33))
     times = tuple(3000 / n + 60 for n in nodes)
