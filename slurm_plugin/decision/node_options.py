@@ -342,9 +342,7 @@ def _kept(
     runs_s: run time of the request and the turnaround that is near, as equally likely values.
     """
     drawn = zip(runs_s, one.ratios, waits_of(wait), strict=True)
-    kept = [
-        (wait_s + ratio * run_s) * _EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn
-    ]
+    kept = [(wait_s + ratio * run_s) * _EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn]
     return sum(kept) / len(kept)
 
 
