@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from sacct_ingest.store.engine import StoreTable, put, reading, writing
+from sacct_ingest.store.engine import StoreTable, put, writing
 from sacct_ingest.store.schema import indexed, probes, profiles, prose
 
 _COLUMNS = [probes.c[field.name] for field in fields(Probe)]
