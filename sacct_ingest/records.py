@@ -242,6 +242,15 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 FROM_NOTE: Final = "note"
 
 
+def seconds_of(minutes: int | None) -> int | None:
+    """Seconds of a limit that Slurm keeps in minutes; None for none.
+
+    >>> seconds_of(90), seconds_of(None)
+    (5400, None)
+    """
+    return None if minutes is None else 60 * minutes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
     """What was decided for one submission, with what it was decided on.

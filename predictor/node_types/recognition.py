@@ -58,22 +58,18 @@ class NodeTypes:
             {place: min(names) for place, names in of_partition.items() if len(names) == 1},
         )
 
-    def of_nodes(self, cluster: str, names: Iterable[str]) -> str:
-        """Type of these nodes; empty if there is none, or several.
-
-        Nodes that were not measured are taken to be like the others.
-        """
-        measured = {self.nodes[cluster, name] for name in names if (cluster, name) in self.nodes}
-        return measured.pop() if len(measured) == 1 else ""
-
     def of_run(self, cluster: str, node_list: str, partition: str) -> str:
-        """Type of the nodes of a run; where none of them was measured, that of its partition."""
+        """Type of the nodes of a run; where none of them was measured, that of its partition.
+
+        Nodes that were not measured are taken to be like the others; empty: several types or none.
+        """
         try:
             names = expand(node_list)
         except ValueError:
             return ""
-        if any((cluster, name) in self.nodes for name in names):
-            return self.of_nodes(cluster, names)
+        measured = {self.nodes[cluster, name] for name in names if (cluster, name) in self.nodes}
+        if measured:
+            return measured.pop() if len(measured) == 1 else ""
         usual = self.partitions.get((cluster, partition), "")
         return usual if usual in self.types else ""
 

@@ -78,7 +78,7 @@ def _observed(
 def node_types(store: Store) -> NodeTypes:
     """Give the node types of the profiles in a store."""
     profiles = store.profiles.latest()
-    return NodeTypes.of(profiles, store.sums.partition_types() if profiles else ())
+    return NodeTypes.of(profiles, store.sums.partition_types()) if profiles else NodeTypes()
 
 
 def add_runs(store: Store, types: NodeTypes) -> int:

@@ -56,7 +56,7 @@ def tabulate(
     others: runs of other second sizes; None: there are none.
     """
     level, rows = runs.level, runs.rows
-    curve, settings = settings.same(level), _of_level(level, rows, settings)
+    curve, settings = _same(level, settings), _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
     if curve and len(settings.node_types) > 1:
@@ -98,12 +98,17 @@ def record_of(
 
     Of several node types that of the one with most runs.
     """
-    same, settings = settings.same(level), _of_level(level, rows, settings)
-    if same:
+    same, settings = _same(level, settings), _of_level(level, rows, settings)
+    if same and len(settings.node_types) > 1:
         rows = next(iter(split(rows, settings.node_types).values()))
     return backtest.replay(
         facts.runs_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
     )
+
+
+def _same(level: KeyLevel, settings: TableSettings) -> bool:
+    """Whether runs are one application: so recognised, or explained by their numbers."""
+    return settings.sized or level in CURVE_LEVELS
 
 
 def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) -> TableSettings:
@@ -188,7 +193,7 @@ def history_table(
 
     record: what became of earlier predictions.
     """
-    same = settings.same(level)
+    same = _same(level, settings)
     recent = backtest.in_order(runs)[-settings.recent :]
     panel = backtest.ExpertPanel(recent, settings.backtest.around, same=same)
     share = settings.confidence

@@ -8,7 +8,6 @@ from predictor.curves.reliability import ReliabilitySettings
 from predictor.level.calibration import BacktestSettings
 from predictor.level.record import PooledErrors
 from predictor.node_types.recognition import NodeType
-from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,3 @@ class TableSettings:
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
     node_cpus: Mapping[str, int] = field(default_factory=dict)
     sized: bool = False
-
-    def same(self, level: KeyLevel) -> bool:
-        """Whether runs are one application: so recognised, or explained by their numbers."""
-        return self.sized or level in CURVE_LEVELS

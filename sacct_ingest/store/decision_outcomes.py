@@ -17,14 +17,13 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, seconds_of
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.engine import LISTED, put
 from sacct_ingest.store.schema import counters as counter_table
 from sacct_ingest.store.schema import decisions, runs, watermarks
 from sacct_ingest.text.admin_comment import Note, parse
-from sacct_ingest.text.slurm_text import seconds_of
 
 #: Seconds between a decision and the submit time of its job; slurmctld may have been busy.
 BEFORE_S, AFTER_S = 2, 5

@@ -88,15 +88,6 @@ def parse_time_limit(text: str) -> int | None:
     return first * 60 + second
 
 
-def seconds_of(minutes: int | None) -> int | None:
-    """Seconds of a limit that Slurm keeps in minutes; None for none.
-
-    >>> seconds_of(90), seconds_of(None)
-    (5400, None)
-    """
-    return None if minutes is None else 60 * minutes
-
-
 def parse_size(text: str) -> int | None:
     """Bytes of a size such as ``56.06M``; None for an empty text, and for one beyond 63 bits.
 

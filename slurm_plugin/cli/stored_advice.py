@@ -7,8 +7,8 @@ from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.store import FitRow
 from slurm_plugin.cli.own_history import refreshed
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.context import PartitionContext, identity_of, shared_by
-from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.context import PartitionContext
+from slurm_plugin.decision.lookup import PredictionLookup, identity_of, shared_by
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.request_messages import Job

@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from predictor.change.request import for_request
 from predictor.table import at, covers
 from predictor.types import MemoryNeed, PredictionTable
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import DecisionRow, JobState, seconds_of
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text import admin_comment
-from sacct_ingest.text.slurm_text import seconds_of
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import messages

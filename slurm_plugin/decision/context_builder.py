@@ -13,10 +13,9 @@ from math import inf
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from predictor.table import for_inputs
+from predictor.table import for_inputs, for_limit, for_type
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
@@ -25,15 +24,9 @@ from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.context import (
-    DecisionContext,
-    attributes_of,
-    distrust,
-    identity_of,
-    shared_by,
-)
-from slurm_plugin.decision.eligibility import Asked, names_of
-from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.eligibility import Asked, distrust, names_of
+from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
@@ -209,21 +202,21 @@ class ContextBuilder:
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
         identity, site, request, table = requested
-        made = DecisionContext(
-            job, identity, site, request, table, partition, now_s, unready=bool(wait)
-        )
+        place = partition if request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
-            own = sizes.sizes_of(made.job, made.partition)[table.unit]
-            view = in_sizes(
-                made.job,
+            own = sizes.sizes_of(job, partition)[table.unit]
+            place = in_sizes(
+                job,
                 table,
                 sizes_between(request.low, request.high, table) if prompt else table.nodes,
                 partial(self._partition, cluster),
                 own=own,
                 margin=self._config.policy.memory_margin,
             )
-            made = msgspec.structs.replace(made, sized=view)
-        return made.on(self._type(job, partition) if table and table.node_type else "")
+        made = DecisionContext(
+            job, identity, site, request, table, partition, place, now_s, unready=bool(wait)
+        )
+        return on_nodes(made, self._type(job, partition) if table and table.node_type else "")
 
     def without_data(self, job: Job, now_s: float) -> DecisionContext:
         """Context of a job that is not looked at any closer."""
@@ -231,7 +224,7 @@ class ContextBuilder:
         low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
         request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME)
         identity = Identity(job.user_name, job.name)
-        return DecisionContext(job, identity, site, request, None, None, now_s)
+        return DecisionContext(job, identity, site, request, None, None, None, now_s)
 
     def other_partitions(self, case: DecisionContext) -> list[Partition]:
         """Partitions that the job might ask for instead of its own, as far as they are counted."""
@@ -319,6 +312,15 @@ class ContextBuilder:
             node_type = types.pop() if len(types) == 1 else ""
             self._types[partition.name, share] = node_type
         return node_type
+
+
+def on_nodes(case: DecisionContext, node_type: str) -> DecisionContext:
+    """Give the same job on nodes of this type."""
+    table = case.table
+    if table is None or not (table.by_type or table.at_limits):
+        return replace(case, node_type=node_type) if node_type else case
+    table = for_limit(for_type(table, node_type), case.request.limit_s)
+    return replace(case, table=table, node_type=node_type)
 
 
 #: Sizes between the ends of a range whose nodes are counted at a submission.

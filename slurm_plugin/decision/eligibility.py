@@ -1,11 +1,13 @@
 """What a job asks for, which node counts it may get, or why it keeps the count that it has."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
@@ -286,6 +288,33 @@ def limit_of(job: Job, partition: Partition | None) -> float | None:
     """Time limit of a job in seconds; that of its partition where it names none."""
     default = (partition.default_time_s or partition.max_time_s) if partition else None
     return 60.0 * job.time_limit if job.time_limit else default
+
+
+def distrust(
+    table: PredictionTable | None,
+    site: JobSettings,
+    *,
+    user: str,
+    shared: Mapping[str, SharedTag],
+    own_runs: int,
+    off: bool,
+) -> Reason | None:
+    """Say why a prediction is only observed: not the user's own, of few runs, or often wrong.
+
+    shared: what `slurm_plugin.decision.lookup.shared_by` gives for the job.
+    own_runs: fewer finished runs change nothing.
+    off: whether what came of it switched it off.
+    """
+    if site.trust is types.Trust.OFF:
+        return Reason.DISTRUSTED
+    if table is None:
+        return None
+    decides = table.key in shared and shared[table.key].decide
+    if not (decides or (user and table.owner == user)):
+        return Reason.OTHERS_RUNS
+    if table.runs < own_runs:
+        return Reason.FEW_OWN_RUNS
+    return Reason.OUT_OF_BAND if off and site.trust is types.Trust.AUTO else None
 
 
 #: Requests whose jobs are not what the prediction is about, or that are to be left alone.

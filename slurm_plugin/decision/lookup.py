@@ -26,8 +26,15 @@ from predictor.table import (
 )
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.runs.attributes import attributes as named_attributes
 from sacct_ingest.runs.attributes import numbers_of
 from sacct_ingest.runs.layout import Layout, second_sizes
+from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.scripts.signature import identity_of_request, words_of_request
+from slurm_plugin.decision.eligibility import limit_of
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.partition_view import memory_bytes
 
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
@@ -305,3 +312,52 @@ def _read(text: bytes, key: str) -> PredictionTable | None:
             error,
         )
         return None
+
+
+def identity_of(job: Job) -> Identity:
+    """Recognise a job by what is submitted."""
+    return identity_of_request(
+        user=job.user_name,
+        name=job.name,
+        comment=job.comment,
+        script=job.script,
+        argv=job.argv,
+        work_dir=job.work_dir,
+    )
+
+
+def shared_by(tags: Sequence[SharedTag], identity: Identity, account: str) -> dict[str, SharedTag]:
+    """Tags that the user of a job shares with others, by their key.
+
+    account: the job's, as the accounting has it.
+    """
+    application = identity.application
+    if not application:
+        return {}
+    return {
+        one.key(application): one
+        for one in tags
+        if one.covers(application) and one.admits(identity.user, account)
+    }
+
+
+def attributes_of(
+    job: Job, partition: Partition | None, script: str, account: str
+) -> dict[str, str]:
+    """Give the attributes of a request by name, as its run will have them in the accounting.
+
+    partition: whose default limit and memory hold where the job gives none.
+    script: key of its script.
+    """
+    return named_attributes(
+        words_of_request(job.script, job.argv, job.work_dir),
+        account=account,
+        limit_s=limit_of(job, partition),
+        mem_node_bytes=memory_bytes(job, partition),
+        work_dir=job.work_dir,
+        script=script,
+        name=job.name,
+        comment=job.comment,
+        export=job.export,
+        array=job.array_inx.partition("%")[0],
+    )

@@ -26,6 +26,7 @@ from slurm_plugin.decision.context_builder import (
     BudgetSpent,
     ContextBuilder,
     Later,
+    on_nodes,
 )
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -263,7 +264,7 @@ class DecisionService:
         case = self._contexts.build(job, now_s)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
-        choices = [self._advice(case.on(place.node_type)) for place in places]
+        choices = [self._advice(on_nodes(case, place.node_type)) for place in places]
         for advice, place in zip(choices, places, strict=True):
             advice.partition = place.partition
         return side_by_side(choices) or next(iter(choices), self._advice(case))

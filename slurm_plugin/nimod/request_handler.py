@@ -129,8 +129,7 @@ class RequestHandler:
         remote: it comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
-        account = self.names.account(uid)
-        if not trusted and not self._rates.allow(account, time.monotonic()):
+        if not trusted and not self._rates.allow(self.names.account(uid), time.monotonic()):
             self.failed += 1
             most = self.requests_per_s
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"

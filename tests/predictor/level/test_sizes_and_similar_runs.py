@@ -15,8 +15,7 @@ from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from sacct_ingest.records import KeyLevel
-from slurm_plugin.decision.context import attributes_of
-from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.lookup import PredictionLookup, attributes_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.curve_text import render
 from tests.predictor.tables.test_parts import row

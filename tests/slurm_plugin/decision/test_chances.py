@@ -133,7 +133,7 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     assert decided.reason is Reason.DEADLINE_LIMIT
     reported = policy.remedies(PolicyInput(asked, TABLE, where, rules(), NOW), [], decided)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, NOW
+        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where, NOW
     )
     advice = advice_of(case, rules(), fresh=True)
     time = advice.time_directive.removeprefix("#SBATCH ")
@@ -292,7 +292,7 @@ def rows_of(left_s, limit_s, nodes, where):
     asked = request(left_s, nodes, limit_s=limit_s, asked_limit_s=limit_s)
     asked = replace(asked, fixed=Reason.FIXED_COUNT, time_use=TimeUse.ADVISE)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, NOW
+        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where, NOW
     )
     made = advice_of(case, rules(), fresh=True)
     return {row.nodes: row for row in made.rows}
