@@ -132,7 +132,8 @@ def for_request(
     ]
     tails: list[list[float]] = [[] for _ in shares]
     each = log_ratios(change, level, nodes)
-    own_logs = each if level == asked else log_ratios(change, asked, nodes)
+    from_asked = each if level == asked else log_ratios(change, asked, nodes)
+    spreads = [_spread(logs) for logs in from_asked]
     for logs in map(sorted, each):
         mean = fmean(logs)
         middle.append(one.time_s * exp(mean + larger))
@@ -150,7 +151,7 @@ def for_request(
         median_s=tuple(map(round_time, middle)),
         low_s=tuple(map(round_time, lows)),
         high_s=tuple(map(round_time, highs)),
-        curve_sd=tuple(round_time(_spread(one)) for one in own_logs),
+        curve_sd=tuple(map(round_time, spreads)),
         verdict=verdict_at(table, level),
         verdicts=(),
         tails=tuple(

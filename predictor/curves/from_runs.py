@@ -282,14 +282,10 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
             censored.append(Point(nodes, longest, len(inliers)))
         else:
             points.append(Point(nodes, median, len(inliers), _spread(inliers)))
-    return Curve(
-        tuple(points),
-        tuple(censored),
-        chosen.resolution_s,
-        drift,
-        # Also from before the level changed: it may change again.
-        tuple(chain.from_iterable(map(_surprises, _recent(usable, chosen)))),
-    )
+    # Also from before the level changed: it may change again.
+    recent = (_latest(group, chosen) for _, group in sorted(_by_nodes(usable).items()))
+    surprises = tuple(chain.from_iterable(map(_surprises, recent)))
+    return Curve(tuple(points), tuple(censored), chosen.resolution_s, drift, surprises)
 
 
 def censored_median(runs: Sequence[Run]) -> float | None:
@@ -316,10 +312,6 @@ def censored_median(runs: Sequence[Run]) -> float | None:
 def _latest(group: list[Run], settings: "CurveSettings") -> list[Run]:
     ordered = sorted(group, key=lambda run: (run.end_s, run.elapsed_s, run.censored))
     return ordered[-settings.recent :]
-
-
-def _recent(runs: Iterable[Run], settings: "CurveSettings") -> Iterator[list[Run]]:
-    return (_latest(group, settings) for _, group in sorted(_by_nodes(runs).items()))
 
 
 def _by_nodes(runs: Iterable[Run]) -> dict[int, list[Run]]:

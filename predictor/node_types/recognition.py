@@ -46,7 +46,10 @@ class NodeTypes:
         """
         typed = [one for one in profiles if one.node_type]
         types = {
-            one.node_type: NodeType(one.node_type, _figures(one.values))
+            one.node_type: NodeType(
+                one.node_type,
+                {name: one.values[of] for name, of in FIGURES.items() if of in one.values},
+            )
             for one in type_profiles(typed)
         }
         of_partition: dict[tuple[str, str], set[str]] = {}
@@ -72,7 +75,3 @@ class NodeTypes:
             return measured.pop() if len(measured) == 1 else ""
         usual = self.partitions.get((cluster, partition), "")
         return usual if usual in self.types else ""
-
-
-def _figures(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: values[measure] for name, measure in FIGURES.items() if measure in values}

@@ -151,8 +151,11 @@ class TicketCache:
         """Keep a decision under a ticket; the user's own one of that name goes."""
         key = (prepared.case.job.user_id or 0, ticket)
         self._drop(key)
-        while self._held and self._is_over(next(iter(self._held)), prepared.case.now_s):
-            self._drop(next(iter(self._held)))
+        now_s = prepared.case.now_s
+        while (oldest := next(iter(self._held), None)) is not None and (
+            len(self._held) >= _HELD or now_s - self._held[oldest].case.now_s > _VALID_S
+        ):
+            self._drop(oldest)
         if self._each[key[0]] >= _HELD_EACH:
             self._drop(next(one for one in self._held if one[0] == key[0]))
         self._held[key] = prepared
@@ -165,10 +168,6 @@ class TicketCache:
         if prepared is None or now_s - prepared.case.now_s > _VALID_S:
             return None
         return prepared if prepared.is_for(job) else None
-
-    def _is_over(self, oldest: TicketKey, now_s: float) -> bool:
-        too_many = len(self._held) >= _HELD
-        return too_many or now_s - self._held[oldest].case.now_s > _VALID_S
 
     def _drop(self, key: TicketKey) -> PreparedDecision | None:
         prepared = self._held.pop(key, None)

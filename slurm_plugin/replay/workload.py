@@ -89,7 +89,10 @@ class Workload:
             submit_s=np.array([_submitted(run) for run in usable], dtype=np.float64),
             nodes=nodes,
             run_s=np.array([run.elapsed_s for run in usable], dtype=np.float64),
-            limit_s=np.array([_limit(run) for run in usable], dtype=np.float64),
+            limit_s=np.array(
+                [one.limit_s or max(_NO_LIMIT * one.elapsed_s, _NO_LIMIT_S) for one in usable],
+                dtype=np.float64,
+            ),
             wait_s=np.array([_waited(run) for run in usable], dtype=np.float64),
             users=tuple(run.user for run in usable),
             runs=tuple(usable),
@@ -167,10 +170,6 @@ def _submitted(run: Ran) -> float:
 def _waited(run: Ran) -> float:
     start_s = run.submit_s if run.start_s is None else run.start_s
     return max(start_s - _submitted(run), 0.0)
-
-
-def _limit(run: Ran) -> float:
-    return run.limit_s or max(_NO_LIMIT * run.elapsed_s, _NO_LIMIT_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,15 +376,12 @@ class Informative:
 
     def _features(self, assignment: Assignment) -> list[float]:
         """1, x and 1/x of each attribute on a scale from -1 to 1, and products of the x."""
-        plain = [self._scaled(name, assignment[name]) for name in self._space.attributes]
-        inverse = [self._inverse(name, assignment[name]) for name in self._space.attributes]
+        each = [(assignment[name], self._levels[name]) for name in self._space.attributes]
+        plain = [_scaled(value, levels[0], levels[-1]) for value, levels in each]
+        inverse = [_scaled(1 / value, 1 / levels[-1], 1 / levels[0]) for value, levels in each]
         products = [a * b for a, b in combinations(plain, 2)]
         return [1.0, *plain, *inverse, *products]
 
-    def _scaled(self, name: str, value: float) -> float:
-        low, high = self._levels[name][0], self._levels[name][-1]
-        return 2 * (value - low) / (high - low) - 1 if high > low else 0.0
 
-    def _inverse(self, name: str, value: float) -> float:
-        low, high = 1 / self._levels[name][-1], 1 / self._levels[name][0]
-        return 2 * (1 / value - low) / (high - low) - 1 if high > low else 0.0
+def _scaled(value: float, low: float, high: float) -> float:
+    return 2 * (value - low) / (high - low) - 1 if high > low else 0.0
