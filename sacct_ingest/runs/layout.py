@@ -49,6 +49,14 @@ class Unit(StrEnum):
         """Several of them, for people."""
         return f"{self.word}s"
 
+    def counted(self, number: int) -> str:
+        """Put a number beside its noun.
+
+        >>> Unit.NODES.counted(1), Unit.CPUS.counted(4)
+        ('1 node', '4 CPUs')
+        """
+        return f"{number} {self.word if number == 1 else self.plural}"
+
     def size_of(self, run: Sized) -> int:
         """Size of a run; 0 where it is unknown, or where it has none."""
         return getattr(run, self.value) or 0

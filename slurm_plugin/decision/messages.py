@@ -63,7 +63,7 @@ def changed(
     longer = minutes is not None and own is not None and minutes > own
     if chosen is not None and decision.learns:
         most = "+" if request.high >= UNBOUNDED else f"-{request.high}"
-        where = f"{count(chosen.nodes, request.unit.word)} of {request.low}{most}"
+        where = f"{request.unit.counted(chosen.nodes)} of {request.low}{most}"
         allowed = f", with --time={duration(60.0 * minutes)}" if longer and minutes else ""
         tried, of = decision.learns
         return f"nimo: runs on {where} to learn how it scales ({tried} of {of}){allowed}"
@@ -74,9 +74,7 @@ def changed(
         # What Slurm would give now, too; but the job waits for as many now.
         most = "or more" if request.high >= UNBOUNDED else f"to {request.high}"
         instead = f", of {request.low} {most}" if request.low < request.high else ""
-    nodes = (
-        f"runs on {count(chosen.nodes, request.unit.word)}{instead}" if instead or longer else ""
-    )
+    nodes = f"runs on {request.unit.counted(chosen.nodes)}{instead}" if instead or longer else ""
     limit = ""
     if minutes is not None and minutes != own:
         before = "" if own is None else f" instead of {duration(60.0 * own)}"
@@ -251,7 +249,7 @@ def better_count(decision: Decision, unit: Unit) -> str:
         return ""
     if better.nodes == asked.nodes:
         return ""
-    size = count(better.nodes, unit.word)
+    size = unit.counted(better.nodes)
     return (
         f"nimo: {f'--nodes={better.nodes}' if unit is Unit.NODES else size} would be better for "
         f"this job than {asked.nodes}: "
@@ -377,12 +375,12 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if not table.is_curve:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
-        return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, table.unit.word)}."
+        return f"{_OPENINGS[verdict_at(table, nodes)]} on {table.unit.counted(nodes)}."
     sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
     where = ""
     if 0 < len(sure) < len(table.nodes):
         several = f"{sure[0]} to {sure[-1]} {table.unit.plural}"
-        where = f" on {count(sure[0], table.unit.word) if sure[0] == sure[-1] else several}"
+        where = f" on {table.unit.counted(sure[0]) if sure[0] == sure[-1] else several}"
     return f"{_OPENINGS[table.verdict]}{where}."
 
 

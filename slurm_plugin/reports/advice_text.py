@@ -77,7 +77,7 @@ def _trust(advice: Advice, *, verbose: bool) -> str:
     if verbose or advice.verdict != "reliable" or advice.nodes is None:
         sentences += advice.problems if verbose else advice.problems[:1]
         if advice.observe and advice.problems:
-            size = fmt.count(advice.observe, advice.unit.word)
+            size = advice.unit.counted(advice.observe)
             sentences.append(f"One run on {size} would improve the prediction most.")
     return f"{'' if verbose else runs}{'  '.join(sentences)}"
 
@@ -161,7 +161,7 @@ def _layouts(advice: Advice, width: int) -> str:
     """Layouts side by side, on the size that is recommended or asked for."""
     if not advice.layouts:
         return ""
-    size = fmt.count(advice.layouts[0].size, advice.unit.word)
+    size = advice.unit.counted(advice.layouts[0].size)
     columns = [
         cols.OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
         cols.OutputColumn("layout", "layout", left=True, worth=3),
@@ -349,11 +349,7 @@ def _long_waits(advice: Advice, shown: Sequence[Row]) -> str:
     if not found:
         return ""
     few, many = found[0][0], found[-1][0]
-    which = (
-        fmt.count(many, advice.unit.word)
-        if few == many
-        else f"{few} to {many} {advice.unit.plural}"
-    )
+    which = advice.unit.counted(many) if few == many else f"{few} to {many} {advice.unit.plural}"
     return (
         f"On {which} the wait is longer than on {found[-1][1]}: the time limit does not fit before "
         "the next large job."
@@ -390,7 +386,7 @@ def _cheapest(advice: Advice) -> str:
         return ""
     row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
     return (
-        f"{fmt.count(row.nodes, advice.unit.word)} {'makes' if row.nodes == 1 else 'make'} it "
+        f"{advice.unit.counted(row.nodes)} {'makes' if row.nodes == 1 else 'make'} it "
         f"with a chance of {chance_text(row.chance)} (asked: {fmt.percent(advice.sure)}) "
         f"for the fewest {advice.unit.word}-hours."
     )

@@ -86,7 +86,7 @@ def _asked(job: PredictionTable) -> list[str]:
     """Say which job the rows are; nothing where they are jobs as they were asked for."""
     if not job.asked:
         return []
-    where, learnt = fmt.count(job.asked, job.unit.word), job.change.learnt if job.change else ()
+    where, learnt = job.unit.counted(job.asked), job.change.learnt if job.change else ()
     on = f", learnt on {', '.join(map(str, learnt))}" if learnt else ""
     return [f"each row: what a job that asks for {where} takes on so many{on}"]
 
@@ -127,7 +127,7 @@ def next_run(observe: int | None, unit: Unit) -> str:
     >>> next_run(16, Unit.NODES)
     '; a run on 16 nodes would help most'
     """
-    return f"; a run on {fmt.count(observe, unit.word)} would help most" if observe else ""
+    return f"; a run on {unit.counted(observe)} would help most" if observe else ""
 
 
 def memory_lines(prediction: PredictionTable) -> list[str]:

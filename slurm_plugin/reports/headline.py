@@ -210,7 +210,7 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
         yield Task(f"{printable(one.application)}: {one.text}", application=one.application)
     for waste in report.waste[:1]:
         yield Task(
-            f"{printable(waste.user)} can ask for {count(waste.knee, waste.unit.word)} with "
+            f"{printable(waste.user)} can ask for {waste.unit.counted(waste.knee)} with "
             f"{printable(waste.application)}: {hours(waste.wasted_node_hours)} "
             f"{waste.unit.word}-hours were beyond the knee",
             table="waste",
@@ -224,7 +224,7 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
     drifting = {one.application for one in report.drift}
     rows = (one for one in report.problems if one.observe and one.application not in drifting)
     for one in rows:
-        size = count(one.observe or 0, one.unit.word)
+        size = one.unit.counted(one.observe or 0)
         text = f"run {printable(one.application)} once on {size}: that would help most"
         yield Task(text, application=one.application)
         break

@@ -54,7 +54,7 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
     ran = _ran(run.state, size, run.elapsed_s)
     lines = [f"Job {run.job_id} ({name}) {ran}. No nimod decides here, so nothing was changed."]
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
-        one, where = at(table, nodes), fmt.count(nodes, table.unit.word)
+        one, where = at(table, nodes), table.unit.counted(nodes)
         span = f"{fmt.percent(one.level)}: {fmt.duration(one.low_s)} to {fmt.duration(one.high_s)}"
         lines.append(
             f"Such jobs on {where} take {fmt.duration(one.time_s)} ({span}), by "
@@ -105,7 +105,7 @@ def _expected(one: DecisionRow) -> Iterator[str]:
             wait = f", after a wait of {fmt.duration(wait_s)}"
         elif most_s is not None:
             wait = f", after a wait of at most {fmt.duration(most_s)} (by other jobs' limits)"
-        size = fmt.count(nodes, Unit(one.unit).word)
+        size = Unit(one.unit).counted(nodes)
         yield f"On {size}, {which}, the predicted run time was {fmt.duration(time_s)}{ends}{wait}."
 
 
@@ -114,7 +114,7 @@ def _decided(one: DecisionRow) -> str:
     if one.action == "refuse":
         return f"NIMO decided to refuse the job: {why}."
     if one.action == "set" and one.nodes is not None:
-        return f"NIMO chose {fmt.count(one.nodes, Unit(one.unit).word)}: {why}."
+        return f"NIMO chose {Unit(one.unit).counted(one.nodes)}: {why}."
     return f"NIMO left the {Unit(one.unit).word} count as it was: {why}."
 
 
@@ -126,7 +126,7 @@ def _changed(one: DecisionRow) -> str:
         return "The job was refused."
     changes = []
     if one.nodes is not None and size_given(one):
-        changes.append(fmt.count(one.nodes, Unit(one.unit).word))
+        changes.append(Unit(one.unit).counted(one.nodes))
     if one.given_limit_s is not None:
         changes.append(f"a time limit of {fmt.duration(one.given_limit_s)}")
     if one.given_min_s is not None:
@@ -154,7 +154,7 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
         return "The store has no outcome of this job yet: 'nimo ingest' reads the accounting."
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
     wait = "" if waited is None else f" after a wait of {fmt.duration(waited)}"
-    size = fmt.count(came.nodes, Unit(one.unit).word)
+    size = Unit(one.unit).counted(came.nodes)
     text = f"It {_ran(came.state, size, came.elapsed_s, wait)}"
     predicted = predicted_for(one, came.nodes)
     if came.state != "COMPLETED" or predicted is None:

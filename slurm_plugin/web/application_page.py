@@ -115,7 +115,7 @@ def one_application(view: View) -> str:
             f"{prediction.unit.word}-hours)"
         )
     if (best := next_run(prediction, largest or inf)) is not None:
-        size = count(best, prediction.unit.word)
+        size = prediction.unit.counted(best)
         steps.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
     return view.render(
         "application.html.j2",
@@ -202,7 +202,7 @@ def facts(
     unit, memory = prediction.unit, prediction.mem_node_bytes
     whole = "on a node" if unit is Unit.NODES else "of a job"
     job = of_usual_job(prediction)
-    knee, end = (count(n, unit.word) if n else "" for n in (job.knee, job.max_useful))
+    knee, end = (unit.counted(n) if n else "" for n in (job.knee, job.max_useful))
     return [
         ("Verdict", _READ[prediction.verdict]),
         ("Recognised by", RECOGNISED[prediction.level]),
@@ -312,7 +312,7 @@ def _drawing(
     if own and one_count and times and own.nodes in prediction.nodes:
         i = prediction.nodes.index(own.nodes)
         return chart.histogram(
-            f"Run times on {count(own.nodes, prediction.unit.word)}{on}",
+            f"Run times on {prediction.unit.counted(own.nodes)}{on}",
             times,
             low_s=prediction.low_s[i],
             high_s=prediction.high_s[i],

@@ -89,7 +89,7 @@ def mine(view: View) -> str:
         cells = ("-", "-", "not enough runs yet")
         if made := suggestion(table, view.site.config):
             line = f"#SBATCH {' '.join(made.options)}" if made.options else "-"
-            cells = (count(made.nodes, table.unit.word), time_span(made.time_s), line)
+            cells = (table.unit.counted(made.nodes), time_span(made.time_s), line)
         return (view.application_link(one), str(table.runs), *cells)
 
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
