@@ -194,7 +194,7 @@ def _unsure(request: Request, table: PredictionTable, decided: Decision) -> str:
     sure = trusted(table, counts)
     for n in counts:
         if n not in sure:
-            where = f"{count(n, request.unit.word)} is {verdict_at(table, n).value}"
+            where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
             details = "".join(f" ({one.text})" for one in table.problems[:1])
             return f"the prediction on {where}{details}"
     return ""

@@ -141,7 +141,7 @@ def size_given(one: DecisionRow) -> str:
     """Write the count that a job gets, or would, in place of what it asks for; empty: of none."""
     if one.action != "set" or one.nodes is None:
         return ""
-    size, low, high = fmt.count(one.nodes, Unit(one.unit).word), one.min_nodes, one.max_nodes
+    size, low, high = Unit(one.unit).counted(one.nodes), one.min_nodes, one.max_nodes
     if one.nodes != one.requested_nodes:
         return f"{size} instead of {one.requested_nodes or '-'}"
     # What Slurm would have given then, too; but the job waited for as many.
