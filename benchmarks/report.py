@@ -129,7 +129,7 @@ def write_day(url: str, path: Path, size: int) -> None:
     since_s = now_s - 86_400
     pairs = [made(since_s + i * 86_400 // DAY, size + i, rng) for i in range(DAY)]
     with Store.open(url) as store:
-        judge_applications(store, config.band, config.policy, now_s=since_s)
+        judge_applications(store, config, now_s=since_s)
         store.decisions.add([decision for decision, _ in pairs])
     ended = {"uid": 1000, "exit_code": 0, "exit_signal": 0, "tasks": 1}
     runs = (replace(run, eligible_s=run.submit_s, req_nodes=run.nodes, **ended) for _, run in pairs)

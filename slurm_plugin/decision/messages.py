@@ -162,9 +162,10 @@ def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
     Of a job that asks for no more than it is predicted to need nothing is said.
     """
     tag, request, table = parse_tag(case.job.comment), case.request, case.table
-    fault = printable(tag_fault(case.job.comment))
+    fault = tag_fault(case.job.comment)
+    words, said = [], [printable(fault)] if fault else []
     if tag is None or request.fixed in {Reason.OPTED_OUT, Reason.HET}:
-        return [fault] if fault else []
+        return said
     why = request.distrusted.text if request.distrusted else ""
     if table is None or not table.nodes:
         why = Reason.NO_FINISHED_RUN.text
@@ -172,7 +173,6 @@ def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
         why = f"the prediction is based on {_GUESSED[table.level]}"
     elif decided.chosen is None and decided.reason is not request.fixed:
         why = why or decided.reason.text
-    words, said = [], [fault] if fault else []
     if tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits):
         takes = "a reliable prediction from your own runs"
         words.append(("time=set", why or (table and _unsure(request, table, decided)), takes))

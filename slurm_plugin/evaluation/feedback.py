@@ -95,9 +95,7 @@ _SPARE = 8
 _CHANCE = 0.05
 
 
-def judge_applications(
-    store: Store, band: config.Band, policy: config.Policy, *, now_s: float
-) -> list[StandingRow]:
+def judge_applications(store: Store, site: config.Config, *, now_s: float) -> list[StandingRow]:
     """Judge anew every application with runs that ended since the last pass.
 
     Returns list of StandingRow: those that were switched off or on again.
@@ -108,7 +106,7 @@ def judge_applications(
     judged = [
         row
         for level, key in store.decisions.touched_keys(since_s)
-        if (row := _judged(store, level, key, band, policy, standings.get((level, key)), now_s))
+        if (row := _judged(store, level, key, site, standings.get((level, key)), now_s))
     ]
     if judged:
         store.standings.put(judged)
@@ -120,12 +118,12 @@ def _judged(
     store: Store,
     level: KeyLevel,
     key: str,
-    band: config.Band,
-    policy: config.Policy,
+    site: config.Config,
     before: StandingRow | None,
     now_s: float,
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
+    band = site.band
     record = decode_record(store.records.find(level.value, key), Record)
     pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
     if not pairs:
@@ -139,7 +137,7 @@ def _judged(
     if before is not None and before.broke_promises:  # its jobs are observed for as long
         off = off or sum(one.ended_s > since_s for one in outcomes) < band.least
     elif not _was_off(before):
-        off = off or _breaks(pairs, since_s, policy, band.runs)
+        off = off or _breaks(pairs, since_s, site.policy, band.runs)
     turned = off != _was_off(before)
     row = StandingRow(
         level=level,

@@ -174,7 +174,7 @@ def outcomes(site, user, elapsed_s, first):
         site.store.runs.add([ended])
     site.store.decisions.add(rows)
     site.store.decisions.join_outcomes()
-    feedback.judge_applications(site.store, site.config.band, site.config.policy, now_s=NOW)
+    feedback.judge_applications(site.store, site.config, now_s=NOW)
 
 
 def test_runs_of_another_user_switch_nothing_off_or_on(site):

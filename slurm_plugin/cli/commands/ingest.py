@@ -128,7 +128,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
-        turned = feedback.judge_applications(store, config.band, config.policy, now_s=time.time())
+        turned = feedback.judge_applications(store, config, now_s=time.time())
         memory = feedback.keep_memory(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)

@@ -8,7 +8,7 @@ import pytest
 from predictor.level.record import Record, RecordEntry, encode
 from sacct_ingest.records import JobState
 from sacct_ingest.store import RecordRow, Store
-from slurm_plugin.config.settings import Band, Policy
+from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import feedback
 from slurm_plugin.reports.curve_text import standing_line
 from tests.sacct_ingest.records import run
@@ -44,7 +44,7 @@ def took(store, *ratios, state=JobState.COMPLETED, nodes=4, waited_s=0, **fields
 
 
 def update(store):
-    return feedback.judge_applications(store, Band(), Policy(), now_s=AT_S + 10 * next(NUMBER))
+    return feedback.judge_applications(store, Config(), now_s=AT_S + 10 * next(NUMBER))
 
 
 def test_three_times_slower_is_switched_off_and_comes_back(store):
