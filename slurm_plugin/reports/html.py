@@ -5,6 +5,7 @@ with its style, tables with captions, figures as inline SVG.  Nothing in them ne
 element has a ``style`` of its own, so that a strict Content-Security-Policy can forbid both.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _PACKAGE = "slurm_plugin.reports"
+#: Options of commands and dates, which browsers would break at their hyphens; long ones may be.
+_WHOLE = re.compile(r"(?<![^\s(])(?:--[a-z]|\d{4}-\d\d-\d\d)\S{0,32}(?!\S)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(clock=formatting.clock, anchor=anchor)
+    made.filters.update(clock=formatting.clock, anchor=anchor, unbroken=unbroken)
     made.globals["style"] = style()
     return made
 
@@ -92,6 +95,18 @@ def style() -> "Markup":
 
     source = files(_PACKAGE) / "templates" / "style.css"
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def unbroken(text: str) -> "Markup":
+    """Escape a text, with options and dates in it that stay on one line."""
+    from markupsafe import Markup, escape  # noqa: PLC0415
+
+    made, end = Markup(), 0
+    for found in _WHOLE.finditer(text := formatting.printable(text)):
+        made += escape(text[end : found.start()])
+        made += Markup('<span class="whole">{}</span>').format(found[0])
+        end = found.end()
+    return made + escape(text[end:])
 
 
 def anchor(title: str) -> str:

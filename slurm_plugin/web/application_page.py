@@ -106,6 +106,7 @@ def one_application(view: View) -> str:
         and run.elapsed_s > 0
         and (predicted := predicted_for(one, run.nodes))
     ]
+    shown = curve_text.within(prediction, largest)
     steps = []  # what to ask for, and which run would help most within the cluster's size
     if (made := suggestion(prediction, config)) is not None:
         cost = hours(made.nodes * made.time_s / 3600)
@@ -122,7 +123,7 @@ def one_application(view: View) -> str:
         prediction.label,
         at="Applications",
         prediction=prediction,
-        facts=facts(prediction, standings.get(entry.table_key), config.energy),
+        facts=facts(shown, standings.get(entry.table_key), config.energy),
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=steps,
         accuracy=chart.ratios("Actual over predicted run time", data) if data else None,

@@ -249,3 +249,17 @@ def test_without_an_outcome_there_is_nothing_to_boast_of():
     assert "no job finished" in made.benefit
     assert made.verdict == "none yet"
     assert made.lines()[2] == "There is nothing to do."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ask for --mem=5M (1 h)", 'ask for <span class="whole">--mem=5M</span> (1 h)'),
+        ("--a<b", '<span class="whole">--a&lt;b</span>'),
+        ("(2026-11-28T09:00:00)", '(<span class="whole">2026-11-28T09:00:00)</span>'),
+        ("a--b <i> node-hours", "a--b &lt;i&gt; node-hours"),
+        (f"--wrap={'x' * 40}\x1b", f"--wrap={'x' * 40} "),  # wider than a telephone
+    ],
+)
+def test_options_and_dates_are_not_broken_at_their_hyphens(text, shown):
+    assert html.unbroken(text) == shown

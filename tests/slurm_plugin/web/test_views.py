@@ -251,7 +251,7 @@ def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, 
     rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
     assert [int(n) for n in rows] == list(range(1, 17))
     assert "would help most" not in text
-    assert "Ask for: --nodes=" in text
+    assert "Ask for: --nodes=" in Tags(text).text
 
 
 def test_an_application_counts_in_its_own_unit(ask, store_path):
