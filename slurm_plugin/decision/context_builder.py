@@ -76,9 +76,10 @@ class Budget:
             raise BudgetSpent
 
     def each(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Give items one by one, as :meth:`check` allows."""
-        for one in items:
-            self.check()
+        """Give items one by one, as :meth:`check` allows from the second one on."""
+        for number, one in enumerate(items):
+            if number:
+                self.check()
             yield one
 
 

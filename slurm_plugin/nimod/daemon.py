@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import pwd
-import secrets
 import signal
 import socket
 import sys
@@ -78,7 +77,7 @@ class Daemon:
         self._ready = ReadyDecisions(Path(config.socket))
         self._service = DecisionService(
             config,
-            new_id=lambda: secrets.token_hex(6),
+            new_id=lambda: os.urandom(6).hex(),
             later=self._later,
             publish=self._ready.publish,
             cpu_clock=time.thread_time,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -265,6 +266,8 @@ def _user_of(ask: Ask, uid: int) -> int:
     return ask.job.user_id if ask.op == "decide" and ask.job.user_id is not None else uid
 
 
+_ALIKE = ("mode", "action", "reason", "applied")
+_KIND = attrgetter(*_ALIKE)
 #: Upper ends of the bins of answer times, seconds.
 BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -282,12 +285,12 @@ class AnswerCounts(Counts, kw_only=True):
 
     def decided(self, row: DecisionRow) -> None:
         """Take a decision."""
-        alike = {name: getattr(row, name) for name in ("mode", "action", "reason", "applied")}
+        kind = _KIND(row)
         for one in self.decisions:
-            if all(getattr(one, name) == value for name, value in alike.items()):
+            if _KIND(one) == kind:
                 one.count += 1
                 return
-        self.decisions.append(Decided(**alike, count=1))
+        self.decisions.append(Decided(**dict(zip(_ALIKE, kind, strict=True)), count=1))
 
 
 Done = Callable[[bytes], None]
