@@ -1,15 +1,16 @@
 """Numbers in arguments as sizes of the problem: run time is a product of their powers.
 
 log T = a + sum over k of b_k log(x_k + s_k), with the node count as one more term that only keeps
-the others honest. The shift s_k makes it a cost that does not depend on x_k plus one that does
-(the product form's constant term). Terms are added one by one while they predict runs that were
-left out better than what else is believed of these (leave-one-out from the hat matrix, Cook and
-Weisberg, *Residuals and Influence in Regression*, 1982), so five runs are enough where one number
-explains them. Runs that went wrong weigh less (Huber's weights).
+the others honest; a tag's size that is not found so gets all that was asked for beside it.  The
+shift s_k makes it a cost that does not depend on x_k plus one that does (the product form's
+constant term). Terms are added one by one while they predict runs that were left out better than
+what else is believed of these (leave-one-out from the hat matrix, Cook and Weisberg, *Residuals and
+Influence in Regression*, 1982), so five runs are enough where one number explains them. Runs that
+went wrong weigh less (Huber's weights).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.types import SizeTerm
+from sacct_ingest.runs.attributes import SIZE
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class SizedRun:
     nodes: int
     log_s: float
     numbers: Mapping[str, float]
-    counts: tuple[float, ...]  #: of what it asked for: nodes, CPUs, tasks
+    counts: tuple[float, ...]  #: of what it asked for: nodes, CPUs, tasks, memory
     values: Mapping[str, str]  #: of the attributes that the application is split by
 
 
@@ -52,10 +54,15 @@ class _Regression:
     slopes: Floats
     variances: Floats
     left_out: Floats
+    off: Floats  #: by the fit with it
 
 
 def choose(
-    runs: Sequence[SizedRun], believed: Sequence[float | None], rivals: Sequence[str] = ()
+    runs: Sequence[SizedRun],
+    believed: Sequence[float | None],
+    rivals: Sequence[str] = (),
+    *,
+    resources: bool = False,
 ) -> tuple[SizeTerm, ...]:
     """Choose the numbers by which run time goes; none where what else is believed is as good.
 
@@ -63,6 +70,8 @@ def choose(
     believed: log run time that other rules predicted of each; None: nothing.
     rivals: names whose values other rules tell apart, or that were chosen at the last fit: as
         numbers they only have to be as good.
+    resources: what else was asked for keeps a tag's size honest, too; asked where no number is
+        found without it, as after `nimo learn`, which varies several at once.
     """
     runs, believed = runs[-RECENT:], believed[-RECENT:]
     if len(runs) < FEWEST:
@@ -72,13 +81,15 @@ def choose(
     base = _kinds(runs, columns)
     if len({run.nodes for run in runs}) > 1:
         base.append(np.log([run.nodes for run in runs]))
+    if resources:
+        base += _resources(runs)
     chosen: list[tuple[str, float]] = []
     accuracy = _accuracy(_regression(base, log_s))
     while len(chosen) < MOST:
         tried = [
             (_accuracy(_regression([*base, _shifted(column, shift)], log_s)), name, shift)
             for name, column in columns.items()
-            if name not in dict(chosen)
+            if name not in dict(chosen) and not (resources and name != SIZE)
             for shift in (0.0, *(one * float(np.median(column)) for one in _SHIFTS))
         ]
         plain = [one for one in tried if one[2] == 0.0]
@@ -94,7 +105,7 @@ def choose(
         base.append(_shifted(columns[name], shift))
     as_good = not set(dict(chosen)).isdisjoint(rivals)
     if not chosen or not _beats(accuracy, believed, log_s, as_good=as_good):
-        return ()
+        return () if resources else choose(runs, believed, rivals, resources=True)
     fitted = _regression(base, log_s)
     first = len(base) - len(chosen)
     return tuple(
@@ -109,6 +120,23 @@ def choose(
         )
         for i, (name, shift) in enumerate(chosen)
     )
+
+
+def as_references(runs: Sequence[SizedRun], terms: Sequence[SizeTerm]) -> list[float]:
+    """Log run time of each run as if its numbers were the references, `RECENT` at most: the last.
+
+    A fit to few runs leaves them nearer than the next one will be: each is moved away from it, and
+    no farther for what else was asked for.
+    """
+    runs = runs[-RECENT:]
+    spread = len(runs) / max(len(runs) - len(terms) - 1, 1)
+    numbers = [[run.numbers.get(t.name, t.reference) + t.shift for t in terms] for run in runs]
+    base = [*_kinds(runs, {term.name for term in terms}), *_resources(runs)]
+    fitted = _regression([*base, *np.log(numbers).T], np.array([run.log_s for run in runs]))
+    return [
+        run.log_s - log_factor(terms, run.numbers) + (spread - 1) * off
+        for run, off in zip(runs, fitted.off.tolist(), strict=True)
+    ]
 
 
 def log_factor(terms: Sequence[SizeTerm], numbers: Mapping[str, float]) -> float:
@@ -162,13 +190,19 @@ def _columns(runs: Sequence[SizedRun]) -> dict[str, Floats]:
     return made
 
 
-def _kinds(runs: Sequence[SizedRun], columns: Mapping[str, Floats]) -> list[Floats]:
+def _kinds(runs: Sequence[SizedRun], sized: Collection[str]) -> list[Floats]:
     """Give a column for each kind of run, by values that are no numbers; one if kinds are many."""
-    kinds = [tuple(v for name, v in run.values.items() if name not in columns) for run in runs]
+    kinds = [tuple(v for name, v in run.values.items() if name not in sized) for run in runs]
     every = list(dict.fromkeys(kinds))
     if len(every) * _OF_KIND > len(runs):
         return [np.ones(len(runs))]
     return [np.array([float(one == kind) for one in kinds]) for kind in every]
+
+
+def _resources(runs: Sequence[SizedRun]) -> list[Floats]:
+    """Give the logs of what runs asked for where it differed."""
+    asked = zip(*(run.counts for run in runs), strict=True)
+    return [np.log(each) for each in asked if min(each) > 0 and len(set(each)) > 1]
 
 
 def _follows(values: Sequence[float | None], counts: Sequence[float]) -> bool:
@@ -201,7 +235,7 @@ def _regression(columns: Sequence[Floats], log_s: Floats) -> _Regression:
     free = max(len(log_s) - x.shape[1], 1)
     variance = float(weights @ off**2) / free
     spread: Floats = variance * np.sum(inverse**2, axis=1)
-    return _Regression(slopes, spread, off / (1 - leverage))
+    return _Regression(slopes, spread, off / (1 - leverage), off)
 
 
 def _accuracy(fitted: _Regression) -> list[float]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from math import exp, log
-from statistics import median
 from typing import Any
 
 from msgspec import structs
@@ -136,28 +135,28 @@ def _sized(
     if len(every) < sizes.FEWEST or not any(values.values()):
         return (), rows
     split_by = [name for name in before.split if not name.startswith(_SIZED)]
-    split_by = split_by or list(split.choose(every))
+    if not split_by or len(every) < split.FEW:  # few that are told apart may go by a number
+        split_by = list(split.choose(every, few=False))
     ordered, believed = split.predicted(every, split_by)
-    terms = sizes.choose(
-        [
-            SizedRun(
-                nodes=one.nodes,
-                log_s=one.log_s,
-                numbers=values[id(one.row)],
-                counts=(one.row.nodes, one.row.cpus, one.row.tasks or 0),
-                values={name: one.read().get(name, "") for name in split_by},
-            )
-            for one in ordered
-        ],
-        believed,
-        [*named, *split_by],
-    )
+    sized = [
+        SizedRun(
+            nodes=one.nodes,
+            log_s=one.log_s,
+            numbers=values[id(one.row)],
+            counts=tuple(
+                count or 0
+                for count in (one.row.nodes, one.row.cpus, one.row.tasks, one.row.req_mem_bytes)
+            ),
+            values={name: one.read().get(name, "") for name in split_by},
+        )
+        for one in ordered
+    ]
+    terms = sizes.choose(sized, believed, [*named, *split_by])
     if not terms:
         return (), rows
-    # A fit to few runs leaves them nearer than the next one will be.
-    spread = max(len(every) / max(len(every) - len(terms) - 1, 1), 1.0)
-    middle = median(one.log_s - log_factor(terms, values[id(one.row)]) for one in every)
-    return terms, [_as_reference(row, terms, values[id(row)], middle, spread) for row in rows]
+    logs = sizes.as_references(sized, terms)
+    farther = {id(one.row): log_s for one, log_s in zip(ordered[-len(logs) :], logs, strict=True)}
+    return terms, [_as_reference(row, farther.get(id(row)), terms, values[id(row)]) for row in rows]
 
 
 def _numbered(row: RunRow) -> bool:
@@ -167,17 +166,14 @@ def _numbered(row: RunRow) -> bool:
 
 
 def _as_reference(
-    row: RunRow,
-    terms: Sequence[SizeTerm],
-    numbers: Mapping[str, float],
-    middle: float,
-    spread: float,
+    row: RunRow, log_s: float | None, terms: Sequence[SizeTerm], numbers: Mapping[str, float]
 ) -> RunRow:
     """Give a run as if its numbers were the references; what limit it had says nothing then."""
     if row.elapsed_s <= 0:
         return row
-    log_s = log(row.elapsed_s) - log_factor(terms, numbers)
-    return replace(row, elapsed_s=exp(middle + spread * (log_s - middle)), limit_s=None)
+    if log_s is None:
+        log_s = log(row.elapsed_s) - log_factor(terms, numbers)
+    return replace(row, elapsed_s=exp(log_s), limit_s=None)
 
 
 def _names_of(terms: Iterable[SizeTerm]) -> set[str]:

@@ -178,6 +178,9 @@ def _misfit(points: Sequence[tuple[float, float]]) -> tuple[float, int]:
 MOST, RECENT, FEWEST = 3, 400, 8
 #: Mean accuracy that an attribute has to add, and by how many standard errors of that mean.
 _GAIN, _SURE = 0.03, 3.0
+#: Fewer runs than that are few; of these values are shuffled so many times. So often shuffled ones
+#: may be as far apart where the gain is sure, and where it is not, of all attributes together.
+FEW, _SHUFFLES, _LUCK, _RARE = 24, 999, 0.05, 0.005
 #: What is split already needs less to stay so, and others more to replace it.
 _STAYS, _REPLACES = 0.01, 0.03
 #: Runs that are predicted as well as that are one problem.
@@ -203,10 +206,13 @@ class Example:
 _Logs = Sequence[float | None]
 
 
-def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str, ...]:
+def choose(
+    examples: Sequence[Example], before: Sequence[str] = (), *, few: bool = True
+) -> tuple[str, ...]:
     """Attributes by which runs fall into problems; none for one problem, or without an explanation.
 
     before: what was chosen at the last fit.
+    few: few runs are enough where shuffled values say as much.
     """
     ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
     if len(ordered) < FEWEST:
@@ -215,7 +221,7 @@ def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str
     alone = tested.predict((), [None] * len(ordered))
     if not before and tested.accuracy(alone) > _ONE_PROBLEM:
         return ()
-    chosen, logs = _added(tested, alone)
+    chosen, logs = _added(tested, alone, few=few)
     if not before or set(chosen) == set(before):
         return tuple(before) if before else chosen
     own = alone
@@ -236,7 +242,7 @@ def predicted(examples: Sequence[Example], names: Sequence[str]) -> tuple[list[E
     return ordered, logs
 
 
-def _added(tested: "_SplitBacktest", alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
+def _added(tested: "_SplitBacktest", alone: _Logs, *, few: bool) -> tuple[tuple[str, ...], _Logs]:
     """Add attributes for as long as one helps; with what is then predicted."""
     chosen: tuple[str, ...] = ()
     logs = alone
@@ -248,7 +254,8 @@ def _added(tested: "_SplitBacktest", alone: _Logs) -> tuple[tuple[str, ...], _Lo
             with_it = tested.predict((*chosen, name), logs)
             gains = tested.gains(logs, with_it)
             gain = fmean(gains) if len(gains) >= FEWEST - 1 else 0.0
-            if gain > most and gain > _SURE * stdev(gains) / math.sqrt(len(gains)):
+            sure = gain > most and gain > _SURE * stdev(gains) / math.sqrt(len(gains))
+            if sure if not few else gain > most and tested.explains(chosen, name, sure=sure):
                 best, most = (name, with_it), gain
         if best is None:
             break
@@ -302,6 +309,33 @@ class _SplitBacktest:
             else:
                 logs.append(other)
         return logs
+
+    def explains(self, chosen: Sequence[str], name: str, *, sure: bool) -> bool:
+        """Whether an attribute tells run times apart: its gain is ``sure``, and of few no luck.
+
+        Of few runs shuffled values are rarely as far apart as its own: a permutation test of the
+        squares between them (Fisher, *The Design of Experiments*, 1935) within sizes and what is
+        split already.  Where that says more than the gain, each value has to come back: one that
+        came and went says no more than the time.
+        """
+        if len(self._ordered) >= FEW:
+            return sure
+        codes = np.unique([v[0] for v in self._of((name,))], return_inverse=True)[1]
+        groups = int(codes.max()) + 1
+        returns = np.count_nonzero(np.diff(codes)) >= 2 * groups
+        if not (sure or returns):
+            return False
+        keys = [(v, one.size) for v, one in zip(self._of(chosen), self._ordered, strict=True)]
+        cells: dict[Hashable, list[float]] = defaultdict(list)
+        for key, one in zip(keys, self._ordered, strict=True):
+            cells[key].append(one.log_s)
+        off = [one.log_s - fmean(cells[key]) for key, one in zip(keys, self._ordered, strict=True)]
+        shuffled = np.random.default_rng(0).permuted(np.tile(codes, (_SHUFFLES, 1)), axis=1)
+        of_value = np.vstack((codes, shuffled))[:, :, None] == np.arange(groups)
+        sums = np.einsum("ijk,j->ik", of_value, np.array(off))
+        squares = np.sum(sums**2 / np.bincount(codes), axis=1)
+        chance = float(np.mean(squares > squares[0] - 1e-9))
+        return chance <= (_LUCK if sure else _RARE / len(self.names))
 
     def accuracy(self, logs: _Logs) -> float:
         """Mean of min(p, a) / max(p, a)."""

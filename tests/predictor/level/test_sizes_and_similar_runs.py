@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.level.experts import PastRun, RunRequest, typical
-from predictor.level.sizes import SizedRun, choose, log_factor
+from predictor.level.sizes import SizedRun, as_references, choose, log_factor
 from predictor.table import at, encode, for_sizes
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
@@ -62,6 +62,39 @@ def test_a_number_does_not_count_that_says_no_more_than_others(given):
     else:
         believed = [one.log_s for one in runs]
     assert choose(runs, believed) == ()
+
+
+def asked_with(noise=0.0):
+    """Three sizes, each on three counts of CPUs with two of memory; little memory takes thrice."""
+    rng, runs = random.Random(2), []
+    for size in (1.0, 2.0, 4.0):
+        for cpus in (1, 2, 4):
+            for memory in (2.0, 8.0):
+                time_s = 600 * size / cpus * (3 if memory < 8 else 1) * rng.lognormvariate(0, noise)
+                asked = (1, cpus, 1, memory)
+                runs.append(SizedRun(1, math.log(time_s), {"size": size}, asked, {}))
+    return runs
+
+
+def test_a_number_is_found_where_several_resources_vary():
+    runs = asked_with(noise=0.05)
+    (term,) = choose(runs, [None] * 18)
+    assert term.exponent == pytest.approx(1.0, abs=0.05)
+    constant = [replace(one, log_s=one.log_s - math.log(one.numbers["size"])) for one in runs]
+    assert choose(constant, [None] * 18) == ()
+    unnamed = [replace(one, numbers={"-s": one.numbers["size"]}) for one in runs]
+    assert choose(unnamed, [None] * 18) == ()  # only a tag says what is a size
+
+
+def test_runs_as_references_keep_what_resources_do_and_few_are_farther_off():
+    exact = asked_with()
+    terms = choose(exact, [None] * 18)
+    moved = [one.log_s - log_factor(terms, one.numbers) for one in exact]
+    assert as_references(exact, terms) == pytest.approx(moved, abs=1e-6)
+    few = asked_with(noise=0.1)[:8]
+    moved = [one.log_s - log_factor(terms, one.numbers) for one in few]
+    farther = [a - b for a, b in zip(as_references(few, terms), moved, strict=True)]
+    assert 0.005 < max(map(abs, farther)) < 0.1
 
 
 def test_one_run_that_hung_does_not_move_the_others():

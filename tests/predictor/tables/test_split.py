@@ -66,6 +66,38 @@ def test_one_problem_is_not_split(off):
     assert choose(runs) == ()
 
 
+def twelve(seed, *, shuffled=False, labels=None):
+    """Twelve runs with two inputs in any order, of which b takes twice as long."""
+    rng = random.Random(seed)
+    labels = labels or rng.sample("ab" * 6, 12)
+    named = rng.sample(labels, 12) if shuffled else labels
+    return [
+        example(i, math.log(1 + (given == "b")) + rng.gauss(5, 0.1), {"INPUT": name})
+        for i, (given, name) in enumerate(zip(labels, named, strict=True))
+    ]
+
+
+def test_twelve_runs_are_enough_to_tell_two_inputs_apart():
+    """Names in another order than the inputs are told apart as rarely as before."""
+    assert sum(choose(twelve(seed)) == ("INPUT",) for seed in range(100)) >= 90
+    assert sum(choose(twelve(seed, shuffled=True)) != () for seed in range(100)) <= 1
+    alone = [choose(twelve(seed), few=False) for seed in range(100)]
+    assert alone.count(("INPUT",)) < 75
+
+
+def test_an_input_that_came_and_went_may_be_the_time():
+    assert choose(twelve(1, labels=["a"] * 6 + ["b"] * 6)) == ()
+
+
+def test_inputs_of_twelve_submissions_by_export_have_a_table_each():
+    given = []
+    for i, name in enumerate("abbabaabbaab"):
+        line = f"sbatch -N 4 --export=ALL,INPUT={name} run.sh"
+        one = row(i, 4, 600.0 * (1 + (name == "b")) + i)
+        given.append(replace(one, tag="ann/solve", submit_line=line))
+    assert "with INPUT=b" in made_of(fitted(given), given[1]).label
+
+
 def test_two_attributes_that_both_matter_are_chosen():
     rng = random.Random(3)
     runs = []

@@ -43,6 +43,7 @@ def runs_of(learning, counters, slower=1.0, first=1):
             run(
                 job_id=number, user="ada", name=trial.job_name, state=JobState.COMPLETED, nodes=1,
                 cpus=int(trial.attributes["cpus"]), tasks=1, submit_s=at_s, start_s=at_s,
+                req_mem_bytes=int(trial.attributes.get("memory", 0)) or None,
                 end_s=at_s + round(took_s), elapsed_s=took_s, limit_s=3600, work_dir="/home/ada",
                 comment=next(one[10:] for one in argv if one.startswith("--comment=")),
                 submit_line=" ".join(argv),
@@ -90,6 +91,25 @@ def test_jobs_are_advised_and_changed_by_what_was_learned(learned, tmp_path):
     answer, decision = service.submit(job(3, 1), via="job_submit", now_s=NOW)
     assert (decision.key, decision.unit, decision.applied) == ("ada/blast", "cpus", True)
     assert decision.nodes > 1, answer
+
+
+def test_several_resources_at_once_are_learned_from(tmp_path):
+    """Input size, CPUs and memory: with little memory a run takes three times as long."""
+
+    def took_s(attributes):
+        return time_s(attributes) * (3 if attributes["memory"] < 3 * 2**30 else 1)
+
+    text = TEXT.replace("8], inputs", "8], memory: [2G, 8G], inputs")
+    learning = bench(FakeSlurm(took_s), tmp_path / "app.learn.json", text)
+    learning.run()
+    service = service_of(runs_of(learning, tmp_path), tmp_path)
+    for memory in (2, 8):
+        asked = job(3, 4)
+        asked = structs.replace(asked, min_mem_per_node=memory * 1024)
+        advice = service.advise(asked, now_s=NOW)
+        row = next(row for row in advice.rows if row.nodes == 4)
+        actual_s = took_s({"input_bytes": 3 * 2.0**30, "cpus": 4, "memory": memory * 2.0**30})
+        assert row.low_s < actual_s < row.high_s < 2 * row.low_s
 
 
 def test_later_runs_join_those_that_were_learned_from(learned, tmp_path):
