@@ -13,7 +13,7 @@ from statistics import fmean, pstdev
 
 from predictor.change.request import levels, range_of
 from predictor.types import PredictionTable
-from slurm_plugin.decision.node_options import Option, PolicyContext, waits_of
+from slurm_plugin.decision.node_options import Option, PolicyContext
 from slurm_plugin.slurm.cluster_state import Cluster
 
 #: Counts that are tried, the one asked for among them, and tries at most.
@@ -96,12 +96,16 @@ def _has_room(one: Option, scene: PolicyContext) -> bool:
 
 
 def _costs(scene: PolicyContext, one: Option) -> list[float]:
-    """Cost of a count, for each of the equally likely levels, changes and waits."""
-    price = scene.price * one.nodes
-    drawn = zip(levels(scene.table), one.ratios, waits_of(one.wait), strict=True)
+    """Cost of a count, for each of the equally likely levels and changes.
+
+    With the median wait: a try tells nothing of waits, and the mean of one is that of its tail.
+    """
+    drawn = [
+        level_s * ratio for level_s, ratio in zip(levels(scene.table), one.ratios, strict=True)
+    ]
     if not scene.hurries:
-        return [one.nodes * level_s * ratio for level_s, ratio, _ in drawn]
-    return [wait_s + (1 + price) * level_s * ratio for level_s, ratio, wait_s in drawn]
+        return [one.nodes * run_s for run_s in drawn]
+    return [one.wait_s + (1 + scene.price * one.nodes) * run_s for run_s in drawn]
 
 
 def _gain(best: Sequence[float], other: Sequence[float]) -> float:

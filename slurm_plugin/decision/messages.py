@@ -174,7 +174,7 @@ def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
     elif decided.chosen is None and decided.reason is not request.fixed:
         why = why or decided.reason.text
     if tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits):
-        takes = "a reliable prediction from your own runs"
+        takes = "enough of your own runs for a reliable prediction"
         words.append(("time=set", why or (table and _unsure(request, table, decided)), takes))
     if tag.mem == MemoryUse.AUTO and request.lower_memory and not decided.memory:
         unmeasured = "" if table and table.need else "the accounting has no memory of its runs"
@@ -197,7 +197,7 @@ def _unsure(request: Request, table: PredictionTable, decided: Decision) -> str:
             where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
             details = "".join(f" ({one.text})" for one in table.problems[:1])
             return f"the prediction on {where}{details}"
-    return ""
+    return "" if table.tails else "its runs are too few to say what the longest take"
 
 
 def less_memory(memory: LowerMemory) -> str:

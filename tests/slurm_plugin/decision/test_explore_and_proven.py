@@ -10,6 +10,7 @@ from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
 from predictor.types import AskedRange, Memory
+from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
@@ -49,6 +50,21 @@ def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():
     assert 1 < made.chosen.nodes < 8
     asked, tried = made.request, made.chosen
     assert tried.wait_s + tried.time_s <= 2 * (asked.wait_s + asked.time_s)
+
+
+class Tailed:
+    """Starts at once, but for one time in forty: in thirty years."""
+
+    def wait(self, nodes, limit_s):
+        return WaitEstimate((0.0,) * 39 + (1e9,), recorded=100)
+
+    def arriving(self, span_s, level):
+        return 0.0
+
+
+def test_what_is_tried_does_not_hang_on_the_tail_of_a_wait():
+    made = decided(part=with_fields(partition(nodes=8), outlook=Tailed()))
+    assert made.reason is Reason.LEARNING
 
 
 @pytest.mark.parametrize(

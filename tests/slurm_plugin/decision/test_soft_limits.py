@@ -84,6 +84,11 @@ def test_a_comment_opts_one_job_in(request_, set_):
             job(comment="nimo:time=set", min_nodes=4, max_nodes=4),
             "the prediction on 4 nodes is doubtful",
         ),
+        (
+            {"tails": ()},
+            job(comment="nimo:time=set"),
+            "its runs are too few to say what the longest",
+        ),
         ({"owner": "bob"}, job(comment="nimo:time=set"), Reason.OTHERS_RUNS.text),
         ({}, job(comment="nimo:time=set", name="other"), Reason.NO_FINISHED_RUN.text),
         (
