@@ -376,9 +376,11 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
         return f"{_OPENINGS[verdict_at(table, nodes)]} on {table.unit.counted(nodes)}."
-    sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
+    each = zip(table.nodes, table.verdicts, strict=False)
+    there = [(n, one) for n, one in each if n <= (table.in_cluster or n)]
+    sure = [n for n, one in there if one is table.verdict]
     where = ""
-    if 0 < len(sure) < len(table.nodes):
+    if 0 < len(sure) < len(there):
         several = f"{sure[0]} to {sure[-1]} {table.unit.plural}"
         where = f" on {table.unit.counted(sure[0]) if sure[0] == sure[-1] else several}"
     return f"{_OPENINGS[table.verdict]}{where}."

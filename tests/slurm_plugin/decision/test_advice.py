@@ -11,7 +11,7 @@ from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.messages import problem_texts
+from slurm_plugin.decision.messages import problem_texts, verdict_text
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
@@ -249,3 +249,11 @@ def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
     sooner = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 400))
     assert "--time=00:05:00 is the longest that it can have" in sooner.deadline_text
     assert sooner.time_directive == ""  # eight minutes would not end before the deadline
+
+
+def test_a_verdict_is_about_no_count_that_the_cluster_lacks():
+    sure = table(verdicts=(Verdict.RELIABLE,) * 12 + (Verdict.DOUBTFUL,) * 20)
+    words = ((0, " on 1 to 12 nodes"), (16, " on 1 to 12 nodes"), (8, ""))
+    for largest, where in words:
+        said = verdict_text(replace(sure, in_cluster=largest))
+        assert said == f"The prediction is reliable{where}."
