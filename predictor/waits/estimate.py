@@ -214,8 +214,6 @@ _WIDE = 3.0
 #: A record of so many errors speaks for itself.  Errors of no record are mixed in: as many as a
 #: shorter one lacks, and one at either end at least, since the next error is unknown.
 ENOUGH, _MIXED = 50, 2
-#: No estimate is longer than so many times the longest wait that was drawn or came, or than a day.
-_BEYOND, _DAY_S = 10.0, 86_400.0
 #: Share of waits outside their intervals, and how fast its level follows what came.
 _OUTSIDE, _PACE = 0.1, 0.02
 #: Highest level: a queue may change at once, and a higher one takes its time to come down.
@@ -314,7 +312,6 @@ class WaitRecord:
         )
         self._levels: dict[WaitClass, float] = {}
         self._made: dict[tuple[WaitClass, float], tuple[float, ...]] = {}
-        self._longest_s = 0.0
         for error in errors:
             self.add(error)
         self._levels |= levels or {}
@@ -333,7 +330,6 @@ class WaitRecord:
     def add(self, error: WaitError) -> None:
         """Take one more."""
         self.errors.append(error)
-        self._longest_s = max(self._longest_s, error.actual_s)
         for one in set(error.of.broader()):
             self._scores[one].append(error.score)
         self._made.clear()
@@ -365,10 +361,8 @@ class WaitRecord:
             wider = (1 - level) / (1 - _OUTSIDE)
             shares = (min(max(0.5 + wider * (share - 0.5), 0.0), 1.0) for share in SHARES)
             made = self._made[own, level] = tuple(every.quantile(share) for share in shares)
-        # One draw of a century would be all that the mean of a wait says.
-        most_s = max(_DAY_S, _BEYOND * max(self._longest_s, draws_s[-1]))
         return WaitEstimate(
-            tuple(min(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0), most_s) for z in made),
+            tuple(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0) for z in made),
             len(self._scores.get(own, ())),
         )
 

@@ -101,12 +101,8 @@ def unbroken(text: str) -> "Markup":
     """Escape a text, with options and dates in it that stay on one line."""
     from markupsafe import Markup, escape  # noqa: PLC0415
 
-    made, end = Markup(), 0
-    for found in _WHOLE.finditer(text := formatting.printable(text)):
-        made += escape(text[end : found.start()])
-        made += Markup('<span class="whole">{}</span>').format(found[0])
-        end = found.end()
-    return made + escape(text[end:])
+    safe = str(escape(formatting.printable(text)))
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', safe))  # noqa: S704 - escaped
 
 
 def anchor(title: str) -> str:

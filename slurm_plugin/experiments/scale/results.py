@@ -47,11 +47,6 @@ class Row:
     note: str = ""
     doubt: str = ""  #: why speedup and efficiency say little
 
-    @property
-    def efficiency_text(self) -> str:
-        """The efficiency, and what speaks against it."""
-        return f"{percent(self.efficiency)}{f' ({self.doubt})' if self.doubt else ''}"
-
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -169,12 +164,13 @@ def proposal(results: Results) -> str:
         f"{count(last.count, word)}.",
         f"The run time is {duration(first.time_s)} on {count(first.count, word)} and "
         f"{duration(last.time_s)} on {count(last.count, word)}, where the parallel efficiency is "
-        f"{last.efficiency_text}.",
+        f"{percent(last.efficiency)}{last.doubt and f' ({last.doubt})'}.",
         *(f"On {count(row.count, word)} it failed ({row.note})." for row in failed),
         f"We use {count(best.count, word)}: {'about ' if not best.runs else ''}"
         f"{duration(best.time_s)}, {best.hours:.3g} {word}-hours a run, a speedup of "
-        f"{best.speedup:.1f} and an efficiency of {best.efficiency_text}; this count has the "
-        "most speedup for its efficiency (S²/n).",
+        f"{best.speedup:.1f} and an efficiency of {percent(best.efficiency)}"
+        f"{best.doubt and f' ({best.doubt})'}; this count has the most speedup for its efficiency "
+        "(S²/n).",
     ]
     return " ".join(texts)
 
