@@ -138,19 +138,11 @@ def _sized(
     if not split_by or len(every) < split.FEW:  # few that are told apart may go by a number
         split_by = list(split.choose(every, few=False))
     ordered, believed = split.predicted(every, split_by)
-    sized = [
-        SizedRun(
-            nodes=one.nodes,
-            log_s=one.log_s,
-            numbers=values[id(one.row)],
-            counts=tuple(
-                count or 0
-                for count in (one.row.nodes, one.row.cpus, one.row.tasks, one.row.req_mem_bytes)
-            ),
-            values={name: one.read().get(name, "") for name in split_by},
-        )
-        for one in ordered
-    ]
+    sized = []
+    for one in ordered:
+        row, told = one.row, {name: one.read().get(name, "") for name in split_by}
+        counts = row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0
+        sized.append(SizedRun(one.nodes, one.log_s, values[id(row)], counts, told))
     terms = sizes.choose(sized, believed, [*named, *split_by])
     if not terms:
         return (), rows
@@ -169,11 +161,9 @@ def _as_reference(
     row: RunRow, log_s: float | None, terms: Sequence[SizeTerm], numbers: Mapping[str, float]
 ) -> RunRow:
     """Give a run as if its numbers were the references; what limit it had says nothing then."""
-    if row.elapsed_s <= 0:
-        return row
-    if log_s is None:
+    if log_s is None and row.elapsed_s > 0:
         log_s = log(row.elapsed_s) - log_factor(terms, numbers)
-    return replace(row, elapsed_s=exp(log_s), limit_s=None)
+    return row if log_s is None else replace(row, elapsed_s=exp(log_s), limit_s=None)
 
 
 def _names_of(terms: Iterable[SizeTerm]) -> set[str]:

@@ -313,17 +313,15 @@ class _SplitBacktest:
     def explains(self, chosen: Sequence[str], name: str, *, sure: bool) -> bool:
         """Whether an attribute tells run times apart: its gain is ``sure``, and of few no luck.
 
-        Of few runs shuffled values are rarely as far apart as its own: a permutation test of the
-        squares between them (Fisher, *The Design of Experiments*, 1935) within sizes and what is
-        split already.  Where that says more than the gain, each value has to come back: one that
-        came and went says no more than the time.
+        A permutation test of the squares between its values (Fisher, *The Design of Experiments*,
+        1935) within sizes and what is split already.  Where that says more than the gain, each
+        value has to come back: one that came and went says no more than the time.
         """
         if len(self._ordered) >= FEW:
             return sure
         codes = np.unique([v[0] for v in self._of((name,))], return_inverse=True)[1]
         groups = int(codes.max()) + 1
-        returns = np.count_nonzero(np.diff(codes)) >= 2 * groups
-        if not (sure or returns):
+        if not sure and np.count_nonzero(np.diff(codes)) < 2 * groups:
             return False
         keys = [(v, one.size) for v, one in zip(self._of(chosen), self._ordered, strict=True)]
         cells: dict[Hashable, list[float]] = defaultdict(list)
@@ -334,8 +332,8 @@ class _SplitBacktest:
         of_value = np.vstack((codes, shuffled))[:, :, None] == np.arange(groups)
         sums = np.einsum("ijk,j->ik", of_value, np.array(off))
         squares = np.sum(sums**2 / np.bincount(codes), axis=1)
-        chance = float(np.mean(squares > squares[0] - 1e-9))
-        return chance <= (_LUCK if sure else _RARE / len(self.names))
+        rare = _LUCK if sure else _RARE / len(self.names)
+        return float(np.mean(squares > squares[0] - 1e-9)) <= rare
 
     def accuracy(self, logs: _Logs) -> float:
         """Mean of min(p, a) / max(p, a)."""
