@@ -37,7 +37,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 from slurm_plugin.config import settings as config
-from slurm_plugin.decision.memory_and_limits import TimeLimits, from_prediction
+from slurm_plugin.decision.memory_and_limits import AskedLimit, TimeLimits, from_prediction
 
 DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
@@ -133,10 +133,8 @@ def _reported(job: Job, table: PredictionTable) -> Reported | None:
     nodes = job.asked.nodes
     if not covers(table, nodes) or verdict_at(table, nodes) is not Verdict.RELIABLE:
         return None
-    own_s = job.asked.limit_s
-    limits = from_prediction(
-        table, [nodes], SETTINGS, own_s=own_s, own_least_s=None, with_least=True
-    )
+    asked = AskedLimit(job.asked.limit_s, with_least=True)
+    (limits,) = from_prediction(table, [nodes], SETTINGS, asked)
     high = quantile(table, nodes, SETTINGS.quantile)
     low = quantile(table, nodes, SETTINGS.min_quantile)
     if limits is None or high is None or low is None:

@@ -294,19 +294,3 @@ def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts():
     beyond = whole.fitted(ranges, settings).beyond
     assert beyond.parallelism == pytest.approx(expected.parallelism)
     assert beyond.wssre == pytest.approx(expected.wssre)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_one_weight_that_is_none_is_enough_to_refuse(bad):
-    n = np.array([1.0, 2, 4])
-    weight = np.array([[1.0, bad, 1.0]])
-    with pytest.raises(ValueError, match="weights: one for each target"):
-        search(n, 9 / n, weight, np.array([2.0]), everything(4.0, Bounds()), SearchSettings())
-
-
-@pytest.mark.parametrize(
-    ("targets", "nodes"), [([np.nan, 4.0], [1.0, 2.0]), ([4.0], [1.0, np.nan]), ([4.0], [])]
-)
-def test_weights_are_of_finite_numbers(targets, nodes):
-    with pytest.raises(ValueError, match="finite numbers are needed"):
-        weights(np.array(targets), np.array(nodes), 2.0)

@@ -232,23 +232,10 @@ def test_expectation_and_covariance_are_those_of_kriging():
         assert np.allclose(gains[i], (first.T @ inverse)[:, :3])
 
 
-@pytest.mark.parametrize("at", range(4))
-def test_each_number_of_a_process_is_finite(at):
-    places, variances, tau, noise = (one.copy() for one in (PLACES, VARIANCES, TAU, NOISE))
-    (places, variances, tau, noise)[at].flat[0] = np.inf
-    with pytest.raises(ValueError, match="all must be finite"):
-        residuals(places, variances, tau=tau, noise=noise, reach=REACH)
-
-
 @pytest.mark.parametrize("variances", [VARIANCES[:1], VARIANCES[:, :2], VARIANCES[0]])
 def test_each_process_has_a_row_of_variances(variances):
     with pytest.raises(ValueError, match="a row for each process"):
         residuals(PLACES, variances, tau=TAU, noise=NOISE, reach=REACH)
-
-
-def test_a_process_has_a_reach():
-    with pytest.raises(ValueError, match="reach"):
-        residuals(PLACES, VARIANCES, tau=TAU, noise=NOISE, reach=0.0)
 
 
 def test_processes_are_hashed_and_compared_as_objects():

@@ -1,9 +1,7 @@
 """Rules of the learner that no whole trace shows: when it stops, what it skips, how it weighs."""
 
 import dataclasses
-import re
 from math import inf
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -270,16 +268,3 @@ def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
         if len(ahead.samples) > 2:
             larger.add("last" if last > others.error else "left out")
     assert larger == {"last", "left out"}
-
-
-def test_defaults_are_those_of_the_documentation():
-    text = (Path(__file__).parents[3] / "docs" / "learning.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", text, re.MULTILINE)
-    table = {name: value for name, value in rows if hasattr(LearnerSettings(), name)}
-    assert {"target", "fewest", "in_a_row", "improvement", "test_runs", "seed"} <= table.keys()
-    for name, value in table.items():
-        own = getattr(LearnerSettings(), name)
-        if isinstance(own, int | float):
-            assert own == float(value), name
-        elif isinstance(own, str):
-            assert own == value, name

@@ -49,12 +49,6 @@ def test_the_interval_is_laplace_s_of_log_time(level):
     assert made.high_s == pytest.approx(20 / exp(0.2 * log(1 - level)))
 
 
-@pytest.mark.parametrize("bad", [0.0, 1.0, -1.0, float("nan")])
-def test_a_level_is_between_nothing_and_all(bad):
-    with pytest.raises(ValueError, match="level is"):
-        fit(form()).predict({}, bad)
-
-
 def test_of_three_forms_the_middle_one_is_reported_and_of_two_the_better():
     fast, slow, middle = form(1.0), form(9.0), form(3.0)
     for order in ((fast, slow, middle), (middle, fast, slow), (slow, middle, fast)):

@@ -39,20 +39,6 @@ def fit(key="a", **given):
     return FitRow(**fields | given)
 
 
-def test_what_is_public():
-    assert sacct_ingest.store.__all__ == [
-        "ArrayRow",
-        "DecisionSelection",
-        "FitRow",
-        "RecordRow",
-        "RejectRow",
-        "RunRow",
-        "Store",
-        "Stored",
-        "SumsRow",
-    ]
-
-
 def test_migrations_make_the_schema(new_url):
     Store.open(new_url).close()
     engine = create_engine(new_url)
