@@ -365,6 +365,14 @@ def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
     return _log_mix(tail.time_s[low], tail.time_s[high], part)
 
 
+def of_rows(table: PredictionTable, rows: slice) -> PredictionTable:
+    """Table on some of its node counts."""
+    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
+    cut = {name: getattr(table, name)[rows] for name in names}
+    tails = tuple(replace(one, time_s=one.time_s[rows]) for one in table.tails)
+    return replace(table, **cut, tails=tails)
+
+
 @lru_cache(maxsize=_CACHED)
 def level_quantile(table: PredictionTable, nodes: int, share: float) -> float:
     """Give the run time in seconds that ``share`` of new runs on ``nodes`` stay below.

@@ -17,6 +17,7 @@ from predictor.table import (
     covers,
     doubtful,
     longest,
+    of_rows,
     quantile,
     round_time,
     shared_out,
@@ -190,14 +191,7 @@ def of_usual_job(table: types.PredictionTable) -> types.PredictionTable:
     low, high = table.nodes[0], table.nodes[-1]
     rows = slice(bisect_left(job.nodes, low), bisect_right(job.nodes, high))
     knee, end = (n if n and n <= high else None for n in (job.knee, job.max_useful))
-    return replace(
-        job,
-        **{name: getattr(job, name)[rows] for name in ("nodes", "median_s", "low_s", "high_s")},
-        curve_sd=job.curve_sd[rows],
-        tails=tuple(replace(one, time_s=one.time_s[rows]) for one in job.tails),
-        knee=knee,
-        max_useful=end,
-    )
+    return replace(of_rows(job, rows), knee=knee, max_useful=end)
 
 
 def _spread(logs: Sequence[float]) -> float:

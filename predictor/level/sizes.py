@@ -1,7 +1,7 @@
 """Numbers in arguments as sizes of the problem: run time is a product of their powers.
 
-log T = a + sum over k of b_k log(x_k + s_k), with the node count as one more term that only keeps
-the others honest; a tag's size that is not found so gets all that was asked for beside it.  The
+log T = a + sum over k of b_k log(x_k + s_k), with the node count as a covariate of its own; where
+no number is chosen, CPUs, tasks and memory asked for are covariates, too, for `nimo:size=`.  The
 shift s_k makes it a cost that does not depend on x_k plus one that does (the product form's
 constant term). Terms are added one by one while they predict runs that were left out better than
 what else is believed of these (leave-one-out from the hat matrix, Cook and Weisberg, *Residuals and
@@ -70,8 +70,8 @@ def choose(
     believed: log run time that other rules predicted of each; None: nothing.
     rivals: names whose values other rules tell apart, or that were chosen at the last fit: as
         numbers they only have to be as good.
-    resources: what else was asked for keeps a tag's size honest, too; asked where no number is
-        found without it, as after `nimo learn`, which varies several at once.
+    resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``: tried where
+        no number is chosen without them, as after `nimo learn`, which varies several at once.
     """
     runs, believed = runs[-RECENT:], believed[-RECENT:]
     if len(runs) < FEWEST:

@@ -135,7 +135,8 @@ def _sized(
     if len(every) < sizes.FEWEST or not any(values.values()):
         return (), rows
     split_by = [name for name in before.split if not name.startswith(_SIZED)]
-    if not split_by or len(every) < split.FEW:  # few that are told apart may go by a number
+    # With few runs a regression on a number may replace a split that a permutation test made.
+    if not split_by or len(every) < split.FEW:
         split_by = list(split.choose(every, few=False))
     ordered, believed = split.predicted(every, split_by)
     sized = []

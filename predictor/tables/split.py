@@ -178,8 +178,8 @@ def _misfit(points: Sequence[tuple[float, float]]) -> tuple[float, int]:
 MOST, RECENT, FEWEST = 3, 400, 8
 #: Mean accuracy that an attribute has to add, and by how many standard errors of that mean.
 _GAIN, _SURE = 0.03, 3.0
-#: Fewer runs than that are few; of these values are shuffled so many times. So often shuffled ones
-#: may be as far apart where the gain is sure, and where it is not, of all attributes together.
+#: Below FEW runs a permutation test of so many shuffles decides. Its significance level where the
+#: gain in accuracy is significant, too, and where it is not (shared by all attributes).
 FEW, _SHUFFLES, _LUCK, _RARE = 24, 999, 0.05, 0.005
 #: What is split already needs less to stay so, and others more to replace it.
 _STAYS, _REPLACES = 0.01, 0.03
@@ -311,11 +311,13 @@ class _SplitBacktest:
         return logs
 
     def explains(self, chosen: Sequence[str], name: str, *, sure: bool) -> bool:
-        """Whether an attribute tells run times apart: its gain is ``sure``, and of few no luck.
+        """Whether run time depends on an attribute.
 
-        A permutation test of the squares between its values (Fisher, *The Design of Experiments*,
-        1935) within sizes and what is split already.  Where that says more than the gain, each
-        value has to come back: one that came and went says no more than the time.
+        sure: its gain in accuracy is significant, which is enough from `FEW` runs on.
+
+        With fewer a permutation test of the sum of squares between its values (Fisher, *The Design
+        of Experiments*, 1935) within sizes and what is split already.  If the gain is not
+        significant, values have to alternate: otherwise a change over time looks the same.
         """
         if len(self._ordered) >= FEW:
             return sure

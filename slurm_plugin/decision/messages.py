@@ -157,9 +157,9 @@ UNHEEDED = " changes nothing: "
 
 
 def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
-    """Say which words of a tag are not read, or come to nothing, why, and what they take.
+    """Say which words of a tag are not read or have no effect, why, and what they need.
 
-    Of a job that asks for no more than it is predicted to need nothing is said.
+    Nothing where a job already asks for no more than it is predicted to need.
     """
     tag, request, table = parse_tag(case.job.comment), case.request, case.table
     fault = tag_fault(case.job.comment)

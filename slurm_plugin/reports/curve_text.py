@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from predictor.change.request import of_usual_job
-from predictor.table import for_type, whole_key, within_cluster
+from predictor.table import for_type, of_rows, whole_key, within_cluster
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
@@ -254,9 +254,7 @@ def within(prediction: PredictionTable, largest: int | None = None) -> Predictio
         return prediction
     most = max(largest, *(one.nodes for one in prediction.observed), 1)
     end = sum(n <= most for n in prediction.nodes)
-    names = ("nodes", "median_s", "low_s", "high_s", "curve_sd", "verdicts")
-    cut = {name: getattr(prediction, name)[:end] for name in names}
-    return replace(within_cluster(prediction, most) if nodes else prediction, **cut)
+    return of_rows(within_cluster(prediction, most) if nodes else prediction, slice(end))
 
 
 def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:

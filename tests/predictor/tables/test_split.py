@@ -78,7 +78,7 @@ def twelve(seed, *, shuffled=False, labels=None):
 
 
 def test_twelve_runs_are_enough_to_tell_two_inputs_apart():
-    """Names in another order than the inputs are told apart as rarely as before."""
+    """With shuffled labels there is at most one false split in a hundred histories."""
     assert sum(choose(twelve(seed)) == ("INPUT",) for seed in range(100)) >= 90
     assert sum(choose(twelve(seed, shuffled=True)) != () for seed in range(100)) <= 1
     alone = [choose(twelve(seed), few=False) for seed in range(100)]

@@ -98,7 +98,7 @@ def test_a_try_costs_no_more_than_twenty_later_jobs_may_save():
         assert decided(price=price).reason is not Reason.LEARNING
     for price in (1.0, 8.0):
         assert decided(price=price).reason is Reason.LEARNING
-    # Three nodes would tell most, and are expected to cost .28 more than the best count.
+    # 3 nodes have the highest expected improvement, but cost 28 % more than the best count.
     made = decided(known=learned(4, 8, tries=1), price=1.0, explore_ratio=4.0)
     assert made.reason is Reason.LEARNING
     assert made.chosen.cost_s < 1.1 * min(one.cost_s for one in made.options)
