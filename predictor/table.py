@@ -148,7 +148,7 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
 
 
 def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> PredictionTable:
-    """Table that proposes runs on no more nodes than the cluster has, and ends with it; 0: unknown.
+    """Table that ends with the cluster, as do its problems and the runs it proposes; 0: unknown.
 
     Where all of them were run, what needs another count for a curve is proposed half of the fewest.
     cpus: of a node; 0: unknown.
@@ -161,14 +161,16 @@ def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> Predi
         fewer = counts[0] // 2 if one.name == "no_curve" else 0
         return replace(one, observe=(fewer or None) if largest in counts else largest)
 
+    def problems(own: PredictionTable | ByType) -> tuple[Problem, ...]:
+        return tuple(fitting(own, one) for one in own.problems if one.beyond <= largest)
+
     if table.unit is not Unit.NODES:
         return replace(table, in_cluster=largest * cpus if table.unit is Unit.CPUS else 0)
     if not largest:
         return table
-    by_type = (replace(t, problems=tuple(fitting(t, p) for p in t.problems)) for t in table.by_type)
-    problems = tuple(fitting(table, one) for one in table.problems)
+    by_type = tuple(replace(one, problems=problems(one)) for one in table.by_type)
     knee, end = (n if n and n <= largest else None for n in (table.knee, table.max_useful))
-    own = replace(table, problems=problems, by_type=tuple(by_type), in_cluster=largest)
+    own = replace(table, problems=problems(table), by_type=by_type, in_cluster=largest)
     return replace(own, knee=knee, max_useful=end)
 
 

@@ -134,6 +134,7 @@ class Problem:
     name: str  #: stable name, e.g. ``linear_section``
     text: str  #: plain words for users
     observe: int | None = None  #: node count where one more run would help most
+    beyond: int = 0  #: it is about counts from this one on, none of them run; 0: about others, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,9 +487,9 @@ WORDS: Final = {
 }
 
 
-def problem(name: str, observe: int | None = None, /, **facts: Any) -> Problem:
+def problem(name: str, observe: int | None = None, beyond: int = 0, /, **facts: Any) -> Problem:
     """Report a problem by its name, with what its words need.
 
-    observe: count on which one more run would help most.
+    observe, beyond: as in `Problem`.
     """
-    return Problem(name.partition(":")[0], WORDS[name].format(**facts), observe)
+    return Problem(name.partition(":")[0], WORDS[name].format(**facts), observe, beyond)

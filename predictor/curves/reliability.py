@@ -291,7 +291,8 @@ def wide_interval(
     ends = " to ".join(map(str, dict.fromkeys((within[0], within[-1])))) if within else ""
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
     off = 100 * settings.reliable_factor - 100
-    return problem("wide_interval", observe, where=" and ".join(where + beyond), off=off)
+    only = 0 if within else nodes[0]
+    return problem("wide_interval", observe, only, where=" and ".join(where + beyond), off=off)
 
 
 def _off(prediction: Prediction) -> float:

@@ -114,7 +114,7 @@ def alternative_fit(
     n, where = int(beyond[at]), beyond[at : at + 1]
     times = (_over(instance, where).item(), _over(others, where)[apart][rival].item())
     shorter, longer = map(time_span, sorted(times))
-    return problem("alternative_fit", n, nodes=n, shorter=shorter, longer=longer)
+    return problem("alternative_fit", n, n, nodes=n, shorter=shorter, longer=longer)
 
 
 def as_good(
