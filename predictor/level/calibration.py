@@ -41,9 +41,10 @@ class BacktestSettings:
     fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
     that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
     fitted ``fits`` times.  ``learning`` is the rate at which experts on what may be many problems
-    lose their weight; they are chosen among where that is not ``mixed``.  ``scale`` is the size of
-    errors of one application where nothing is known, ``scale_many`` where it may be many.  Curves
-    are those of the registered ``model``.
+    lose their weight; they are chosen among where that is not ``mixed``.  Ends of intervals are
+    ``averaged`` with quantiles of the last runs.  ``scale`` is the size of errors of one
+    application where nothing is known, ``scale_many`` where it may be many.  Curves are those of
+    the registered ``model``.
     """
 
     believed: float = 15.0
@@ -58,6 +59,7 @@ class BacktestSettings:
     scale_many: float = 0.6
     learning: float = 0.3
     mixed: bool = True
+    averaged: bool = True
     around: Around = ()
     model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
@@ -218,6 +220,8 @@ class Calibrator:
             (least, min(most, max(guesses.longest, log_s))),
         )
         low, high = mixed.quantiles(shares, weights)
+        if self._settings.averaged and guesses.samples is not None:
+            low, high = guesses.samples.averaged(low, high, self._outside)
         return JudgedPrediction(
             log_s=log_s,
             low=min(low, log_s),

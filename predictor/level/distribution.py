@@ -10,6 +10,10 @@ decides how much it is believed.  Last, quantiles move to where the runs fell so
 probability integral transform of the record calibrates them (Dawid, JRSS A 147, 1984; conformal
 predictive distributions, Vovk et al., *Machine Learning* 108, 2019).  Adaptive conformal inference
 (Gibbs and Candès, NeurIPS 34, 2021) widens them after misses, as errors come in bursts.
+
+Ranks know no distances: where other applications missed by far, the tails of a mixture say how far
+those were off.  So each end of an application's interval is the mean of that of the mixture and
+that of its own last runs (quantile averaging: Lichtendahl et al., Management Science 59, 2013).
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,6 +40,9 @@ _RUNS = np.array(
 _HALF, _FADE, _PRIOR, _BROAD = _RUNS.T[:, :, None]
 #: Components: those made of runs, and the record's errors alone.
 COMPONENTS = len(_RUNS) + 1
+#: Last runs whose quantiles are averaged with those of a mixture, the fewest that make a kind, and
+#: the fewest at all.
+_LAST, _ENOUGH_ALIKE, _FEWEST_ALIKE = 60, 19, 5
 #: Runs that are looked at, and their weights: the newest last.
 WINDOW = 128
 _FADED = _FADE ** np.arange(WINDOW - 1, -1, -1)
@@ -62,6 +69,17 @@ class Samples:
     logs: Floats
     weights: Floats
     runs: int  #: how many there are of the whole identity
+    alike: Floats  #: last log run times of the most specific kind with enough, or of the largest
+
+    def averaged(self, low: float, high: float, outside: float) -> tuple[float, float]:
+        """Means of the ends of an interval and of the quantiles of the last runs alike, if any."""
+        ordered, last = np.sort(self.alike), len(self.alike) - 1
+        if last + 1 < _FEWEST_ALIKE:
+            return low, high
+        place = outside * (last + 2) - 1
+        beyond = 0.5 * max(-place, 0.0)  # each rank beyond both extremes is half a unit
+        own_low, own_high = np.interp((place, last - place), range(last + 1), ordered).tolist()
+        return (low + own_low - beyond) / 2, (high + own_high + beyond) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +122,9 @@ def samples(
     others: the same of the user's other runs.
     """
     every, first = [(kind, 0, 1.0) for kind in kinds], len(logs)
+    pools = [logs[kind] for kind in kinds]
     if others is not None:
+        pools += [others[0][kind] for kind in others[1]]
         logs = np.append(logs, others[0])
         every += [(kind, first, _BROAD) for kind in others[1]]
     weights, left = np.zeros((len(_RUNS), len(logs))), np.ones_like(_HALF)
@@ -115,7 +135,9 @@ def samples(
             share = counts * left * total / believed
             left = left - share
             weights[:, places] += faded * (share / total)
-    return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs)
+    large = (pool for pool in pools if len(pool) >= _ENOUGH_ALIKE)
+    alike = next(large, max(pools, key=len))[-_LAST:]
+    return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs, alike)
 
 
 @cache

@@ -114,12 +114,15 @@ def _same(level: KeyLevel, settings: TableSettings) -> bool:
 def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) -> TableSettings:
     """Choose settings for a key: a user whose job names come again is asked for new ones only.
 
-    Of these the last runs, which mostly repeat each other, say little.
+    Of these the last runs, which mostly repeat each other, say little.  Where names do not come
+    again the next run may be of any application, and the last runs are of one burst.
     """
-    names = {row.name for row in rows if row.name}
-    if level is not KeyLevel.USER or not names or 2 * len(names) > len(rows):
+    if level is not KeyLevel.USER:
         return settings
-    return replace(settings, backtest=replace(settings.backtest, mixed=False))
+    names = {row.name for row in rows if row.name}
+    again = bool(names) and 2 * len(names) <= len(rows)
+    asked = replace(settings.backtest, mixed=not again, averaged=again)
+    return replace(settings, backtest=asked)
 
 
 def mixture(

@@ -24,17 +24,11 @@ def history(times, count=200):
     return made
 
 
-def half(rng):
-    """Half take 10 min, half 17."""
-    return rng.choice((600, 1020)) * rng.lognormvariate(0, 0.03)
+def around(spread, *times):
+    return lambda rng: rng.choice(times) * rng.lognormvariate(0, spread)
 
 
-def three(rng):
-    return rng.choice((60, 600, 6000)) * rng.lognormvariate(0, 0.1)
-
-
-def steady(rng):
-    return 600 * rng.lognormvariate(0, 0.03)
+HALF, THREE, STEADY = around(0.03, 600, 1020), around(0.1, 60, 600, 6000), around(0.03, 600)
 
 
 def score(low, high, actual):
@@ -43,19 +37,17 @@ def score(low, high, actual):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize("times", [half, three, steady])
+@pytest.mark.parametrize("times", [HALF, THREE, STEADY])
 def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(times, *, same):
     runs, own, empirical, inside, record = history(times), [], [], 0, Record()
     for number in range(80, len(runs), 5):
         past, actual = runs[:number], math.log(runs[number].elapsed_s)
         record = replay(past, record, PooledErrors(), SETTINGS, same=same)
-        judged = NextRun(ExpertPanel(past, same=same), record, PooledErrors(), SETTINGS).judge(
-            2, 7200
-        )
+        now = NextRun(ExpertPanel(past, same=same), record, PooledErrors(), SETTINGS)
+        judged = now.judge(2, 7200)
         last = np.log([run.elapsed_s for run in past[-60:]])
         own.append(score(judged.low, judged.high, actual))
-        low, high = np.quantile(last, (0.05, 0.95)).tolist()
-        empirical.append(score(low, high, actual))
+        empirical.append(score(*np.quantile(last, (0.05, 0.95)).tolist(), actual))
         inside += judged.low <= actual <= judged.high
     assert sum(own) <= 1.2 * sum(empirical)
     assert inside >= 0.8 * len(own)
@@ -63,16 +55,16 @@ def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(times, *, same):
 
 def test_the_users_other_runs_count_where_they_said_more():
     """One run of an application says little, unless the record says that it does."""
-    others = history(three, 60)
+    others = history(THREE, 60)
     new = Run(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
-    around = settings_around(SETTINGS, others)
+    broad = settings_around(SETTINGS, others)
     scores = (1.0,) * (COMPONENTS - 3) + (0.1, 0.1, 1.0)
     site = PooledErrors(scores={"same seen": scores})
     alone, with_them, believing = (
         NextRun(ExpertPanel([new], settings.around, same=True), Record(), one, settings).judge(
             2, 7200
         )
-        for one, settings in ((PooledErrors(), SETTINGS), (PooledErrors(), around), (site, around))
+        for one, settings in ((PooledErrors(), SETTINGS), (PooledErrors(), broad), (site, broad))
     )
     assert believing.low < with_them.low < alone.low
     assert believing.high == pytest.approx(math.log(6000), abs=0.3)
@@ -93,6 +85,15 @@ def test_a_mixture_knows_each_kind_and_the_errors_of_the_record():
     assert scores[-1] == max(scores)
     weights = believed([(scores, 1.0)] * 20, ())
     assert weights[-1] < 1 / COMPONENTS < weights.max()
+
+
+def test_ends_are_means_with_quantiles_of_the_last_runs_alike():
+    logs = np.array([5.0, *np.linspace(0.5, 1.5, 19)])
+    given = samples(logs, [logs < 2, logs > 0], runs=20)
+    assert given.averaged(-3.5, 8.5, 0.05) == (-1.5, 5.0)
+    assert given.averaged(-3.5, 8.5, 0.025) == (-1.625, 5.125)
+    few = samples(logs[-4:], [logs[-4:] > 0], runs=4)
+    assert few.averaged(-3.5, 8.5, 0.05) == (-3.5, 8.5)
 
 
 def test_quantiles_move_to_where_runs_fell():
