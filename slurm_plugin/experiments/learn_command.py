@@ -272,15 +272,14 @@ def summary(
 
 
 def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
-    """Columns of a table of assignments; attributes are left out last to first."""
+    """Columns of a table of assignments; the verdict is left out first."""
     from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
-    def of(name: str, place: int) -> OutputColumn:
-        worth = max(ALWAYS - 1 - place, 1)
-        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
+    def of(name: str) -> OutputColumn:
+        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name))
 
     return [
-        *(of(name, place) for place, name in enumerate(names)),
+        *map(of, names),
         OutputColumn("time_s", "time", as_text=duration),
         OutputColumn(
             "interval",
@@ -289,5 +288,5 @@ def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
             worth=ALWAYS - 1,
         ),
         OutputColumn("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
-        OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True),
+        OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True, worth=1),
     ]

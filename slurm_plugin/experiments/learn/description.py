@@ -325,6 +325,9 @@ def _assignment(
     context: _Context,
 ) -> Assignment:
     inputs, folder, script, place = context
+    if int(chosen.get("tasks", chosen["nodes"])) < int(chosen["nodes"]):
+        tasks, nodes = chosen["tasks"], chosen["nodes"]
+        raise ConfigError(f"{place}: of {nodes} nodes Slurm gives {tasks} to {tasks} tasks")
     options = [f"{OPTIONS[key]}={value}" for key, value in chosen.items() if key in OPTIONS]
     options += [f"--{key}={getattr(group, key)}" for key in _FIXED if getattr(group, key)]
     options += group.options
@@ -426,7 +429,7 @@ def in_units(attributes: Mapping[str, float]) -> str:
 def amount(name: str) -> Callable[[float], str]:
     """Give what writes the values of an attribute."""
     if name in ("memory", INPUT_BYTES):
-        return lambda value: f"{value / GIB:.3g} GiB"
+        return lambda v: f"{v / GIB:.3g} GiB" if v >= GIB else f"{v / 2**20:.3g} MiB"
     return "{:g}".format
 
 

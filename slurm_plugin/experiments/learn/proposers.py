@@ -21,6 +21,9 @@ from predictor.table import worse
 from predictor.types import Verdict
 from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES, ModelChoices, Stage, Trial
 
+#: Share of the input's bytes from which on those that the accounting counted are the data flow.
+_COUNTED = 0.01
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -143,12 +146,14 @@ def sample(trial: Trial, first: Trial, choices: ModelChoices) -> Sample | None:
 
     Occupancies of runs can be compared only if their data flow means the same.  So the first run
     decides: what the accounting counted, or else the size of the input, or else one byte for all.
+    Bytes far below the input's are no data flow: it was read in ways that are not counted.
 
     first: the first run that was learned from.
     choices: whether the accounting's bytes mean something, and the network's share of the stall
         where it was not measured.
     """
-    if choices.data_flow and first.data_bytes:
+    least = _COUNTED * first.attributes.get(INPUT_BYTES, 0.0)
+    if choices.data_flow and (first.data_bytes or 0) > least:
         data_bytes = float(trial.data_bytes or 0)
     else:
         data_bytes = trial.attributes.get(INPUT_BYTES, 1.0) if choices.data_flow else 1.0

@@ -83,6 +83,10 @@ def state(cluster, name="app"):
 def killed_while_running(nimo):
     """Start learning and kill it when its second job runs."""
     cluster = nimo.cluster
+
+    def stages():
+        return {one["stage"] for one in state(cluster)}
+
     process = subprocess.Popen(
         [cluster.bin / "nimo", "learn", "app.yaml"],
         cwd=cluster.layout.work,
@@ -91,19 +95,11 @@ def killed_while_running(nimo):
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: _done(cluster) >= 1, timeout_s=120, what="a first run")
-        wait_until(lambda: _submitted(cluster), timeout_s=60, what="a second job")
+        wait_until(lambda: "done" in stages(), timeout_s=120, what="a first run")
+        wait_until(lambda: "submitted" in stages(), timeout_s=60, what="a second job")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _done(cluster):
-    return sum(one["stage"] == "done" for one in state(cluster))
-
-
-def _submitted(cluster):
-    return any(one["stage"] == "submitted" for one in state(cluster))
 
 
 def jobs(cluster):
