@@ -10,10 +10,11 @@ node time made non-decreasing in n, and nothing else depends on the queue.  Wher
 the objective C(n) is this node time n·T(n): both go by it on nodes of one type.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from operator import itemgetter
 
@@ -50,14 +51,8 @@ class DeadlineVerdict(StrEnum):
     RUN = "run"  #: it takes too long, even if it starts at once
 
 
-#: Reason for each verdict on a deadline; None: unknown.
-_MET = {
-    None: None,
-    DeadlineVerdict.MADE: True,
-    DeadlineVerdict.WAIT: None,
-    DeadlineVerdict.LIMIT: False,
-    DeadlineVerdict.RUN: False,
-}
+#: What each verdict says of a deadline; of others it is unknown.
+_MET = {DeadlineVerdict.MADE: True, DeadlineVerdict.LIMIT: False, DeadlineVerdict.RUN: False}
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +91,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def meets_deadline(self) -> bool | None:
         """Whether it makes the deadline; None: there is none, or that depends on the wait."""
-        return _MET[self.deadline]
+        return _MET.get(self.deadline) if self.deadline else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +137,11 @@ class PolicyContext(PolicyInput):
 
     def options(self, candidates: Sequence[counting.Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
-        better = [self._fitting(one) for one in candidates]
-        candidates = [
-            self._with_limit(one, limit_s) for one, limit_s in zip(candidates, better, strict=True)
-        ]
+        deadline_s, better = self.request.deadline_s, list[float | None]()
+        if deadline_s is not None:
+            better = [self._fitting(one, deadline_s) for one in candidates]
+            rows = zip(candidates, better, strict=True)
+            candidates = [self._with_limit(one, limit_s) for one, limit_s in rows]
         estimates = self._waits(candidates)
         each = list(zip(candidates, estimates, [one.median_s for one in estimates], strict=True))
         base, asked, asked_wait_s = next(
@@ -157,14 +153,20 @@ class PolicyContext(PolicyInput):
         most = share * asked_wait_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
         runs_s, made, ratio = list[tuple[float, float]](), list[Option](), policy.guard_ratio
-        if len(each) > 1:
+        certain = all(one.waits_s[0] == one.waits_s[-1] < inf for one in estimates)
+        left_s = share * asked_wait_s + policy.guard_s if certain else 0.0
+        if len(each) > 1 and not certain:
             runs_s = [
                 (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
                 for run_s, own_s in zip(levels(self.table), waits_of(asked), strict=True)
             ]
         for one, wait, wait_s in each:
             nodes = one.prediction.nodes
-            sure = 1.0 if one is base else _kept(one, wait, runs_s)
+            if one is base or not certain:
+                sure = 1.0 if one is base else _kept(one, wait, runs_s)
+            else:  # the same, counted in a list that is sorted once
+                longer_s = _longer_s(self.table, one.ratios, ratio)
+                sure = bisect_right(longer_s, left_s - wait_s * _EXACT) / DRAWS
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
             option = Option(
                 nodes=nodes,
@@ -184,21 +186,18 @@ class PolicyContext(PolicyInput):
                 ratios=one.ratios,
             )
             made.append(option)
-        deadline_s = self.request.deadline_s
         if deadline_s is None:
             return made
-        rows = zip(made, better, strict=True)
-        return [self._judged(one, limit_s, deadline_s) for one, limit_s in rows]
+        judged = zip(made, better, strict=True)
+        return [self._judged(one, limit_s, deadline_s) for one, limit_s in judged]
 
-    def _fitting(self, one: counting.Candidate) -> float | None:
+    def _fitting(self, one: counting.Candidate, deadline_s: float) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
-        deadline_s, high_s = self.request.deadline_s, one.prediction.high_s
-        if deadline_s is None:
-            return None
+        high_s = one.prediction.high_s
         left_s = deadline_s - max(self.now_s, self.request.begin_s) - STARTING_S
         margin, longest_s = self.rules.policy.limit_margin, self.partition.max_time_s or inf
         least_s, most_s = self._limits(one)
-        best_s, best = None, self._chance_within(one.prediction, least_s, most_s)
+        best_s, best = None, self._chance_of(one.prediction, least_s, most_s)
         # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
         lost = least_s > left_s or (best is None and most_s < high_s)
         if not lost and (best is None or best >= self.rules.deadline.confidence):
@@ -209,7 +208,7 @@ class PolicyContext(PolicyInput):
             fits_s = fitting(limits, high_s, margin, left_s, floor_s)
             if fits_s is None or fits_s > longest_s:
                 continue
-            chance = self._chance_within(one.prediction, fits_s, fits_s)
+            chance = self._chance_of(one.prediction, fits_s, fits_s)
             if lost or (chance or 0.0) > (best or 0.0) + _BETTER:
                 best_s, best, lost = fits_s, chance, False
         return best_s
@@ -241,11 +240,11 @@ class PolicyContext(PolicyInput):
         late_s = wait_s + one.prediction.high_s - deadline_s
         # Advice says what comes of the job with its limit.
         limits = self._limits(one) if self.request.advised else (0.0, inf)
-        one = replace(one, late_s=late_s, chance=self._chance_of(one, *limits))
+        one = replace(one, late_s=late_s, chance=self._chance_of(one.prediction, *limits, one.wait))
         if one.prediction.high_s > left_s:
             return replace(one, deadline=DeadlineVerdict.RUN)
         if better_s is not None and better_s != one.limit_s:
-            chance = self._chance_within(one.prediction, better_s, better_s)
+            chance = self._chance_of(one.prediction, better_s, better_s)
             one = replace(one, fitting_limit_s=better_s, fitting_chance=chance)
         least_s, most_s = self._limits(one)
         if least_s > left_s - STARTING_S:
@@ -253,7 +252,7 @@ class PolicyContext(PolicyInput):
             return replace(one, deadline=DeadlineVerdict.LIMIT, chance=chance)
         # A limit that is too short for the run is the user's affair where it is not advised on.
         most_s = most_s if self.request.advised else inf
-        chance = self._chance_of(one, least_s, most_s)
+        chance = self._chance_of(one.prediction, least_s, most_s, one.wait)
         if chance is None:
             in_time = late_s <= 0 and self.now_s + one.wait_s + least_s <= deadline_s
             in_time = in_time and one.prediction.high_s <= most_s
@@ -262,31 +261,26 @@ class PolicyContext(PolicyInput):
         verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
         return replace(one, deadline=verdict, chance=chance)
 
-    def _chance_of(self, one: Option, least_s: float, most_s: float) -> float | None:
-        """Chance of wait and run together; None: waits follow from time limits alone."""
-        if one.wait is None or self.partition.outlook is None or self.request.deadline_s is None:
-            return None
-        left_s = self.request.deadline_s - self.now_s
-        return one.wait.chance(one.prediction, left_s, limit_s=least_s, most_s=most_s)
+    def _chance_of(
+        self, run: Prediction, least_s: float, most_s: float, wait: WaitEstimate | None = None
+    ) -> float | None:
+        """Chance of wait and run together; None: waits follow from time limits alone.
 
-    def _chance_within(self, run: Prediction, least_s: float, most_s: float) -> float | None:
-        """Give the same with other limits, which the wait depends on."""
-        if self.partition.outlook is None or self.request.deadline_s is None:
+        wait: None: the one with these limits.
+        """
+        part, deadline_s, now_s = self.partition, self.request.deadline_s, self.now_s
+        if part.outlook is None or deadline_s is None:
             return None
-        planned_s = least_s or run.high_s
-        wait = self.partition.wait(
-            run.nodes, planned_s, now_s=self.now_s, begin_s=self.request.begin_s
-        )
-        left_s = self.request.deadline_s - self.now_s
-        return wait.chance(run, left_s, limit_s=least_s, most_s=most_s)
+        planned_s, begin_s = least_s or run.high_s, self.request.begin_s
+        wait = wait or part.wait(run.nodes, planned_s, now_s=now_s, begin_s=begin_s)
+        return wait.chance(run, deadline_s - now_s, limit_s=least_s, most_s=most_s)
 
     def _waits(self, candidates: Sequence[counting.Candidate]) -> list[WaitEstimate]:
         """Estimate the waits; more nodes for at least as long never start earlier."""
         waits: list[WaitEstimate] = []
         before = inf
-        durations = [_planned_s(one) for one in candidates]
-        for one, duration in zip(candidates, durations, strict=True):
-            nodes = one.prediction.nodes
+        for one in candidates:
+            nodes, duration = one.prediction.nodes, _planned_s(one)
             since = self.request.begin_s
             if duration >= before and self.partition.outlook is None:
                 since = self.now_s + waits[-1].median_s
@@ -344,6 +338,13 @@ def _kept(
     drawn = zip(runs_s, one.ratios, waits_of(wait), strict=True)
     kept = [(wait_s + ratio * run_s) * _EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn]
     return sum(kept) / len(kept)
+
+
+@lru_cache(maxsize=1024)
+def _longer_s(table: PredictionTable, ratios: tuple[float, ...], most: float) -> list[float]:
+    """By how much runs on a count take longer than ``most`` times those of the request, rising."""
+    each = zip(ratios, levels(table), strict=True)
+    return sorted(ratio * run_s * _EXACT - most * run_s for ratio, run_s in each)
 
 
 def waits_of(estimate: WaitEstimate | None) -> tuple[float, ...]:
