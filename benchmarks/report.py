@@ -26,7 +26,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.engine import make_engine
 from slurm_plugin.config.settings import Config
 from slurm_plugin.demo.sandbox import sacct_text
-from slurm_plugin.evaluation.feedback import judge_applications
+from slurm_plugin.evaluation.feedback import judge_applications, keep_memory
 
 MODES = ("observe", "advise", "enforce")
 REASONS = ("cheapest", "best_already", "array", "fixed_count", "unreliable_curve")
@@ -130,6 +130,7 @@ def write_day(url: str, path: Path, size: int) -> None:
     pairs = [made(since_s + i * 86_400 // DAY, size + i, rng) for i in range(DAY)]
     with Store.open(url) as store:
         judge_applications(store, config, now_s=since_s)
+        keep_memory(store, requeue=False, now_s=since_s)
         store.decisions.add([decision for decision, _ in pairs])
     ended = {"uid": 1000, "exit_code": 0, "exit_signal": 0, "tasks": 1}
     runs = (replace(run, eligible_s=run.submit_s, req_nodes=run.nodes, **ended) for _, run in pairs)

@@ -27,7 +27,7 @@ from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
-from sacct_ingest.store.engine import LISTED, writing
+from sacct_ingest.store.engine import parts, writing
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import indexed, prose, runs, steps
 from sacct_ingest.text.admin_comment import decision_id_in
@@ -179,9 +179,9 @@ def _existing(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, tuple
             sa.select(sa.func.max(runs.c.submit_s)).where(of_cluster)
         ).scalar()
         ordered = sorted(time for time in times if time <= (newest or 0))
-        for first in range(0, len(ordered), LISTED):
+        for part in parts(ordered):
             # Whole numbers as text: of parameters SQLAlchemy handles each by itself.
-            listed = ",".join(map(str, ordered[first : first + LISTED]))
+            listed = ",".join(map(str, part))
             query = _EXISTING.where(of_cluster, sa.text(f"submit_s IN ({listed})"))
             for run_id, digest, submit_s, job_id in connection.execute(query):
                 stored[cluster, submit_s, job_id] = (run_id, digest)

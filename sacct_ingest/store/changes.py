@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from sacct_ingest.records import PART, KeyLevel
 from sacct_ingest.store import counters
-from sacct_ingest.store.engine import LISTED, StoreTable, put, writing
+from sacct_ingest.store.engine import StoreTable, parts, put, writing
 from sacct_ingest.store.schema import changed, decisions, fits, records, runs
 
 #: Level, in `records`, of sums over all decisions before a time, which is the key.
@@ -48,9 +48,8 @@ def mark(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
 
 def mark_runs(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Have the identities of the runs with these ids fitted anew, as they are now."""
-    ids = sorted(run_ids)
-    for first in range(0, len(ids), LISTED):
-        mark(connection, runs.c.id.in_(among := ids[first : first + LISTED]))
+    for among in parts(sorted(run_ids)):
+        mark(connection, runs.c.id.in_(among))
         decided = sa.select(sa.func.min(decisions.c.at_s)).where(decisions.c.run_id.in_(among))
         revoke_sums(connection, connection.execute(decided).scalar())
 

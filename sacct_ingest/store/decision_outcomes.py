@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, seconds_of
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_decided, mark_runs
-from sacct_ingest.store.engine import LISTED, put
+from sacct_ingest.store.engine import LISTED, parts, put
 from sacct_ingest.store.schema import counters as counter_table
 from sacct_ingest.store.schema import decisions, runs, watermarks
 from sacct_ingest.text.admin_comment import Note, parse
@@ -38,6 +38,10 @@ _BATCH = LISTED // (BEFORE_S + 1 + AFTER_S)
 _Pair = tuple[str, int]  # decision, run
 #: What a run is recognised by.
 KEYS = ("tag", "script", "line")
+#: By what a decision and a run without a note are compared.
+_SUBMITTED = ("cluster", "uid", "user", "name", "work_dir")
+#: By its length: nearly all runs have none, and SQLite and PostgreSQL would begin with its index.
+_NO_NOTE = sa.func.length(runs.c.decision_id) == 0
 _first = runs.alias("first")
 _SET = (
     sa.update(runs)
@@ -55,7 +59,7 @@ def join(connection: sa.Connection) -> int:
     new = sa.select(runs.c.decision_id).where(*_noted(connection))
     waiting = sa.select(decisions.c.decision_id).where(*_without_run(connection))
     news = sorted({*connection.execute(new).scalars(), *connection.execute(waiting).scalars()})
-    batches = [news[first : first + _NOTES] for first in range(0, len(news), _NOTES)]
+    batches = list(parts(news, _NOTES))
     pairs = chain.from_iterable(_by_id(connection, batch) for batch in batches)
     linked = _link(connection, pairs) + _link(connection, _by_submission(connection))
     # All runs whose admin_comment names a recorded decision get the keys of that decision.
@@ -86,15 +90,16 @@ def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
     if not links:
         return 0
     chosen = decisions.c.decision_id == sa.bindparam("decision_")
-    for start in range(0, len(links), LISTED):
-        mark_decided(connection, [one["decision_"] for one in links[start : start + LISTED]])
-    # Two statements, for the run that goes from one decision to another in the same batch.
-    connection.execute(sa.update(decisions).where(chosen).values(run_id=None), links)
+    for batch in parts(links):
+        ids = [one["decision_"] for one in batch]
+        mark_decided(connection, ids)
+        # First, for the run that goes from one decision to another in the same batch.
+        linked = sa.and_(decisions.c.decision_id.in_(ids), decisions.c.run_id.is_not(None))
+        connection.execute(sa.update(decisions).where(linked).values(run_id=None))
     connection.execute(
         sa.update(decisions).where(chosen).values(run_id=sa.bindparam("run_")), links
     )
-    for start in range(0, len(links), LISTED):
-        batch = links[start : start + LISTED]
+    for batch in parts(links):
         ids = [one["decision_"] for one in batch]
         mark_runs(connection, [one["run_"] for one in batch])
         _correct_applied(connection, ids)
@@ -114,7 +119,7 @@ def _correct_applied(connection: sa.Connection, decision_ids: Sequence[str]) -> 
         decisions.c.nodes == decisions.c.requested_nodes,
         decisions.c.given_limit_s != runs.c.limit_s,
     )
-    linked = sa.and_(runs.c.id == decisions.c.run_id, runs.c.decision_id == "")
+    linked = sa.and_(runs.c.id == decisions.c.run_id, _NO_NOTE)
     differs = (
         sa.select(runs.c.id).where(linked, sa.or_(counts, limits)).correlate(decisions).exists()
     )
@@ -142,12 +147,12 @@ def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> Iterator[_
 
 def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    query = sa.select(decisions).where(*_without_run(connection), decisions.c.action != "refuse")
+    columns = (decisions.c[name] for name in ("decision_id", "at_s", *_SUBMITTED))
+    query = sa.select(*columns).where(*_without_run(connection), decisions.c.action != "refuse")
     ordered = query.order_by(decisions.c.at_s, decisions.c.decision_id)
     waiting = list(connection.execute(ordered))
     taken: set[int] = set()
-    for start in range(0, len(waiting), _BATCH):
-        batch = waiting[start : start + _BATCH]
+    for batch in parts(waiting, _BATCH):
         candidates = _candidates(connection, batch)
         for decision in batch:
             matches = (run for run in candidates[decision.cluster] if run.id not in taken)
@@ -172,19 +177,16 @@ def _candidates(
     by_job: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
     for cluster, times in seconds.items():
         query = (
-            sa.select(
-                runs.c.id, runs.c.job_id, runs.c.submit_s, runs.c.uid, runs.c.user, runs.c.name,
-                runs.c.work_dir,
-            )
+            sa.select(*(runs.c[name] for name in ("id", "job_id", "submit_s", *_SUBMITTED)))
             .outerjoin(decisions, decisions.c.run_id == runs.c.id)
             .where(
                 runs.c.cluster == cluster,
                 runs.c.submit_s.in_(times),
-                runs.c.decision_id == "",
+                _NO_NOTE,
                 decisions.c.decision_id.is_(None),
             )
             .order_by(runs.c.submit_s, runs.c.job_id)
-        )  # fmt: skip
+        )
         by_job[cluster].extend(connection.execute(query))
     return by_job
 
@@ -229,9 +231,7 @@ def _of_arrays() -> sa.Select[Any]:
     same = sa.or_(runs.c.id == _first.c.id, runs.c.array_job_id == _first.c.array_job_id)
     at_once = sa.and_(runs.c.cluster == _first.c.cluster, runs.c.submit_s == _first.c.submit_s)
     query = _differing().join(_first, sa.and_(at_once, same))
-    # By its length: nearly all runs have none, and SQLite would begin with the index of it.
-    query = query.join(decisions, decisions.c.run_id == _first.c.id)
-    return query.where(sa.func.length(runs.c.decision_id) == 0)
+    return query.join(decisions, decisions.c.run_id == _first.c.id).where(_NO_NOTE)
 
 
 def _copy(connection: sa.Connection, query: sa.Select[Any]) -> None:

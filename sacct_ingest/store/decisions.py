@@ -1,6 +1,6 @@
 """Decisions, and what became of the jobs that they were about."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from math import isfinite
 from typing import Any
@@ -12,12 +12,15 @@ from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store import decision_outcomes as outcomes
-from sacct_ingest.store.changes import revoke_sums
-from sacct_ingest.store.engine import LISTED, StoreTable, writing
+from sacct_ingest.store.changes import Named, revoke_sums
+from sacct_ingest.store.engine import StoreTable, parts, writing
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, conditions, record_maker
 from sacct_ingest.store.schema import decisions, indexed, prose, runs
 
+Pair = tuple[DecisionRow, RunRow | None]
+#: Decisions with their runs by what they were predicted by.
+Outcomes = dict[Named, list[tuple[DecisionRow, RunRow]]]
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
 _AT_ONCE_S = 60
 #: Integers of a database have 64 bits.
@@ -33,22 +36,21 @@ _FIELDS = (
     *("decision_id", "cluster", "partition", "account", "user"),
     *("mode", "reason", "key_level", "key", "label"),
 )
-_DECISION = record_maker(DecisionRow, tuple(_NAMES))
-_RUN = record_maker(RunRow, tuple(column.name for column in ROW_COLUMNS))
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
 _OUTCOMES = sa.select(*_PAIR).select_from(
     decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
 )
-#: Made once: it takes as long as its answer.
-_LAST = (
-    _OUTCOMES.where(
-        decisions.c.key == sa.bindparam("key_"), decisions.c.key_level == sa.bindparam("level_")
-    )
-    .where(runs.c.id.is_not(None))
-    .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
-    .limit(sa.bindparam("most_"))
+#: What `Decisions.last_outcomes` reads of a decision, and what it does not read of its run.
+_JUDGED = (
+    *("decision_id", "cluster", "at_s", "via", "action", "reason", "uid", "key_level", "key"),
+    *("label", "requested_nodes", "nodes", "applied", "predicted_s", "low_s", "high_s", "unit"),
+    *("request_predicted_s", "request_low_s", "request_high_s", "request_wait_s", "asked_mem_mib"),
 )
+_UNUSED = ("work_dir", "gpu_percent", "gpu_types", "req_gpus", "req_gpu_types", "node_watts")
+_OF_RUN = [column for column in ROW_COLUMNS if column.name not in _UNUSED]
+#: Identities of one query of `Decisions.last_outcomes`; SQLite allows 500.
+_IDENTITIES = 25
 
 
 class Decisions(StoreTable):
@@ -78,20 +80,18 @@ class Decisions(StoreTable):
             _add(connection, outcomes.rebuild(connection))
             return outcomes.join(connection)
 
-    def with_outcomes(
-        self, chosen: DecisionSelection | None = None
-    ) -> Iterator[tuple[DecisionRow, RunRow | None]]:
+    def with_outcomes(self, chosen: DecisionSelection | None = None) -> Iterator[Pair]:
         """Decisions in the order they were made, each with its job's run, if that was read.
 
         They are streamed: a few of them are in memory at a time.
         """
         selected = conditions(chosen or DecisionSelection(), decisions, _FIELDS, "at_s")
         query = _OUTCOMES.where(*selected).order_by(decisions.c.at_s, decisions.c.decision_id)
-        yield from map(_pair, self._each(query))
+        yield from _pairs(self._each(query))
 
     def newest(
         self, chosen: DecisionSelection, *, most: int, before: tuple[float, str] | None = None
-    ) -> list[tuple[DecisionRow, RunRow | None]]:
+    ) -> list[Pair]:
         """Give the newest selected decisions, the newest first, each with its job's run.
 
         most: how many.
@@ -104,7 +104,7 @@ class Decisions(StoreTable):
             # The first condition is what an index can be read by.
             older = sa.or_(at_s < before[0], decision_id < before[1])
             query = query.where(at_s <= before[0], older)
-        return [_pair(row) for row in self._rows(query)]
+        return list(_pairs(self._rows(query)))
 
     def of_job(
         self,
@@ -113,7 +113,7 @@ class Decisions(StoreTable):
         decision_id: str = "",
         user: str = "",
         submitted: tuple[str, str, str, float] | None = None,
-    ) -> tuple[DecisionRow, RunRow | None] | None:
+    ) -> Pair | None:
         """Give the last decision about a job, with its run where that is there already.
 
         decision_id: from the job's admin_comment, where its run is not there yet.
@@ -137,9 +137,9 @@ class Decisions(StoreTable):
             )
         return pair
 
-    def _last(self, *chosen: sa.ColumnElement[bool]) -> tuple[DecisionRow, RunRow | None] | None:
+    def _last(self, *chosen: sa.ColumnElement[bool]) -> Pair | None:
         query = _OUTCOMES.where(*chosen).order_by(decisions.c.at_s.desc()).limit(1)
-        return next(map(_pair, self._rows(query)), None)
+        return next(_pairs(self._rows(query)), None)
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.
@@ -202,26 +202,45 @@ class Decisions(StoreTable):
         )
         return [(KeyLevel(row.key_level), row.key) for row in self._rows(query)]
 
-    def last_outcomes(
-        self, level: KeyLevel, key: str, most: int
-    ) -> list[tuple[DecisionRow, RunRow]]:
-        """Give the newest decisions that were predicted by one identity and have a run."""
-        rows = self._rows(_LAST, key_=key, level_=level.value, most_=most)
-        return [(decision, run) for decision, run in map(_pair, rows) if run is not None]
+    def last_outcomes(self, identities: Sequence[Named], most: int) -> Iterator[Outcomes]:
+        """Give the newest decisions that were predicted by each identity and have a run.
+
+        They come for some identities at a time; of both records there is what judges a prediction.
+
+        most: how many of an identity; those without any are left out.
+        """
+        newest_first = decisions.c.at_s.desc(), decisions.c.decision_id
+        columns = (decisions.c[name].label(f"d_{name}") for name in _JUDGED)
+        every = sa.select(*columns, *_OF_RUN).join(runs, runs.c.id == decisions.c.run_id)
+        linked = sa.select(decisions.c.decision_id).where(decisions.c.run_id.is_not(None))
+        linked = linked.order_by(*newest_first).limit(most)
+        for some in parts(identities, _IDENTITIES):
+            newest = (
+                linked.where(decisions.c.key_level == level.value, decisions.c.key == key)
+                for level, key in some
+            )
+            chosen = sa.union_all(*(sa.select(one.subquery()) for one in newest)).subquery()
+            query = every.join(chosen, chosen.c.decision_id == decisions.c.decision_id)
+            found: Outcomes = {named: [] for named in some}
+            for decision, run in _pairs(
+                self._rows(query.order_by(*newest_first)), _JUDGED, _OF_RUN
+            ):
+                if run is not None:
+                    found[KeyLevel(decision.key_level), decision.key].append((decision, run))
+            yield {named: pairs for named, pairs in found.items() if pairs}
 
 
 def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
     """Insert new decisions; what nimod recorded replaces what was read from a note."""
     latest = {row.decision_id: row for row in rows}
     revoke_sums(connection, min((row.at_s for row in rows), default=None))
-    ids = list(latest)
-    for first in range(0, len(ids), LISTED):
-        among = decisions.c.decision_id.in_(ids[first : first + LISTED])
+    for some in parts(list(latest)):
+        among = decisions.c.decision_id.in_(some)
         connection.execute(sa.delete(decisions).where(among, decisions.c.via == FROM_NOTE))
         recorded = set(
             connection.execute(sa.select(decisions.c.decision_id).where(among)).scalars()
         )
-        new = [_values(latest[one]) for one in ids[first : first + LISTED] if one not in recorded]
+        new = [_values(latest[one]) for one in some if one not in recorded]
         if new:
             connection.execute(sa.insert(decisions), new)
 
@@ -243,15 +262,20 @@ def _of_runs(chosen: DecisionSelection) -> Iterator[sa.ColumnElement[bool]]:
         yield runs.c.elapsed_s < high * said_s
 
 
-def _pair(row: sa.Row[Any]) -> tuple[DecisionRow, RunRow | None]:
-    values = tuple(row)
-    decision, of_run = _DECISION(values[: len(_NAMES)]), values[len(_NAMES) :]
-    if of_run[0] is None:
-        return decision, None
-    run, unit = _RUN(of_run), Unit(decision.unit)
-    if unit is Unit.NODES:
-        return decision, run
-    return decision, replace(run, nodes=unit.size_of(run.without_added_cpus()))
+def _pairs(
+    rows: Iterable[sa.Row[Any]], names: Sequence[str] = _NAMES, of_run: Sequence[Any] = ROW_COLUMNS
+) -> Iterator[Pair]:
+    """Make records of rows, which have these columns of a decision and those of its run."""
+    decided, count = record_maker(DecisionRow, tuple(names)), len(names)
+    ran = record_maker(RunRow, tuple(column.name for column in of_run))
+    for row in rows:
+        values = tuple(row)
+        decision, run = decided(values[:count]), None
+        if values[count] is not None:
+            run, unit = ran(values[count:]), Unit(decision.unit)
+            if unit is not Unit.NODES:
+                run = replace(run, nodes=unit.size_of(run.without_added_cpus()))
+        yield decision, run
 
 
 def _values(row: DecisionRow) -> dict[str, Any]:

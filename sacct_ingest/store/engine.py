@@ -5,11 +5,12 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
@@ -25,6 +26,7 @@ from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import RowRefused, StoreError, system_errors
 
+_One = TypeVar("_One")
 #: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
 LISTED = 900
 #: Seconds that a writer waits for another to finish.
@@ -113,15 +115,24 @@ class StoreTable:
             return connection.execute(query).scalar()
 
 
+def parts(given: Sequence[_One], most: int = LISTED) -> Iterator[Sequence[_One]]:
+    """Give a sequence in parts of at most so many."""
+    return (given[first : first + most] for first in range(0, len(given), most))
+
+
+def any_of(columns: Iterable[Any], keys: Iterable[Sequence[Any]]) -> sa.ColumnElement[bool]:
+    """Condition for rows with one of these keys; of lists of keys SQLite would read all rows."""
+    return sa.or_(sa.false(), *(sa.and_(*map(eq, columns, key)) for key in keys))
+
+
 def put(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *same: str
 ) -> None:
     """Insert rows, in place of those that are the same in these columns (none: beside all)."""
-    for start in range(0, len(rows), _PUT_AT_ONCE):
-        batch = rows[start : start + _PUT_AT_ONCE]
+    for batch in parts(rows, _PUT_AT_ONCE):
         if same:
-            old = (sa.and_(*(table.c[name] == row[name] for name in same)) for row in batch)
-            connection.execute(sa.delete(table).where(sa.or_(*old)))
+            old = ([row[name] for name in same] for row in batch)
+            connection.execute(sa.delete(table).where(any_of([table.c[n] for n in same], old)))
         connection.execute(sa.insert(table), batch)
 
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.store import counters
-from sacct_ingest.store.changes import of_identity, places
-from sacct_ingest.store.engine import StoreTable, put, reading, writing
+from sacct_ingest.store.changes import Named, of_identity, places
+from sacct_ingest.store.engine import StoreTable, any_of, put, reading, writing
 from sacct_ingest.store.rows import FitRow, RecordRow
 from sacct_ingest.store.schema import fits, records, standings
 
@@ -94,12 +94,7 @@ class Fits(StoreTable):
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""
-        if not keys:
-            return []
-        any_key = sa.or_(
-            *(sa.and_(fits.c.level == level, fits.c.key == key) for level, key in keys)
-        )
-        return [_fit(row) for row in self._rows(sa.select(*_COLUMNS).where(any_key))]
+        return self._select(any_of(fits.primary_key, keys))
 
     def named(self, name: str) -> list[FitRow]:
         """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
@@ -146,9 +141,10 @@ class Standings(StoreTable):
             counters.increase(connection, "standings", 1)
             put(connection, standings, values, "level", "key")
 
-    def all(self) -> list[StandingRow]:
-        """All rows, ordered by level and key."""
-        rows = self._rows(sa.select(standings).order_by(standings.c.level, standings.c.key))
+    def all(self, of: Iterable[Named] | None = None) -> list[StandingRow]:
+        """All rows, or those of some identities, ordered by level and key."""
+        query = sa.select(standings).order_by(standings.c.level, standings.c.key)
+        rows = self._rows(query if of is None else query.where(any_of(standings.primary_key, of)))
         return [StandingRow(**{**row._mapping, "level": KeyLevel(row.level)}) for row in rows]
 
     def off(self) -> list[tuple[str, str]]:
@@ -224,8 +220,11 @@ class Records(StoreTable):
             rows = connection.execute(query, places([(level, key)])[0])
             return {str(row.key): str(row.payload) for row in rows}
 
+    def of(self, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Give the payloads of these levels and keys, where there are any."""
+        rows = self._rows(sa.select(records).where(any_of(records.primary_key, identities)))
+        return {(str(row.level), str(row.key)): str(row.payload) for row in rows}
+
     def find(self, level: str, key: str) -> str | None:
         """Give the payload of one identity; None where there is none."""
-        query = sa.select(records.c.payload).where(records.c.level == level, records.c.key == key)
-        payload = self._value(query)
-        return None if payload is None else str(payload)
+        return self.of([(level, key)]).get((level, key))

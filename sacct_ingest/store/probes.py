@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from sacct_ingest.store.engine import StoreTable, put, writing
+from sacct_ingest.store.engine import StoreTable, any_of, parts, put, writing
 from sacct_ingest.store.schema import indexed, probes, profiles, prose
 
 _COLUMNS = [probes.c[field.name] for field in fields(Probe)]
@@ -31,14 +31,8 @@ class Probes(StoreTable):
         if not rows:
             return 0
         with writing(self._engine) as connection:
-            keys = list(rows)
-            for first in range(0, len(keys), _CHUNK):
-                # OR of ANDs: old SQLite has no row values, and MariaDB uses no index for them.
-                same = (
-                    sa.and_(*(column == value for column, value in zip(_KEY, key, strict=True)))
-                    for key in keys[first : first + _CHUNK]
-                )
-                for stored in connection.execute(sa.select(*_KEY).where(sa.or_(*same))):
+            for keys in parts(list(rows), _CHUNK):
+                for stored in connection.execute(sa.select(*_KEY).where(any_of(_KEY, keys))):
                     rows.pop(tuple(stored), None)
             if rows:
                 connection.execute(sa.insert(probes), list(rows.values()))

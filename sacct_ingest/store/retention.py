@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.decision_outcomes import PRUNED
-from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.engine import parts, reading, translated, writing
 from sacct_ingest.store.ingests import Watermarks
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
@@ -60,15 +60,15 @@ def _delete(
     engine: sa.Engine, key: sa.Column[Any], chosen: sa.Select[Any], *, dry_run: bool
 ) -> int:
     keys, table, rows = _keys(engine, chosen), key.table, 0
-    for first in range(0, len(keys), BATCH):
-        among = key.in_(list(keys[first : first + BATCH]))
+    for part in parts(keys, BATCH):
+        among = key.in_(list(part))
         with (reading if dry_run else writing)(engine) as connection:
             if dry_run:
                 counted = sa.select(sa.func.count()).select_from(table).where(among)
                 rows += int(connection.execute(counted).scalar_one())
             else:
                 if (mark := _MARKS.get(table.name)) is not None:
-                    mark(connection, keys[first : first + BATCH])
+                    mark(connection, part)
                 rows += connection.execute(sa.delete(table).where(among)).rowcount
     return rows
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import groupby, islice
-from operator import attrgetter, eq
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRu
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.changes import key_columns
-from sacct_ingest.store.engine import LISTED, StoreTable
+from sacct_ingest.store.engine import StoreTable, any_of, parts
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
@@ -195,8 +195,7 @@ class Runs(StoreTable):
         """Give the steps of these runs, by run id; runs without any have an empty list."""
         ids = sorted(set(run_ids))
         steps_by_run: dict[int, list[StepRun]] = {run_id: [] for run_id in ids}
-        for first in range(0, len(ids), LISTED):
-            chunk = ids[first : first + LISTED]
+        for chunk in parts(ids):
             query = sa.select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
             for run_id, *values in self._rows(query.order_by(steps.c.run_id, steps.c.position)):
                 step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
@@ -241,7 +240,7 @@ def _has_key(level: KeyLevel, keys: Iterable[str]) -> sa.ColumnElement[bool]:
     if len(columns) == 1:
         return columns[0].in_(list(keys))
     words = (key.split("/", 1) for key in keys)
-    return sa.or_(*(sa.and_(*map(eq, columns, own)) for own in words))
+    return any_of(columns, words)
 
 
 def _array_row(values: Mapping[Any, Any]) -> ArrayRow:

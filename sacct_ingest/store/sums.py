@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_identities
-from sacct_ingest.store.engine import StoreTable, put, reading, writing
+from sacct_ingest.store.engine import StoreTable, parts, put, reading, writing
 from sacct_ingest.store.rows import Contribution, RunRow, SumsRow
 from sacct_ingest.store.runs import ROW_COLUMNS, run_rows
 from sacct_ingest.store.schema import contributions, runs, sums
@@ -28,8 +28,6 @@ _COLUMNS = [contributions.c[field.name] for field in fields(Contribution)]
 _KEY = ("cluster", "submit_s", "job_id")
 _SAME = sa.and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
 _WATCHED = ("digest", *(level.value for level in CURVE_LEVELS))
-#: Keys looked for in one query.
-_MANY = 400
 
 #: Makes the text of the new sums of the old one (empty: none yet), the form, and the runs that
 #: come in and go out; empty where the form does not apply to them.
@@ -151,7 +149,7 @@ def _submitted_with(
     for one in given:
         times[one.cluster].add(one.submit_s)
     for cluster, submitted in times.items():
-        for part in _parts(sorted(submitted)):
+        for part in parts(sorted(submitted)):
             at_once = table.c.submit_s.in_(part)
             yield from connection.execute(
                 sa.select(*columns).where(table.c.cluster == cluster, at_once)
@@ -172,7 +170,7 @@ def _fold(
         for owner in sorted({*added, *removed})
         for form in forms
     }
-    for part in _parts(list(owners)):
+    for part in parts(list(owners)):
         query = sa.select(sums.c.digest, sums.c.payload).where(sums.c.digest.in_(part))
         before = {row.digest: row.payload for row in connection.execute(query)}
         rows = []
@@ -197,7 +195,3 @@ def _by_sums(given: Iterable[Contribution]) -> dict[tuple[str, str, str], list[C
                 if key := getattr(one, level.value):
                     by_sums[level.value, key, one.node_type].append(one)
     return dict(by_sums)
-
-
-def _parts(given: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (given[first : first + _MANY] for first in range(0, len(given), _MANY))

@@ -30,6 +30,12 @@ class Comparison:
     low_s: float | None = None
     high_s: float | None = None
     cut: bool = False  #: stopped by its limit or deadline: it would have taken longer
+    ended_s: float = 0.0  #: since the epoch
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether it says how good the prediction was: the run was not stopped before that time."""
+        return not self.cut or self.actual_s > self.predicted_s
 
     @property
     def ratio(self) -> float:
@@ -83,6 +89,7 @@ def compare(decision: DecisionRow, run: RunRow | None) -> Comparison | None:
         low_s=low_s,
         high_s=high_s,
         cut=run.state.cut_short,
+        ended_s=float(run.end_s or 0),
     )
 
 

@@ -14,9 +14,10 @@ wants it, a job that got less than it asked for runs again with what it asked fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from math import ceil, comb, exp, log
 from statistics import median
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
-from slurm_plugin.evaluation.accuracy import compare
+from slurm_plugin.evaluation.accuracy import Comparison, compare
 from slurm_plugin.evaluation.effects import PromiseTally, is_changed
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.status_messages import WaitAccuracy
@@ -38,20 +39,7 @@ from slurm_plugin.slurm import commands
 if TYPE_CHECKING:
     from sacct_ingest.store import FitRow, RunRow, Store
 
-
-@dataclass(frozen=True, slots=True)
-class PredictionOutcome:
-    """One run that was predicted; times in seconds.
-
-    A run that was stopped (``cut``) would have taken longer than ``realised_s``.
-    """
-
-    ended_s: float
-    realised_s: float
-    predicted_s: float
-    low_s: float  #: interval of the prediction
-    high_s: float
-    cut: bool = False
+    _Pairs = list[tuple[DecisionRow, RunRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +53,24 @@ class Standing:
     high: float
 
 
-def judge(
-    outcomes: Sequence[PredictionOutcome], band: config.Band, *, off: bool
-) -> Standing | None:
+def judge(outcomes: Iterable[Comparison], band: config.Band, *, off: bool) -> Standing | None:
     """Judge an application by its last runs.
 
-    outcomes: in any order; runs that were cut short before their predicted time say nothing.
+    outcomes: in any order.
     off: whether it is switched off now.
     Returns Standing or None: none with fewer than ``band.least`` runs that say something.
     """
-    conclusive = [one for one in outcomes if not one.cut or one.realised_s > one.predicted_s]
+    conclusive = [one for one in outcomes if one.conclusive]
     last = sorted(conclusive, key=lambda one: one.ended_s)[-band.runs :]
     if len(last) < band.least:
         return None
-    middle = median(log(one.realised_s / one.predicted_s) for one in last)
+    middle = median(log(one.ratio) for one in last)
     wide = log(band.ratio)
     # Narrowed for the way back in the same proportion as the site's own band.
     share = log(min(band.back, band.ratio)) / wide if off and wide else 1.0
-    low = share * min(-wide, median(log(one.low_s / one.predicted_s) for one in last))
-    high = share * max(wide, median(log(one.high_s / one.predicted_s) for one in last))
+    below = median(log(one.low_s / one.predicted_s) for one in last if one.low_s)
+    above = median(log(one.high_s / one.predicted_s) for one in last if one.high_s)
+    low, high = share * min(-wide, below), share * max(wide, above)
     return Standing(not low <= middle <= high, exp(middle), len(last), exp(low), exp(high))
 
 
@@ -102,46 +89,47 @@ def judge_applications(store: Store, site: config.Config, *, now_s: float) -> li
     Raises sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
     since_s = (store.watermarks.get(_STANDINGS) or 0) - _OVERLAP_S
-    standings = {(row.level, row.key): row for row in store.standings.all()}
-    judged = [
-        row
-        for level, key in store.decisions.touched_keys(since_s)
-        if (row := _judged(store, level, key, site, standings.get((level, key)), now_s))
-    ]
+    touched = store.decisions.touched_keys(since_s)
+    judged, turned = list[StandingRow](), list[StandingRow]()
+    for found in store.decisions.last_outcomes(touched, site.band.runs * _SPARE):
+        records, standings = store.records.of(found), store.standings.all(found)
+        stood = {(row.level, row.key): row for row in standings}
+        for named, pairs in found.items():
+            before, record = stood.get(named), decode_record(records.get(named), Record)
+            if row := _judged(named, pairs, record, site, before, now_s):
+                judged.append(row)
+                turned += [row] if row.off != (before is not None and before.off) else []
     if judged:
         store.standings.put(judged)
     store.watermarks.set(_STANDINGS, int(now_s))
-    return [row for row in judged if row.off != _was_off(standings.get((row.level, row.key)))]
+    return turned
 
 
 def _judged(
-    store: Store,
-    level: KeyLevel,
-    key: str,
+    named: tuple[KeyLevel, str],
+    pairs: _Pairs,
+    record: Record,
     site: config.Config,
     before: StandingRow | None,
     now_s: float,
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
     band = site.band
-    record = decode_record(store.records.find(level.value, key), Record)
-    pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
-    if not pairs:
-        return None
-    outcomes = [*_recorded(record), *_outcomes(pairs, after_s=record.until_s)]
-    judgement = judge(outcomes, band, off=_was_off(before))
+    outcomes = [*_recorded(record), *_compared(pairs, after_s=record.until_s, most=band.runs)]
+    was_off = before is not None and before.off
+    judgement = judge(outcomes, band, off=was_off)
     if judgement is None:
         return None
     since_s = before.since_s if before else 0.0
     off = judgement.off
     if before is not None and before.broke_promises:  # its jobs are observed for as long
         off = off or sum(one.ended_s > since_s for one in outcomes) < band.least
-    elif not _was_off(before):
+    elif not was_off:
         off = off or _breaks(pairs, since_s, site.policy, band.runs)
-    turned = off != _was_off(before)
+    turned = off != was_off
     row = StandingRow(
-        level=level,
-        key=key,
+        level=named[0],
+        key=named[1],
         label=pairs[0][0].label,
         **asdict(judgement) | {"off": off},
         since_s=now_s if before is None or turned else before.since_s,
@@ -152,9 +140,7 @@ def _judged(
     return None if same else row
 
 
-def _breaks(
-    pairs: list[tuple[DecisionRow, RunRow]], since_s: float, policy: config.Policy, least: int
-) -> bool:
+def _breaks(pairs: _Pairs, since_s: float, policy: config.Policy, least: int) -> bool:
     """Whether fewer changed jobs kept the guard than they were promised, beyond chance."""
     tally = PromiseTally(policy.guard_ratio, policy.guard_s)
     for decision, run in pairs:
@@ -166,43 +152,36 @@ def _breaks(
     return done.jobs >= least and chance < _CHANCE
 
 
-def _was_off(before: StandingRow | None) -> bool:
-    return before is not None and before.off
-
-
-def _recorded(record: Record) -> Iterator[PredictionOutcome]:
-    """Turn entries of a record into outcomes; only ratios of times count.
+def _recorded(record: Record) -> Iterator[Comparison]:
+    """Turn entries of a record into comparisons; only ratios of times count.
 
     Those of what changes jobs: other users' runs do not switch an application off or on.
     """
     for entry in record.entries:
         if entry.acting is not None:
             error, width, _ = entry.acting
-            yield PredictionOutcome(
-                ended_s=entry.end_s,
-                realised_s=exp(error),
+            yield Comparison(
+                actual_s=exp(error),
                 predicted_s=1.0,
                 low_s=exp(-width),
                 high_s=exp(width),
+                ended_s=entry.end_s,
             )
 
 
-def _outcomes(
-    pairs: list[tuple[DecisionRow, RunRow]], *, after_s: float
-) -> Iterator[PredictionOutcome]:
-    """Compare runs that ended later with what was predicted for the count that they had."""
-    for decision, run in pairs:
-        ended_s = float(run.end_s or 0)
-        comparison = compare(decision, run) if ended_s > after_s else None
-        if comparison is not None and comparison.low_s and comparison.high_s:
-            yield PredictionOutcome(
-                ended_s=ended_s,
-                realised_s=comparison.actual_s,
-                predicted_s=comparison.predicted_s,
-                low_s=comparison.low_s,
-                high_s=comparison.high_s,
-                cut=comparison.cut,
-            )
+def _compared(pairs: _Pairs, *, after_s: float, most: int) -> Iterator[Comparison]:
+    """Compare runs that ended later with what was predicted for the count that they had.
+
+    They come by their ends, the last one first, up to the one by which ``most`` are conclusive.
+    """
+    by_end = sorted(pairs, key=lambda pair: pair[1].end_s or 0)
+    for decision, run in reversed(by_end):
+        if most == 0 or (run.end_s or 0) <= after_s:
+            return
+        one = compare(decision, run)
+        if one is not None and one.low_s and one.high_s:
+            most -= one.conclusive
+            yield one
 
 
 #: Watermark of the last pass.
@@ -248,8 +227,8 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
     since_s = (store.watermarks.get(_MEMORY) or 0) - _OVERLAP_S
     changed: list[FitRow] = []
     lines: list[str] = []
-    for level, key in store.decisions.touched_keys(since_s, _SHORT):
-        pairs = store.decisions.last_outcomes(level, key, _NEWEST)
+    parts = store.decisions.last_outcomes(store.decisions.touched_keys(since_s, _SHORT), _NEWEST)
+    for named, pairs in chain.from_iterable(one.items() for one in parts):
         # Sizes other than nodes are chosen on one node.
         short = [
             (one, run)
@@ -258,7 +237,7 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
         ]
         if not short:
             continue
-        rows = store.fits.find([(level, key)])
+        rows = store.fits.find([named])
         changed += filter(None, (_without_lowering(row, short) for row in rows))
         if requeue:
             lines += _requeued(short, since_s=now_s - _RECENT_S)
@@ -269,7 +248,7 @@ def keep_memory(store: Store, *, requeue: bool, now_s: float) -> list[str]:
     return [*notes, *lines]
 
 
-def _without_lowering(row: FitRow, short: list[tuple[DecisionRow, RunRow]]) -> FitRow | None:
+def _without_lowering(row: FitRow, short: _Pairs) -> FitRow | None:
     """Table that takes no memory off; None where it knew of these runs."""
     table = decode(row.payload)
     last_s = max(float(run.end_s or 0) for _, run in short)
@@ -279,7 +258,7 @@ def _without_lowering(row: FitRow, short: list[tuple[DecisionRow, RunRow]]) -> F
     return replace(row, payload=encode(replace(table, need=need)))
 
 
-def _requeued(short: list[tuple[DecisionRow, RunRow]], *, since_s: float) -> Iterator[str]:
+def _requeued(short: _Pairs, *, since_s: float) -> Iterator[str]:
     for decision, run in short:
         asked_mib = decision.asked_mem_mib
         if not (decision.applied and asked_mib) or (run.end_s or 0) < since_s:

@@ -28,7 +28,7 @@ QUERIES = {
     "newest decisions": lambda store: store.decisions.newest(
         DecisionSelection(only_user="ada"), most=5, before=(float(LATE_S), "f" * 12)
     ),
-    "last outcomes": lambda store: store.decisions.last_outcomes(KeyLevel.NAME, "u1/n1", 5),
+    "last outcomes": lambda store: [*store.decisions.last_outcomes([(KeyLevel.NAME, "u1/n1")], 5)],
     "runs that started": lambda store: list(store.runs.started(cluster="pine", since_s=LATE_S)),
     "watermark": lambda store: store.watermarks.get("sacct:"),
 }

@@ -90,11 +90,10 @@ def test_outcomes_of_an_identity_newest_first(store):
         store.decisions.add([one])
         store.runs.add([run(job_id=i + 1, submit_s=SUBMIT_S + i, name=name, end_s=SUBMIT_S + i)])
     assert store.decisions.join_outcomes() == 4
-    result = store.decisions.last_outcomes(KeyLevel.LINE, "k", 2)
-    assert [(row.decision_id, outcome.job_id) for row, outcome in result] == [
-        (f"{2:012x}", 3),
-        (f"{1:012x}", 2),
-    ]
+    named = [(level, key) for key in ("other", *map(str, range(20)), "k") for level in KeyLevel]
+    found = [pair for part in store.decisions.last_outcomes(named, 2) for pair in part.items()]
+    job_ids = [(level, key, [run.job_id for _, run in pairs]) for (level, key), pairs in found]
+    assert job_ids == [(KeyLevel.LINE, "other", [4]), (KeyLevel.LINE, "k", [3, 2])]
     assert store.decisions.touched_keys(SUBMIT_S + 3) == [(KeyLevel.LINE, "other")]
     assert store.decisions.touched_keys(0) == [(KeyLevel.LINE, "k"), (KeyLevel.LINE, "other")]
 

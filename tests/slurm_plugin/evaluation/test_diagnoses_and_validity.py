@@ -15,9 +15,10 @@ from predictor.types import PredictionTable, Problem, Recorded, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.settings import Band
+from slurm_plugin.evaluation.accuracy import Comparison
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
-from slurm_plugin.evaluation.feedback import PredictionOutcome, judge
+from slurm_plugin.evaluation.feedback import judge
 from slurm_plugin.evaluation.outcomes import OutcomeTally, anonymous
 from slurm_plugin.evaluation.resource_usage import UnusedTally
 from slurm_plugin.protocol.reasons import WORDS
@@ -125,10 +126,8 @@ def test_sizes_in_cpus_have_a_knee_of_their_own():
 
 
 def outcomes(*ratios, spread=1.05, cut=False):
-    return [
-        PredictionOutcome(float(i), 100.0 * ratio, 100.0, 100.0 / spread, 100.0 * spread, cut)
-        for i, ratio in enumerate(ratios)
-    ]
+    said = {"predicted_s": 100.0, "low_s": 100.0 / spread, "high_s": 100.0 * spread, "cut": cut}
+    return [Comparison(actual_s=100.0 * r, ended_s=i, **said) for i, r in enumerate(ratios)]
 
 
 def off(*ratios, before=False, **fields):
