@@ -21,19 +21,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from predictor.waits import workload
 from predictor.waits.backtest import PastWait, fair_shares, past_job, past_waits
 from predictor.waits.estimate import ALLOWANCE_S, SHARES, WaitError, WaitRecord, error_of, log_error
 from predictor.waits.features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
 from predictor.waits.regression import QueueWaitModel
-from predictor.waits.workload import (
-    ArrivalDemand,
-    LimitShares,
-    PastArrivals,
-    PastRecord,
-    PastShape,
-    QueuePast,
-    encode,
-)
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store.rows import RunRow
 
@@ -49,14 +41,16 @@ _BETTER = 0.95
 _USEFUL = 0.99
 
 
-def learn_waits(waits: Sequence[PastWait]) -> PastRecord:
+def learn_waits(waits: Sequence[PastWait]) -> workload.PastRecord:
     """Make a record of the past, and try the regression.
 
     waits: of one cluster, in the order of asking.
     """
     places, errors = range(len(waits)), _recorded(waits)
     if len(waits) < FEWEST_ASKED or _mean_error(errors, places) < _NEAR:
-        return PastRecord(errors=errors, error=_mean_error(errors, places) if errors else None)
+        return workload.PastRecord(
+            errors=errors, error=_mean_error(errors, places) if errors else None
+        )
     model = QueueWaitModel(estimate=ESTIMATE, allowance_s=ALLOWANCE_S)
     try:
         features = _useful(waits, model)
@@ -66,14 +60,14 @@ def learn_waits(waits: Sequence[PastWait]) -> PastRecord:
                 corrected[place] = waits[place]._replace(draws_s=tuple(draws))
                 judged.append(place)
     except NimoError:  # without scikit-learn there is no regression
-        return PastRecord(errors=errors, error=_mean_error(errors, places))
+        return workload.PastRecord(errors=errors, error=_mean_error(errors, places))
     after = _recorded(corrected)
     error, corrected_error = _mean_error(errors, judged), _mean_error(after, judged)
     if not judged or corrected_error > _BETTER * error:
-        return PastRecord(errors=errors, error=error, corrected_error=corrected_error)
-    return PastRecord(
+        return workload.PastRecord(errors=errors, error=error, corrected_error=corrected_error)
+    return workload.PastRecord(
         errors=[msgspec.structs.replace(after[place], corrected=True) for place in judged],
-        correction=encode(model.fit(*_table(waits, features))),
+        correction=workload.encode(model.fit(*_table(waits, features))),
         error=error,
         corrected_error=corrected_error,
     )
@@ -143,7 +137,7 @@ _MOMENTS, _LEVELS = 200, 21
 
 def arrival_demand(
     submit_s: Sequence[float], sizes: Sequence[float], run_s: Sequence[float]
-) -> ArrivalDemand:
+) -> workload.ArrivalDemand:
     """Measure the peak demand after past submissions.
 
     Jobs come in bursts, so that the moments are those at which a job came.  Each later job is taken
@@ -159,7 +153,7 @@ def arrival_demand(
     if not len(submit) == len(size) == len(run):
         raise ValueError(f"{len(submit)} times, {len(size)} sizes, {len(run)} run times of jobs")
     if not len(submit):
-        return ArrivalDemand()
+        return workload.ArrivalDemand()
     if not (np.isfinite([submit, size, run]).all() and min(size.min(), run.min()) >= 0):
         raise ValueError("times, sizes and run times of jobs are finite, and none is below zero")
     if (np.diff(submit) < 0).any():
@@ -174,7 +168,7 @@ def arrival_demand(
             break
         spans.append(span_s)
         rows.append(tuple(np.quantile(whole, np.linspace(0, 1, _LEVELS)).tolist()))
-    return ArrivalDemand(tuple(spans), tuple(rows))
+    return workload.ArrivalDemand(tuple(spans), tuple(rows))
 
 
 def _peaks(submit: Floats, size: Floats, run: Floats, job: int) -> Floats:
@@ -202,7 +196,7 @@ _ASKS = 1_000
 _WINDOW = 200
 
 
-def queue_past(runs: Iterable[RunRow]) -> QueuePast:
+def queue_past(runs: Iterable[RunRow]) -> workload.QueuePast:
     """Look at the runs of one cluster.
 
     runs: that have started, in any order.
@@ -211,7 +205,7 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
     partitions: dict[str, list[RunRow]] = defaultdict(list)
     for run in ordered:
         partitions[run.partition].append(run)
-    return QueuePast(
+    return workload.QueuePast(
         shares=_shares(ordered),
         arrivals={
             name: _arrivals(members)
@@ -223,16 +217,16 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
     )
 
 
-def _shares(runs: Sequence[RunRow]) -> LimitShares:
+def _shares(runs: Sequence[RunRow]) -> workload.LimitShares:
     users: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.limit_s and run.elapsed_s > 0:
             users[run.user].append(min(log(run.elapsed_s / run.limit_s), 0.0))
     every = [share for shares in users.values() for share in shares]
     if len(every) < _FEWEST:
-        return LimitShares()
+        return workload.LimitShares()
     own = {user: shares[-_OF_USER:] for user, shares in users.items() if len(shares) >= _FEWEST}
-    return LimitShares(
+    return workload.LimitShares(
         site=_quantiles(every), users={user: _quantiles(shares) for user, shares in own.items()}
     )
 
@@ -241,7 +235,7 @@ def _quantiles(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(np.quantile(values, SHARES).tolist())
 
 
-def _arrivals(runs: Sequence[RunRow]) -> PastArrivals:
+def _arrivals(runs: Sequence[RunRow]) -> workload.PastArrivals:
     """Describe the jobs that came to a partition; ``runs`` are in the order of submission."""
     span_s = max(runs[-1].submit_s - runs[0].submit_s, 1)
     step = max(len(runs) // _SHAPES, 1)
@@ -257,11 +251,13 @@ def _arrivals(runs: Sequence[RunRow]) -> PastArrivals:
         waiting = (start[before] > start[job]) & (submit[before] < submit[job])
         smaller = (nodes[before] <= nodes[job]) & (limit[before] <= limit[job])
         passed += bool(np.any(waiting & smaller))
-    return PastArrivals(
+    return workload.PastArrivals(
         per_s=len(runs) / span_s,
         ahead=passed / len(runs),
         shapes=[
-            PastShape(run.nodes, run.cpus, float(run.limit_s or run.elapsed_s), run.elapsed_s)
+            workload.PastShape(
+                run.nodes, run.cpus, float(run.limit_s or run.elapsed_s), run.elapsed_s
+            )
             for run in runs[::-step][:_SHAPES]
         ],
         node_demand=arrival_demand(submits, [run.nodes for run in runs], took),

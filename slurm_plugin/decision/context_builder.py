@@ -29,17 +29,10 @@ from slurm_plugin.decision.eligibility import Asked, distrust, names_of
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm import partition_view
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest, profile
 from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
-from slurm_plugin.slurm.partition_view import (
-    TermsCache,
-    in_each_partition,
-    memory_bytes,
-    partition_for,
-    share_of,
-    unready,
-)
 
 _Item = TypeVar("_Item")
 #: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
@@ -153,7 +146,7 @@ class ContextBuilder:
         self._cluster: Cluster | None = None
         self._keeps_limit = self._plans_softly = False
         self._types: dict[tuple[str, NodeShare], str] = {}
-        self._terms: TermsCache = {}
+        self._terms: partition_view.TermsCache = {}
         self._cache = _RequestCache(_MOST_SIZE)
 
     def configure(self, config: Config) -> None:
@@ -233,15 +226,17 @@ class ContextBuilder:
         if cluster is None or case.partition is None:
             return []
         own = case.partition.name.split(",")
-        others = [j for j in in_each_partition(cluster, case.job) if j.partition not in own]
+        others = [
+            j for j in partition_view.in_each_partition(cluster, case.job) if j.partition not in own
+        ]
         views = (self._partition(cluster, job) for job in others if not self._unready(cluster, job))
         return [part for part in views if part is not None]
 
     def _unready(self, cluster: Cluster, job: Job) -> list[tuple[Partition, NodeShare]]:
-        return unready(cluster, job, self._terms, self._budget.each)
+        return partition_view.unready(cluster, job, self._terms, self._budget.each)
 
     def _partition(self, cluster: Cluster, job: Job) -> Partition | None:
-        return partition_for(cluster, job, self._terms, self._budget.each)
+        return partition_view.partition_for(cluster, job, self._terms, self._budget.each)
 
     def _follow(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
@@ -304,7 +299,7 @@ class ContextBuilder:
         cluster, node_types = self._cluster, self._tables.node_types
         if cluster is None or partition is None:
             return ""
-        share = share_of(job, partition)
+        share = partition_view.share_of(job, partition)
         if (node_type := self._types.get((partition.name, share))) is None:
             name = self._config.cluster or cluster.name
             pools = [cluster.partitions[one].pool for one in partition.name.split(",")]
@@ -386,7 +381,7 @@ def has_memory(
     job: Job, part: Partition, table: PredictionTable, size: int, *, margin: float
 ) -> bool:
     """Whether a job's memory holds what runs of this size, or the nearest, needed."""
-    given = memory_bytes(job, part) or part.node_mem_bytes
+    given = partition_view.memory_bytes(job, part) or part.node_mem_bytes
     if not table.memory or given is None:
         return True
     counts = [one.nodes for one in table.memory]

@@ -14,20 +14,12 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision import messages, tickets
+from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
-from slurm_plugin.decision.context_builder import (
-    SUBMISSION_S,
-    Budget,
-    BudgetSpent,
-    ContextBuilder,
-    Later,
-    on_nodes,
-)
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import SoftPlans
@@ -66,16 +58,16 @@ class DecisionService:
         config: Config,
         *,
         new_id: Callable[[], str],
-        later: Later | None = None,
+        later: context_builder.Later | None = None,
         publish: tickets.Publish = lambda _key, _decision: None,
         cpu_clock: Callable[[], float] = lambda: 0.0,
-        most_s: float = SUBMISSION_S,
+        most_s: float = context_builder.SUBMISSION_S,
     ) -> None:
         self._new_id = new_id
-        self._budget = Budget(most_s, cpu_clock)
+        self._budget = context_builder.Budget(most_s, cpu_clock)
         self._cluster: Cluster | None = None
         self.bookings = Bookings()
-        self._contexts = ContextBuilder(config, self.bookings, later, self._budget)
+        self._contexts = context_builder.ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
         self._tickets = tickets.TicketCache(publish)
         self._tries, self._recent = PendingTries(), RecentCounts()
@@ -142,7 +134,7 @@ class DecisionService:
                 if case.site.mode is Mode.OFF:
                     return Answer(reason=Reason.OFF), partial(self.bookings.add, case, None)
                 decided, answer, decision_id = self._judge(case)
-        except BudgetSpent:
+        except context_builder.BudgetSpent:
             case = self._contexts.without_data(job, now_s)
             if case.site.mode is Mode.OFF:
                 return Answer(reason=Reason.OFF), lambda: None
@@ -187,7 +179,7 @@ class DecisionService:
                 if (waiting := tickets.without_texts(case)) is None:
                     return Answer()
                 decided, answer, decision_id = self._judge(case)
-        except BudgetSpent:
+        except context_builder.BudgetSpent:
             return Answer()
         given = None if ticket else tickets.given_of(answer, full.hook)
         announced, ticket = bool(ticket), ticket or decision_id
@@ -252,7 +244,7 @@ class DecisionService:
                 best = next((row for row in advice.rows if row.recommended), None)
                 advice.waits = self.waits.like(best.wait_s) if best else None
                 return advice
-        except BudgetSpent:
+        except context_builder.BudgetSpent:
             error = "this takes too much processor time; name fewer partitions or features"
             return Advice(ok=False, error=error)
 
@@ -264,7 +256,9 @@ class DecisionService:
         case = self._contexts.build(job, now_s)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
-        choices = [self._advice(on_nodes(case, place.node_type)) for place in places]
+        choices = [
+            self._advice(context_builder.on_nodes(case, place.node_type)) for place in places
+        ]
         for advice, place in zip(choices, places, strict=True):
             advice.partition = place.partition
         return side_by_side(choices) or next(iter(choices), self._advice(case))

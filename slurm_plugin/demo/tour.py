@@ -21,16 +21,8 @@ from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
 from slurm_plugin.decision.explore import UNLISTED_S
+from slurm_plugin.demo import history
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.history import (
-    CORES,
-    NODES,
-    Application,
-    Arrival,
-    applications,
-    newcomer,
-    start_run,
-)
 from slurm_plugin.demo.sandbox import RUNNING, DemoSite, job_script
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
@@ -49,7 +41,7 @@ _STARTING_S = 2
 class DemoSubmission:
     """One made-up sbatch: the application, the requested nodes, and other options."""
 
-    application: Application
+    application: history.Application
     nodes: str = ""  #: instead of the script's own
     array: str = ""
     deadline: str = ""
@@ -65,7 +57,7 @@ class DemoSubmission:
             partition=self.application.partition,
             min_nodes=self.low,
             max_nodes=self.high,
-            ntasks_per_node=CORES,
+            ntasks_per_node=history.CORES,
             time_limit=self.application.script_min,
             array_inx=self.array,
             deadline=self.deadline,
@@ -121,14 +113,14 @@ def run(
     change = answer.set
     nodes = (change.min_nodes if change else None) or submission.high
     own = submission.application
-    arrival = Arrival(submit_s, replace(own, trouble=0.0, limit_min=own.script_min), nodes)
-    done = start_run(arrival, job_id=job_id, uid=uid, free_s=[0] * NODES, rng=rng)
+    arrival = history.Arrival(submit_s, replace(own, trouble=0.0, limit_min=own.script_min), nodes)
+    done = history.start_run(arrival, job_id=job_id, uid=uid, free_s=[0] * history.NODES, rng=rng)
     shapes = [
         JobShape(count, 3600.0 * hours, 3600.0 * (hours * rng.uniform(*_USED)))
         for count, hours in RUNNING
     ]
     shapes.append(JobShape(nodes, 60.0 * submission.application.script_min, done.elapsed_s))
-    schedule = Engine(NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
+    schedule = Engine(history.NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
     start_s = submit_s + round(schedule.start_s[-1]) + _STARTING_S
     return structs.replace(
         done,
@@ -332,7 +324,7 @@ def tour(
     narrator.say(_END.format(folder=folder, **where))
 
 
-def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
+def plan(demo_applications: Sequence[history.Application]) -> list[DemoSubmission]:
     """List what is submitted: jobs that may be changed, and some that must not be."""
     by_name = {application.name: application for application in demo_applications}
     wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
@@ -363,7 +355,7 @@ def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) 
 def _submit(
     narrator: Narrator, *, user: str, uid: int
 ) -> tuple[list[DemoSubmission], list[Answer]]:
-    planned, answers = plan(applications(user)), list[Answer]()
+    planned, answers = plan(history.applications(user)), list[Answer]()
     for one in planned:
         answers.append(submit(narrator.site.socket, one.job(uid)))
         narrator.await_view(time.time())
@@ -375,7 +367,7 @@ def _learn(
     narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
 ) -> None:
     site = narrator.site
-    one = DemoSubmission(application=newcomer(user), place=str(site.folder))
+    one = DemoSubmission(application=history.newcomer(user), place=str(site.folder))
     for number in range(4):
         answer = submit(site.socket, one.job(uid))
         decided_s = time.time()

@@ -12,13 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, core
 from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
@@ -100,7 +94,7 @@ def registry(
 _CACHED_S = 60.0  #: between looks at the store, however often Prometheus asks
 
 
-def of_nimod(status: Callable[[], Status]) -> Iterator[Metric]:
+def of_nimod(status: Callable[[], Status]) -> Iterator[core.Metric]:
     """Metrics of a running nimod; of one that does not answer only that."""
     try:
         answered = status()
@@ -123,13 +117,15 @@ def of_nimod(status: Callable[[], Status]) -> Iterator[Metric]:
     declared = _BY_NAME["nimo_answer_seconds"]
     ends = [*(f"{bound:g}" for bound in answered.counts.bounds_s), "+Inf"]
     totals = accumulate(answered.counts.bins or [0])
-    made = HistogramMetricFamily(declared.name, declared.text)
+    made = core.HistogramMetricFamily(declared.name, declared.text)
     made.add_metric([], list(zip(ends, totals, strict=True)), answered.counts.sum_s)
     yield made
     yield _family("nimo_decisions_pending", [(answered.decisions_pending, ())])
 
 
-def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> Iterator[Metric]:
+def of_store(
+    store: Callable[[], Store], *, days: float, file: Path | None
+) -> Iterator[core.Metric]:
     """Metrics of the store, and of the outcomes in it; of one that cannot be read only that."""
     try:
         with store() as opened:
@@ -144,7 +140,7 @@ def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> I
         yield _family("nimo_store_up", [(1, ())])
 
 
-def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
+def _stored(store: Store, file: Path | None) -> Iterator[core.Metric]:
     verdicts = Counter[str]()
     for (_, verdict, _), number in store.fits.counts().items():
         verdicts[verdict] += number
@@ -157,7 +153,7 @@ def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
     yield _family("nimo_applications_switched_off", [(len(store.standings.off()), ())])
 
 
-def _outcomes(report: OutcomeReport) -> Iterator[Metric]:
+def _outcomes(report: OutcomeReport) -> Iterator[core.Metric]:
     accuracy = report.accuracy
     yield _family("nimo_compared_runs", [(accuracy.runs if accuracy else 0, ())])
     if accuracy:
@@ -181,11 +177,11 @@ def _saved(report: OutcomeReport) -> Iterator[Sample]:
         yield 3600 * runs, (jobs, "run")
 
 
-def _family(name: str, samples: Iterable[Sample]) -> Metric:
+def _family(name: str, samples: Iterable[Sample]) -> core.Metric:
     declared = _BY_NAME[name]
-    make: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily
+    make: type[core.CounterMetricFamily | core.GaugeMetricFamily] = core.GaugeMetricFamily
     if declared.kind == "counter":
-        make = CounterMetricFamily
+        make = core.CounterMetricFamily
     made = make(name, declared.text, labels=declared.labels)
     for value, labels in samples:
         if value is not None:
@@ -196,16 +192,16 @@ def _family(name: str, samples: Iterable[Sample]) -> Metric:
 class _Collector(Collector):
     """What `prometheus_client` asks at each scrape; made anew after a while only."""
 
-    def __init__(self, collect: Callable[[], Iterable[Metric]], keep_s: float = 0.0) -> None:
+    def __init__(self, collect: Callable[[], Iterable[core.Metric]], keep_s: float = 0.0) -> None:
         self._collect, self._keep_s = collect, keep_s
-        self._made_s, self._made = -inf, list[Metric]()
+        self._made_s, self._made = -inf, list[core.Metric]()
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[core.Metric]:
         now_s = time.monotonic()
         if now_s - self._made_s > self._keep_s:
             self._made_s, self._made = now_s, list(self._collect())
         return self._made
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[core.Metric]:
         # Otherwise registering would already ask.
         return ()

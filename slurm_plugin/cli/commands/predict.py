@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
-from slurm_plugin.cli import plot
-from slurm_plugin.cli.command_context import (
-    Options,
-    nimod_socket,
-    print_table,
-    table_options,
-    user_settings,
-)
+from slurm_plugin.cli import command_context, plot
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
 from slurm_plugin.config.settings import Energy
@@ -50,7 +43,7 @@ EXAMPLE = """\
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
 
 
-def add_arguments(add: Options) -> None:
+def add_arguments(add: command_context.Options) -> None:
     """Declare the options."""
     add("application APPLICATION", "name of the application, or the start of its key", nargs="?")
     add("--all", "show all node counts; without APPLICATION: list all applications")
@@ -67,11 +60,13 @@ def run(args: argparse.Namespace) -> int:
         args.application, args.plot = args.plot, plot.TERMINAL
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
-    settings = user_settings(args)
+    settings = command_context.user_settings(args)
     ask = Ask(op="applications", name=args.application or "", every=bool(args.all))
     answer = nimod_or_store(
         settings,
-        lambda: client.exchange(nimod_socket(args, settings), ask, Applications, TIMEOUT_S),
+        lambda: client.exchange(
+            command_context.nimod_socket(args, settings), ask, Applications, TIMEOUT_S
+        ),
         _stored,
         store_named=bool(args.store),
         local=args.local,
@@ -90,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json_text(listed))
         else:
-            print_table(curve_text.list_table(listed), args)
+            command_context.print_table(curve_text.list_table(listed), args)
         return 0
     matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
     if args.plot not in (None, plot.TERMINAL):
@@ -119,14 +114,14 @@ def _print(
     elif args.parsable2:
         for one in tables:
             shown = curve_text.curve_table(one, energy, time.time(), every=True)
-            print(shown.parsable(table_options(args)))
+            print(shown.parsable(command_context.table_options(args)))
     else:
         for number, table in enumerate(tables if args.all else curve_text.each_once(tables)):
             text = curve_text.render(
                 table,
                 every=args.all,
                 width=terminal_width(),
-                options=table_options(args),
+                options=command_context.table_options(args),
                 verbose=args.verbose,
                 energy=energy,
                 now_s=time.time(),

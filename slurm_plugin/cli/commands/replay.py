@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import (
-    Options,
-    load_config,
-    moment,
-    print_table,
-    table_options,
-)
+from slurm_plugin.cli import command_context
 from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
@@ -49,11 +43,11 @@ _DAY_S = 86400.0
 _ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
 
 
-def add_arguments(add: Options) -> None:
+def add_arguments(add: command_context.Options) -> None:
     """Declare the options."""
     add("files FILE", "saved histories instead of the store", nargs="*", type=Path)
-    add("-S --since TIME", "jobs submitted since this time", type=moment)
-    add("-E --until TIME", "and before", type=moment)
+    add("-S --since TIME", "jobs submitted since this time", type=command_context.moment)
+    add("-E --until TIME", "and before", type=command_context.moment)
     add("-M --cluster CLUSTER", "jobs of this cluster", default="")
     add("-p --partition PARTITION", "jobs of this partition", default="")
     add(
@@ -117,7 +111,7 @@ def add_arguments(add: Options) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay each setting and say what came of it."""
-    config = load_config(args)
+    config = command_context.load_config(args)
     with ExitStack() as stack:
         report = stack.enter_context(progress("replaying"))
         if args.limits:
@@ -303,8 +297,8 @@ def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(replay_text.as_json(report)))
     elif args.parsable2:
-        print_table(replay_text.setting_table(report), args)
+        command_context.print_table(replay_text.setting_table(report), args)
     else:
         console = terminal.console_for(terminal=sys.stdout.isatty())
-        text = replay_text.render(report, table_options(args), width=console.width)
+        text = replay_text.render(report, command_context.table_options(args), width=console.width)
         console.print(text)

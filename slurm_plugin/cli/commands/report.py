@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slurm_plugin.cli.command_context import (
-    Options,
-    moment,
-    nimod_socket,
-    print_table,
-    user_settings,
-)
+from slurm_plugin.cli import command_context
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Selection
@@ -42,10 +36,10 @@ EXAMPLE = """\
   nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
 
 
-def add_arguments(add: Options) -> None:
+def add_arguments(add: command_context.Options) -> None:
     """Declare the options."""
-    add("-S --since TIME", "decisions since this time", type=moment)
-    add("-E --until TIME", "decisions before this time", type=moment)
+    add("-S --since TIME", "decisions since this time", type=command_context.moment)
+    add("-E --until TIME", "decisions before this time", type=command_context.moment)
     add("-M --cluster CLUSTER", "decisions about this cluster", default="")
     add("-p --partition PARTITION", "decisions about this partition", default="")
     add("-A --account ACCOUNT", "decisions about this account's jobs", default="")
@@ -67,10 +61,10 @@ def add_arguments(add: Options) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
-    settings = user_settings(args)
+    settings = command_context.user_settings(args)
     report = nimod_or_store(
         settings,
-        lambda: _of_nimod(nimod_socket(args, settings), args),
+        lambda: _of_nimod(command_context.nimod_socket(args, settings), args),
         lambda config: _stored(config, args),
         store_named=bool(args.store),
         local=args.local,
@@ -166,7 +160,7 @@ def _print(report: "OutcomeReport", args: argparse.Namespace) -> None:
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
         one = sheets.find(sheets.sheets_of(report, WORDS), args.table or "applications")
-        print_table(one.output(), args)
+        command_context.print_table(one.output(), args)
     elif _for_terminal(args):
         _terminal(report)
 

@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 
-from slurm_plugin.experiments.plan.run_times import (
-    Copies,
-    LearnedRunTimes,
-    Resources,
-    TaskEstimate,
-    TransferPath,
-)
+from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.workflow import (
     DataAccess,
     File,
@@ -79,7 +73,7 @@ class TaskOption:
     place: str
     nodes: int
     stage: bool = True
-    resources: Resources = ()
+    resources: run_times.Resources = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ class Step:
     start_s: float
     end_s: float
     ready_s: float  #: when all that it needs is there
-    estimate: TaskEstimate
+    estimate: run_times.TaskEstimate
     needs: tuple[str, ...]  #: steps that have to end before
     pool: str  #: place or link that it runs on
     nodes: int = 0  #: 0: a copy
@@ -99,7 +93,7 @@ class Step:
     target: str = ""  #: ... to which
     remote: tuple[tuple[str, str], ...] = ()  #: inputs read in place, with their storages
     task: str = ""  #: task that it is, or that the copy is made for
-    resources: Resources = ()
+    resources: run_times.Resources = ()
 
     @property
     def wait_s(self) -> float:
@@ -132,18 +126,20 @@ class PlanningProblem:
     """
 
     workflow: Workflow
-    runs: LearnedRunTimes
-    transfers: Copies
+    runs: run_times.LearnedRunTimes
+    transfers: run_times.Copies
     free: Mapping[str, NodeAvailability]
     now_s: float
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
     factors: Mapping[str, float] = field(default_factory=dict)
-    memo: dict[object, TaskEstimate | None] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, run_times.TaskEstimate | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def run(
         self, task: Task, option: TaskOption, remote: tuple[tuple[str, str], ...] = ()
-    ) -> TaskEstimate | None:
+    ) -> run_times.TaskEstimate | None:
         """Run time of a task that reads ``remote`` (files and storages) in place."""
         key = (task.name, option.place, option.nodes, option.resources, remote)
         if key not in self.memo:
@@ -157,7 +153,7 @@ class PlanningProblem:
         """Give the bounds of a task at a place."""
         return self.rooms.get((task.name, place.name), _ANY)
 
-    def copy(self, file: str, source: str, target: str) -> TaskEstimate | None:
+    def copy(self, file: str, source: str, target: str) -> run_times.TaskEstimate | None:
         """Time of a copy; None where there is no way."""
         key = (file, source, target)
         if key not in self.memo:
@@ -166,14 +162,14 @@ class PlanningProblem:
             self.memo[key] = self.transfers.copy(size, source, target) if linked else None
         return self.memo[key]
 
-    def _path(self, file: str, source: str, target: str) -> TransferPath:
+    def _path(self, file: str, source: str, target: str) -> run_times.TransferPath:
         size = self.workflow.files[file].size_bytes
         link = self.workflow.links[source, target]
         bandwidth = link.bandwidth_bytes_per_s
         if bandwidth is None:
             took = self.copy(file, source, target)
             bandwidth = size / took.time_s if took else None
-        return TransferPath(
+        return run_times.TransferPath(
             size, bandwidth if size else inf, link.latency_s, f"{source} to {target}"
         )
 

@@ -30,16 +30,8 @@ from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments.learn.description import INPUT_BYTES
+from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.replan import steps_begun
-from slurm_plugin.experiments.plan.run_times import (
-    BANDWIDTH,
-    HISTORY,
-    LATENCY,
-    Copies,
-    LearnedRunTimes,
-    fit_history,
-    fit_samples,
-)
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow
@@ -57,7 +49,7 @@ from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 _MONTH_S = 30 * 86400.0
 _MIB = 2.0**20
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
-_NEAR = {LATENCY: 1e-5, BANDWIDTH: 1e9}
+_NEAR = {run_times.LATENCY: 1e-5, run_times.BANDWIDTH: 1e9}
 #: Figure of a node profile that run times are taken to go with.
 _SPEED = "cpu_all_events_per_s"
 #: Figures of node profiles that series of probes measure.
@@ -120,9 +112,9 @@ def problem(
     # Speeds of places for which the workflow gives none: against the first one.
     figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
     first = next(iter(figures.values()), None)
-    runs = LearnedRunTimes(
+    runs = run_times.LearnedRunTimes(
         tables=stored.tables,
-        fits={**fit_samples(flow, folder), **stored.fits},
+        fits={**run_times.fit_samples(flow, folder), **stored.fits},
         near=_NEAR,
         speeds=({name: own / first for name, own in figures.items() if own and first}),
         types=_types(slurm, stored.profiles),
@@ -132,7 +124,9 @@ def problem(
     return PlanningProblem(
         workflow=flow,
         runs=runs,
-        transfers=Copies(flow=flow, measured=partial(transfer_time, stored.series, now_s=now_s)),
+        transfers=run_times.Copies(
+            flow=flow, measured=partial(transfer_time, stored.series, now_s=now_s)
+        ),
         free=slurm.free,
         rooms=slurm.rooms,
         now_s=now_s,
@@ -144,7 +138,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     labels = {
         task.name: task.application or f"{flow.name}/{task.name}"
         for task in flow.tasks.values()
-        if task.samples == HISTORY or not (task.run_times_s or task.samples)
+        if task.samples == run_times.HISTORY or not (task.run_times_s or task.samples)
     }
     measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
     series = measured or any(link.latency_s is None for link in flow.links.values())
@@ -164,9 +158,11 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
             profiles=profiles,
             newest=[one for one in store.probes.latest() if one.at_s >= now_s - _PRESENT_S],
             fits={
-                name: fit_history(name, _runs_of(store, table, config.sharing.tags, profiles))
+                name: run_times.fit_history(
+                    name, _runs_of(store, table, config.sharing.tags, profiles)
+                )
                 for name, table in tables.items()
-                if flow.tasks[name].samples == HISTORY
+                if flow.tasks[name].samples == run_times.HISTORY
             },
         )
 
