@@ -50,8 +50,9 @@ def mark_runs(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Have the identities of the runs with these ids fitted anew, as they are now."""
     for among in parts(sorted(run_ids)):
         mark(connection, runs.c.id.in_(among))
-        decided = sa.select(sa.func.min(decisions.c.at_s)).where(decisions.c.run_id.in_(among))
-        revoke_sums(connection, connection.execute(decided).scalar())
+        # PostgreSQL would look for the least among all decisions, the oldest first.
+        decided = sa.select(decisions.c.at_s).where(decisions.c.run_id.in_(among))
+        revoke_sums(connection, min(connection.execute(decided).scalars(), default=None))
 
 
 def sums_key(before_s: float) -> str:
