@@ -31,7 +31,7 @@ from _boosting import with_boosting
 from _logs import runs
 from _sharpness import FEWEST, LAST, Quantiles, empirical, figures, of_table
 
-from predictor.level.backtest import settings_around
+from predictor.level.backtest import around_of
 from predictor.level.experts import AROUND
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
@@ -137,8 +137,9 @@ class Fits:
         if level is KeyLevel.USER or name not in self.ends or len(rows) >= AROUND:
             return self.settings
         recorded = bisect_right(self.ends[name], now_s)
-        around = runs_of(self.history[name][max(recorded - AROUND, 0) : recorded])
-        return replace(self.settings, backtest=settings_around(self.settings.backtest, around))
+        runs = runs_of(self.history[name][max(recorded - AROUND, 0) : recorded])
+        backtest = replace(self.settings.backtest, around=around_of(runs))
+        return replace(self.settings, backtest=backtest)
 
 
 def main() -> None:

@@ -23,8 +23,8 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite
-from predictor.level.backtest import settings_around
-from predictor.level.experts import AROUND
+from predictor.level.backtest import around_of
+from predictor.level.experts import AROUND, Around
 from predictor.level.record import (
     PooledErrors,
     Record,
@@ -61,7 +61,7 @@ ALONE = 100
 
 #: With the texts of aprof's sums by node type and form, and of records by key, and the last runs of
 #: the same user.
-Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str], list[Run]]
+Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str], Around]
 #: Identities written together: what a refit that is stopped loses.
 WRITTEN = 2_000
 #: Where a site has no record yet, so many identities of each level make a first one.
@@ -173,7 +173,7 @@ def refit(  # noqa: PLR0913 - each by its name
         partial(_changed, store, shared, only, marks, chosen.recent),
         partial(sums.texts, store) if several else None,
         store.records.of_identity,
-        users,
+        {user: around_of(own) for user, own in users.items()},
     )
     entries = decode(store.records.find(*SITE), list[RecordEntry])
     if anew:
@@ -186,6 +186,11 @@ def refit(  # noqa: PLR0913 - each by its name
         cluster_nodes=_cluster_nodes(store, newest),
         node_cpus=node_cpus(newest),
     )
+    if queues and (whole or anew or (waiting and _pasts_are_due(store, newest, now_s))):
+        _put_pasts(store, newest)
+        _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, len(newest))).decode())
+        _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
+    del newest, users  # they take as much memory as all else
     fitted = 0
     batches = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
     for done in _gathered(batches, progress):
@@ -198,10 +203,6 @@ def refit(  # noqa: PLR0913 - each by its name
     if moved(basis.pooled, latest := pooled_errors(entries)):
         basis = Basis(basis.number + 1, digest, latest)
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
-    if queues and (whole or anew or (waiting and _pasts_are_due(store, newest, now_s))):
-        _put_pasts(store, newest)
-        _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, len(newest))).decode())
-        _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
     return _summary(store, fitted, now_s, perf_counter() - started)
 
 
@@ -305,7 +306,7 @@ class RefitInput:
     by_key: ByKey
     sums_of: SumsOf | None = None
     records_of: RecordsOf = lambda *_: {}
-    of_users: Mapping[str, list[Run]] = field(default_factory=dict)  #: last runs of each user
+    of_users: Mapping[str, Around] = field(default_factory=dict)  #: last runs of each user
 
 
 def fits_of(
@@ -353,7 +354,7 @@ def _works(
     made: list[Work] = []
     for key, rows in batch:
         few = level is not KeyLevel.USER and 0 < len(rows) < AROUND
-        around = source.of_users.get(owner_of(rows), []) if few else []
+        around = source.of_users.get(owner_of(rows), ()) if few else ()
         made.append((level, key, rows, sums.get(key, {}), source.records_of(level, key), around))
     return made
 
@@ -416,8 +417,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     for level, key, rows, texts, records, around in batch:
         if not rows:
             continue
-        own = settings.backtest
-        backtest = settings_around(own, around) if around else own
+        backtest = replace(settings.backtest, around=around) if around else settings.backtest
         for one in tables_of(
             IdentityRuns(level, key, rows, now_s),
             replace(settings, backtest=backtest),

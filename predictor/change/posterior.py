@@ -27,7 +27,7 @@ each of its node counts, an application's curves weighted by the root of their n
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from math import exp, log, tau
 from operator import attrgetter
@@ -167,13 +167,7 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
     # Places in proportion to weights, at equal steps (Kitagawa 1996).
     shares, steps = np.cumsum(weights / weights.sum()), (np.arange(PATHS) + 0.5) / PATHS
     chosen = np.minimum(np.searchsorted(shares, steps), len(weights) - 1)
-    # Normal numbers, spread evenly: Richtmyer's lattice (Monte Carlo 1951).
-    alpha = np.sqrt(
-        [_PRIMES[i % len(_PRIMES)] + 83.0 * (i // len(_PRIMES)) for i in range(len(knots))]
-    )
-    points = np.mod(np.outer(np.arange(1, PATHS + 1), alpha), 1.0)
-    inverse = NormalDist().inv_cdf
-    normal = np.array([[inverse(min(max(p, 0.01), 0.99)) for p in row] for row in points])
+    normal = np.column_stack([_normal(knot) for knot in range(len(knots))])
     paths = np.empty((PATHS, len(knots)))
     reference = np.empty(PATHS)
     scaled, shapes = np.divmod(chosen, len(LOG_PRIOR))
@@ -182,6 +176,14 @@ def posterior(runs: Sequence[ChangeRun]) -> Posterior:
         paths[mine] = made[which].paths(knots, scale, shapes[mine], normal[mine])
         reference[mine] = made[which].base
     return Posterior(knots, paths, reference)
+
+
+@cache
+def _normal(knot: int) -> Floats:
+    """Give normal numbers of a knot, spread evenly: Richtmyer's lattice (Monte Carlo 1951)."""
+    alpha = np.sqrt(_PRIMES[knot % len(_PRIMES)] + 83.0 * (knot // len(_PRIMES)))
+    points = np.mod(np.arange(1, PATHS + 1) * alpha, 1.0)
+    return np.array([NormalDist().inv_cdf(min(max(p, 0.01), 0.99)) for p in points])
 
 
 def _hypotheses(runs: Sequence[ChangeRun]) -> Iterator[tuple[_Hypothesis, float]]:

@@ -7,7 +7,6 @@ one by the record, and take the interval from the distribution that the record m
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from statistics import median
 
@@ -211,11 +210,10 @@ def _entry(
     )
 
 
-def settings_around(settings: BacktestSettings, runs: Sequence[Run]) -> BacktestSettings:
-    """Give settings for an identity with fewer than `AROUND` runs: ``runs`` are its user's."""
+def around_of(runs: Sequence[Run]) -> Around:
+    """Give the last of a user's runs as an identity with fewer than `AROUND` looks at them."""
     ended = [run for run in in_order(runs) if not run.censored][-AROUND:]
-    around = tuple(zip((run.end_s for run in ended), _past(ended), strict=True))
-    return replace(settings, around=around)
+    return tuple(zip((run.end_s for run in ended), _past(ended), strict=True))
 
 
 def _past(runs: Iterable[Run]) -> Iterator[PastRun]:

@@ -88,7 +88,7 @@ class _Spread(NamedTuple):
 
     total: float  #: weighted sum of the logs of the sizes
     weight: float
-    errors: list[tuple[float, float]]
+    errors: Floats  #: shape ``(entries, 2)``
     sizes: list[tuple[float, float]]
 
 
@@ -169,7 +169,7 @@ class _OwnErrors:
             self._spreads[repeated, expert] = _Spread(
                 total,
                 sum(w for _, w in errors),
-                sorted(errors),
+                np.array(sorted(errors)).reshape(-1, 2),
                 sorted([(abs(e), w) for e, w in errors]),
             )
         return self._spreads[repeated, expert]
@@ -280,10 +280,9 @@ class Calibrator:
         errors = site.of_size(site.errors, side, size)
         given = len(units) + len(errors)
         share = self._settings.pooled / (1 + size / _HALF_TAILS) / given
-        mine = np.array(own.errors).reshape(-1, 2)
         return _Expected(
-            errors=np.concatenate((mine[:, 0], scale * _array(units), _array(errors))),
-            weights=np.append(mine[:, 1], np.full(given, share)),
+            errors=np.concatenate((own.errors[:, 0], scale * _array(units), _array(errors))),
+            weights=np.concatenate((own.errors[:, 1], np.full(given, share))),
             half=half,
             width=width,
             scale=scale,

@@ -55,6 +55,7 @@ _RATE, _SITE_SCORES = 0.5, 20.0
 #: Predictions that the site's distribution counts for, and one that is calibrated already.
 _SITE, _CALIBRATED = 30.0, 10.0
 _EVEN = (np.arange(20) + 0.5) / 20
+_EVEN_WEIGHTS = np.full(len(_EVEN), _CALIBRATED / len(_EVEN))
 #: Aimed at beyond each end, of the share that shall be: runs submitted together share their luck,
 #: so that a record has less news than entries.  A quantile moves no further than the second.
 _AIM, _FARTHEST_SHARE = 0.8, 0.2
@@ -129,12 +130,15 @@ def samples(
         every += [(kind, first, _BROAD) for kind in others[1]]
     weights, left = np.zeros((len(_RUNS), len(logs))), np.ones_like(_HALF)
     for kind, offset, counts in every:
-        places = np.flatnonzero(kind) + offset
-        if places.size:
-            faded, total, believed = _faded(places.size)
+        places = kind.nonzero()[0]
+        if size := places.size:
+            faded, total, believed = _faded(size)
             share = counts * left * total / believed
             left = left - share
-            weights[:, places] += faded * (share / total)
+            first, last = places[0] + offset, places[-1] + offset
+            # A slice takes a fifth of the time of an index.
+            at = slice(first, last + 1) if last - first < size else places + offset
+            weights[:, at] += faded * (share / total)
     large = (pool for pool in pools if len(pool) >= _ENOUGH_ALIKE)
     alike = next(large, max(pools, key=len))[-_LAST:]
     return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs, alike)
@@ -157,15 +161,16 @@ def mixture(
     between: least and most that log run times may be.
     """
     own = 0 if given is None else len(given.logs)
-    logs, weights = expected, np.zeros((COMPONENTS, own + len(expected)))
+    logs, columns = expected, np.zeros((own + len(expected), COMPONENTS))
+    weights = columns.T
     weights[:, own:] = weighed / weighed.sum()
     if given is not None:
         share = _PRIOR / (_PRIOR + given.runs)
         weights[:-1, :own] = given.weights * (1 - share)
         weights[:-1, own:] *= share
         logs = np.concatenate((given.logs, expected))
-    order = np.argsort(logs, kind="stable")
-    return Mixture(np.clip(logs[order], *between), weights[:, order])
+    order = logs.argsort(kind="stable")
+    return Mixture(logs[order].clip(*between), columns.take(order, axis=0).T)
 
 
 def believed(own: Iterable[tuple[Sequence[float], float]], site: Sequence[float]) -> Floats:
@@ -199,7 +204,7 @@ def calibrated(
         [
             [weight for _, weight in own],
             np.full(len(site), _SITE / max(len(site), 1)),
-            np.full(len(_EVEN), _CALIBRATED / len(_EVEN)),
+            _EVEN_WEIGHTS,
         ]
     )
     aim, lately = _AIM * outside, [pit for pit, _ in own[:_LATELY]]
@@ -207,7 +212,7 @@ def calibrated(
         inside = sum(outside < pit < 1 - outside for pit in lately)
         held = (inside + (1 - 2 * outside) * _KEPT) / (len(lately) + _KEPT)
         aim = max(aim - max(1 - 2 * outside - held, 0.0) / 2, aim / 9)
-    order = np.argsort(places, kind="stable")
+    order = places.argsort(kind="stable")
     low, high = _quantiles(places[order], weights[order], (aim, 1 - aim)).tolist()
     farthest = max(_FARTHEST_SHARE, outside)
     return min(low, farthest), max(high, 1 - farthest)

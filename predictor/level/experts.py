@@ -184,6 +184,7 @@ class Experts:
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
         self._own = _arrays(past[-WINDOW:])
+        self._over = _over_limit(self._own)
         # Who has many runs of this application needs no others.
         few = around and len(past) < AROUND
         self._around = _arrays([run for _, run in around]) if few else None
@@ -219,7 +220,7 @@ class Experts:
             len(here),
             curve,
             self._samples(asked) if simple else None,
-            math.inf if self._same else longest + float(_over_limit(self._own).max()),
+            math.inf if self._same else longest + float(self._over.max()),
         )
 
     def _samples(self, asked: RunRequest) -> Samples:
@@ -234,7 +235,7 @@ class Experts:
         if self._around is not None:
             longest = most + _over_limit(self._around)
             others = np.minimum(self._around[0], longest), _kinds(asked, self._around)
-        logs = np.minimum(logs, most + _over_limit(self._own))
+        logs = np.minimum(logs, most + self._over)
         return samples(logs, _kinds(asked, self._own), len(self._past), others)
 
     def _simple(self, asked: RunRequest, here: Sequence[float]) -> tuple[float, ...]:
@@ -273,4 +274,4 @@ def _over_limit(runs: _Arrays) -> NDArray[np.float64]:
 def _kinds(asked: RunRequest, runs: _Arrays) -> list[NDArray[np.bool_]]:
     """Which runs asked alike, which were on this count, and all; the most specific kind first."""
     on_count = runs[1] == asked.nodes
-    return [on_count & (runs[2] == asked.limit_s), on_count, np.ones_like(on_count)]
+    return [on_count & (runs[2] == asked.limit_s), on_count, np.ones(len(on_count), dtype=bool)]

@@ -65,9 +65,9 @@ def tabulate(
         if table is not None:
             # A table of one node type counts the runs on that type.
             counted = next(iter(groups.values()))
-    finished = sum(not run.censored for run in facts.runs_of(counted))
+    own = facts.runs_of(counted)
+    finished = sum(not run.censored for run in own)
     if table is None:
-        own = facts.runs_of(rows)
         drawn = _drawn(tuple(own), settings.curve) if curve else types.Curve(())
         if others is not None and drawn.points:
             # Few node counts make a curve together with the runs of other second sizes.

@@ -8,6 +8,7 @@ counts only as long as there is no record of it.
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,7 +124,7 @@ def _at_level_beside(
     return [
         p
         if repeats[p.nodes] or not math.isclose(p.time_s, f.time_s, rel_tol=1e-6)
-        else replace(p, time_s=by * p.time_s, low_s=by * p.low_s, high_s=by * p.high_s)
+        else Prediction(p.nodes, by * p.time_s, by * p.low_s, by * p.high_s, p.level, p.curve_sd)
         for (f, p), by in zip(pairs, factors, strict=True)
     ]
 
@@ -135,9 +136,10 @@ def _no_surer_than_beside(
     ran = [i for i, p in enumerate(predictions) if repeats[p.nodes]]
     wider, lower = list(predictions), list(verdicts)
     for i, p in enumerate(predictions):
-        beside = [*[j for j in ran if j < i][-1:], *[j for j in ran if j > i][:1]]
-        if repeats[p.nodes] or not beside:
+        if repeats[p.nodes] or not ran:
             continue
+        after = bisect_left(ran, i)
+        beside = ran[max(after - 1, 0) : after + 1]
         near = [predictions[j] for j in beside]
         low_s = max(one.low_s / one.time_s for one in near) * p.time_s
         high_s = min(one.high_s / one.time_s for one in near) * p.time_s
