@@ -41,7 +41,7 @@ _Judged = TypeVar("_Judged", PredictionTable, ByType)
 #: Standard deviation of log time for each doubling of a number beyond those that runs had, and the
 #: square of how many of them reach over all numbers where a job's is unknown.
 _DOUBLED_SD, _MISSING_SD = 0.1, 2.7
-_BY_TRUST = tuple(Verdict)
+BY_TRUST = tuple(Verdict)
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _FIELDS = tuple(one.name for one in fields(PredictionTable) if one.name != "acting")
 _decoder = msgspec.json.Decoder(PredictionTable)
@@ -58,7 +58,7 @@ def table_of(
         key="",
         label="",
         model="",
-        verdict=min(verdicts, key=tuple(Verdict).index),
+        verdict=min(verdicts, key=BY_TRUST.index),
         problems=(),
         nodes=tuple(p.nodes for p in predictions),
         median_s=tuple(round_time(p.time_s) for p in predictions),
@@ -417,7 +417,7 @@ def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
 
 def worse(one: Verdict, other: Verdict) -> Verdict:
     """Return the less trusting of two verdicts."""
-    return max(one, other, key=_BY_TRUST.index)
+    return max(one, other, key=BY_TRUST.index)
 
 
 def _bracket(table: PredictionTable, nodes: int) -> tuple[int, int, float]:

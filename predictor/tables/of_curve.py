@@ -28,7 +28,7 @@ from predictor.level.experts import Around
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models import base, selection
 from predictor.models.selection import Choice
-from predictor.table import round_time, table_of, worse
+from predictor.table import BY_TRUST, round_time, table_of, worse
 from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Prediction, PredictionTable, Problem, Run, Tail, Verdict, problem
 from sacct_ingest.records import JobState
@@ -145,7 +145,7 @@ def _no_surer_than_beside(
         high_s = min(one.high_s / one.time_s for one in near) * p.time_s
         if low_s < p.low_s or high_s > p.high_s:
             wider[i] = replace(p, low_s=min(p.low_s, low_s), high_s=max(p.high_s, high_s))
-        best = min((verdicts[j] for j in beside), key=tuple(Verdict).index)
+        best = min((verdicts[j] for j in beside), key=BY_TRUST.index)
         lower[i] = worse(lower[i], best)
     return wider, tuple(lower)
 

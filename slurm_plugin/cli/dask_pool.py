@@ -33,9 +33,14 @@ JOB = {"cores": 1, "processes": 1, "memory": "2GiB", "walltime": "01:00:00"}
 #: Dask makes its workers give freed memory back at once, which doubles the time of a fit: its many
 #: small arrays are mapped and cleared anew.  As much as here may stay with each of them.
 _RETAINED_BYTES = 128 * 2**20
-WORKER_ENVIRONMENT = dict.fromkeys(
-    ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(_RETAINED_BYTES)
-)
+#: Client, scheduler and workers log their last messages, a batch of runs in each: of 1,000, as Dask
+#: has it, those take 700 MB.
+_LOGGED = 10
+WORKER_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": str(_RETAINED_BYTES),
+    "MALLOC_MMAP_THRESHOLD_": str(_RETAINED_BYTES),
+    "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": str(_LOGGED),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ def dask_pool(where: str, jobs: int = JOBS, *, wait_s: float = WAIT_S) -> Iterat
         release, or they were lost again and again.
     """
     with ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.admin.low-level-log-length": _LOGGED}))
         cluster = stack.enter_context(_slurm_cluster(jobs)) if where == SLURM else where
         client = stack.enter_context(_client(cluster))
         _await_workers(client, wait_s)

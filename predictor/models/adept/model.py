@@ -168,7 +168,7 @@ class AdeptFit:
     envelope: tuple[RangePair, ...]
     delta: float
     settings: SearchSettings
-    uncertainty: Uncertainty
+    curve: Curve
     problems: tuple[Problem, ...]
     instances: tuple[Instance, ...]  #: those that predict each observation
     model: str = "adept"
@@ -210,6 +210,13 @@ class AdeptFit:
         return _listed(self._search(np.array([float(target)])))[0]
 
     @property
+    def uncertainty(self) -> Uncertainty:
+        """By how much each observation is missed where the others predict it."""
+        observed = self._observed
+        errors = np.log(observed.left_out(self.envelope, self.settings) / observed.times)
+        return measure(self.curve, errors.tolist())
+
+    @property
     def _observed(self) -> "ObservedTimes":
         return ObservedTimes(np.array(self.nodes), np.array(self.times), self.diagnosis)
 
@@ -247,7 +254,6 @@ class Adept:
         diagnosis = diagnose(nodes, times, self.anomalies, deviations(curve))
         observed = ObservedTimes(nodes, times, diagnosis)
         delta, ranges, fitted = self._consistent(observed)
-        errors = np.log(fitted.left_out / times)
         return AdeptFit(
             nodes=tuple(nodes.tolist()),
             times=tuple(times.tolist()),
@@ -255,7 +261,7 @@ class Adept:
             envelope=ranges,
             delta=delta,
             settings=self.search,
-            uncertainty=measure(curve, errors.tolist()),
+            curve=curve,
             problems=(*diagnosis.problems, *self._judge(observed, fitted, ranges)),
             instances=_listed(fitted.instances),
         )
@@ -295,10 +301,9 @@ class Adept:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """What the instances predict: each observation, each when left out, and what lies beyond."""
+    """What the instances predict: each observation, and what lies beyond."""
 
     own: Floats
-    left_out: Floats
     instances: Instances  #: for each observation
     beyond: Instances
     error: float  #: largest relative error over the observations that are not anomalous
@@ -347,20 +352,21 @@ class ObservedTimes:
         return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
 
     def fitted(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> _Fitted:
-        """Search for all observations, for each left out, and for twice the largest at once."""
-        count, counts = len(self.nodes), self.counts
-        beyond = np.array([2 * self.nodes[counts].max()])
-        targets = np.concatenate([self.nodes, self.nodes, beyond])
-        without = np.concatenate(
-            [np.zeros((count, count), bool), np.eye(count, dtype=bool), np.zeros((1, count), bool)]
-        )
-        weight = self.weights(targets, settings.q, without)
+        """Search for all observations and for twice the largest at once."""
+        count = len(self.nodes)
+        targets = np.append(self.nodes, 2 * self.nodes[self.counts].max())
+        weight = self.weights(targets, settings.q)
         instances = search(self.nodes, self.times, weight, targets, ranges, settings)
-        times = instances.times(targets)
-        own = times[:count]
+        own = instances.times(targets)[:count]
         error = np.abs(own / self.times - 1)[self.normal].max()
-        ahead, last = instances.chosen(np.arange(count)), instances.chosen(np.array([2 * count]))
-        return _Fitted(own, times[count:-1], ahead, last, float(error))
+        ahead, last = instances.chosen(np.arange(count)), instances.chosen(np.array([count]))
+        return _Fitted(own, ahead, last, float(error))
+
+    def left_out(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> Floats:
+        """Predict each observation from the others."""
+        weight = self.weights(self.nodes, settings.q, np.eye(len(self.nodes), dtype=bool))
+        instances = search(self.nodes, self.times, weight, self.nodes, ranges, settings)
+        return instances.times(self.nodes)
 
 
 def _listed(instances: Instances) -> tuple[Instance, ...]:

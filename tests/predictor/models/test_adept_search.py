@@ -274,10 +274,10 @@ def test_what_is_left_out_has_no_say(left_out):
     """The prediction of each observation from the others does not depend on its own time."""
     times = downey(9, 0.6)(2.0 ** np.arange(5)) * np.array([1, 1.02, 0.98, 1.01, 1])
     ranges = everything(16.0, Bounds())
-    before = observed(times).fitted(ranges, SearchSettings()).left_out
+    before = observed(times).left_out(ranges, SearchSettings())
     changed = times.copy()
     changed[left_out] *= 1.5
-    after = observed(changed).fitted(ranges, SearchSettings()).left_out
+    after = observed(changed).left_out(ranges, SearchSettings())
     assert after[left_out] == pytest.approx(before[left_out], rel=1e-6)
     others = np.arange(5) != left_out
     assert (np.abs(after[others] / before[others] - 1) > 1e-3).any()
