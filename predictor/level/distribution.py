@@ -122,12 +122,11 @@ def samples(
     kinds: which of these are of each kind, the most specific kind first.
     others: the same of the user's other runs.
     """
-    every, first = [(kind, 0, 1.0) for kind in kinds], len(logs)
-    pools = [logs[kind] for kind in kinds]
+    every, pools = [(kind, 0, 1.0) for kind in kinds], [logs[kind] for kind in kinds]
     if others is not None:
         pools += [others[0][kind] for kind in others[1]]
+        every += [(kind, len(logs), _BROAD) for kind in others[1]]
         logs = np.append(logs, others[0])
-        every += [(kind, first, _BROAD) for kind in others[1]]
     weights, left = np.zeros((len(_RUNS), len(logs))), np.ones_like(_HALF)
     for kind, offset, counts in every:
         places = kind.nonzero()[0]

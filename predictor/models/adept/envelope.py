@@ -51,16 +51,6 @@ class RangePair:
     sigma_min: float
     sigma_max: float
 
-    def holds(self, other: "RangePair") -> bool:
-        """Whether every instance of ``other`` is one of this."""
-        return (
-            self.mode is other.mode
-            and self.end_min <= other.end_min
-            and self.end_max >= other.end_max
-            and self.sigma_min <= other.sigma_min
-            and self.sigma_max >= other.sigma_max
-        )
-
 
 def envelope(
     nodes: Floats, times: Floats, delta: float, bounds: Bounds | None = None

@@ -211,7 +211,7 @@ class AdeptFit:
 
     @property
     def uncertainty(self) -> Uncertainty:
-        """By how much each observation is missed where the others predict it."""
+        """By how much each observation is missed where the others predict it; searched anew."""
         observed = self._observed
         errors = np.log(observed.left_out(self.envelope, self.settings) / observed.times)
         return measure(self.curve, errors.tolist())

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,7 +57,7 @@ def test_the_users_other_runs_count_where_they_said_more():
     """One run of an application says little, unless the record says that it does."""
     others = history(THREE, 60)
     new = Run(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
-    broad = replace(SETTINGS, around=around_of(others))
+    broad = BacktestSettings(around=around_of(others))
     scores = (1.0,) * (COMPONENTS - 3) + (0.1, 0.1, 1.0)
     site = PooledErrors(scores={"same seen": scores})
     alone, with_them, believing = (

@@ -52,23 +52,6 @@ def test_the_terms_of_each_piece():
     assert q.tolist() == [1.0, 1.0, 1.0]
 
 
-# --- Envelope: each range pair holds what is feasible, and no more
-
-
-def test_a_range_pair_holds_itself_and_what_is_smaller():
-    pair = RangePair(VarianceMode.LOW, 2.0, 8.0, 0.2, 0.8)
-    assert pair.holds(pair)
-    assert pair.holds(RangePair(VarianceMode.LOW, 3.0, 7.0, 0.3, 0.7))
-    for other in (
-        replace(pair, mode=VarianceMode.HIGH),
-        replace(pair, end_min=1.9),
-        replace(pair, end_max=8.1),
-        replace(pair, sigma_min=0.1),
-        replace(pair, sigma_max=0.9),
-    ):
-        assert not pair.holds(other)
-
-
 # --- Search
 
 
