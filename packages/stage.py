@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_plugin.cli import manual as pages
+from packages import manual as pages
 
 PROJECT = Path(__file__).resolve().parents[1]
 HOME = Path("/usr/lib/nimo-slurm")  #: the private environment

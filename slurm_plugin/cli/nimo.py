@@ -32,7 +32,6 @@ GROUPS = {
         "limits": "list jobs planned with less than their limit; take that back",
         "config": "check the configuration and print it",
         "hook-path": "print the folder of the Lua hooks, or install them",
-        "pages": "write manual pages and shell completion after pip",
         "demo": "show NIMO on a simulated cluster: no Slurm, no root",
     },
     "for the daemon and cron": {

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurm_plugin.cli import manual as pages
+from packages import manual as pages
 from tests.cluster import releases
 from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from slurm_plugin.cli import manual as pages
-from slurm_plugin.cli.nimo import COMMANDS, main
+from packages import manual as pages
+from slurm_plugin.cli.nimo import COMMANDS
 
 needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 
@@ -81,7 +81,7 @@ def test_bash_completes_commands_options_and_choices(bash):
 
 
 def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path):
-    assert main(["pages", str(tmp_path)]) == 0
+    pages.write(tmp_path)
     assert (tmp_path / "man/man1/nimo-why.1").read_text().startswith(".TH")
     for name in ("nimo", "nimo-advise"):
         script = tmp_path / "bash-completion/completions" / name

@@ -1,10 +1,11 @@
 """Manual pages and shell completion of all commands, out of their parsers.
 
-``nimo pages`` writes them; the packages have them already.
+The packages have them; ``python -m packages.manual /usr/local/share`` writes them after pip.
 """
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -100,3 +101,7 @@ def _page(parser: argparse.ArgumentParser, name: str, text: str) -> str:
 
 def _roff(text: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.M)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
