@@ -10,19 +10,9 @@ from functools import lru_cache
 from math import ceil, exp, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean
 
+from predictor import table as tables
 from predictor import types
 from predictor.checks import need_nodes
-from predictor.table import (
-    at,
-    covers,
-    doubtful,
-    longest,
-    of_rows,
-    quantile,
-    round_time,
-    shared_out,
-    verdict_at,
-)
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.
@@ -78,8 +68,8 @@ def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple
     if table.change is not None:
         each = log_ratios(table.change, table.asked, counts)
         return tuple(tuple(map(exp, logs)) for logs in each)
-    here, made = at(table, table.asked), []
-    for there in [at(table, n) for n in counts]:
+    here, made = tables.at(table, table.asked), []
+    for there in [tables.at(table, n) for n in counts]:
         spread, ratio = hypot(here.curve_sd, there.curve_sd), there.time_s / here.time_s
         same = there.nodes == table.asked
         made.append((1.0,) * DRAWS if same else tuple(ratio * exp(spread * z) for z in NORMAL))
@@ -92,7 +82,7 @@ def levels(table: types.PredictionTable) -> tuple[float, ...]:
 
     They are drawn apart from the change: a large value of one meets each of the other.
     """
-    one = at(table, table.asked)
+    one = tables.at(table, table.asked)
     z = NormalDist().inv_cdf((1 + one.level) / 2)
     down, up = log(one.time_s / one.low_s) / z, log(one.high_s / one.time_s) / z
     drawn = [one.time_s * exp(value * (up if value > 0 else down)) for value in NORMAL]
@@ -111,17 +101,17 @@ def for_request(
     given: fewest and most nodes that its user asked for; 0: not said.
     """
     change = table.change
-    if table.asked or not table.nodes or (change is None and not covers(table, asked)):
+    if table.asked or not table.nodes or (change is None and not tables.covers(table, asked)):
         return table
     if change is None:
         return replace(table, asked=asked)
     own = range_of(change, given)
-    known = own is not None and covers(table, own.level)
+    known = own is not None and tables.covers(table, own.level)
     level = own.level if own and known else min(max(asked, table.nodes[0]), table.nodes[-1])
     never = not known and level != asked
     if abs(log2(asked / level)) > REACH:
         return table
-    one = at(table, level)
+    one = tables.at(table, level)
     larger = -_LARGER * fmean(log_ratios(change, level, [asked])[0]) if never else 0.0
     around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
     nodes = sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
@@ -129,7 +119,8 @@ def for_request(
     down, up = (hypot(log(end / one.time_s), larger) for end in (one.low_s, one.high_s))
     middle, lows, highs = [], [], []
     shares = [
-        (tail_.share, quantile(table, level, tail_.share) or one.high_s) for tail_ in table.tails
+        (tail_.share, tables.quantile(table, level, tail_.share) or one.high_s)
+        for tail_ in table.tails
     ]
     tails: list[list[float]] = [[] for _ in shares]
     each = log_ratios(change, level, nodes)
@@ -144,19 +135,19 @@ def for_request(
             worst = logs[min(ceil(share * DRAWS), DRAWS) - 1] - mean
             column.append(middle[-1] * exp(hypot(log(time_s / one.time_s), worst, larger)))
     rows = list(zip(nodes, middle, strict=True))
-    seen_s = longest(table, level)
+    seen_s = tables.longest(table, level)
     made = replace(
         table,
         asked=asked,
         nodes=tuple(nodes),
-        median_s=tuple(map(round_time, middle)),
-        low_s=tuple(map(round_time, lows)),
-        high_s=tuple(map(round_time, highs)),
-        curve_sd=tuple(map(round_time, spreads)),
-        verdict=verdict_at(table, level),
+        median_s=tuple(map(tables.round_time, middle)),
+        low_s=tuple(map(tables.round_time, lows)),
+        high_s=tuple(map(tables.round_time, highs)),
+        curve_sd=tuple(map(tables.round_time, spreads)),
+        verdict=tables.verdict_at(table, level),
         verdicts=(),
         tails=tuple(
-            types.Tail(share, tuple(map(round_time, column)))
+            types.Tail(share, tuple(map(tables.round_time, column)))
             for (share, _), column in zip(shares, tails, strict=True)
         ),
         at_limits=(),
@@ -171,7 +162,7 @@ def for_request(
     counts = [one.nodes for one in table.observed] or [level]
     seen = min(counts, key=lambda n: abs(log(n / asked)))
     where = f"{asked} {table.unit.plural}"
-    return doubtful(made, [types.problem("not_run", asked, where=where, near=seen)])
+    return tables.doubtful(made, [types.problem("not_run", asked, where=where, near=seen)])
 
 
 def usual(table: types.PredictionTable) -> types.Point | None:
@@ -191,7 +182,7 @@ def of_usual_job(table: types.PredictionTable) -> types.PredictionTable:
     low, high = table.nodes[0], table.nodes[-1]
     rows = slice(bisect_left(job.nodes, low), bisect_right(job.nodes, high))
     knee, end = (n if n and n <= high else None for n in (job.knee, job.max_useful))
-    return replace(of_rows(job, rows), knee=knee, max_useful=end)
+    return replace(tables.of_rows(job, rows), knee=knee, max_useful=end)
 
 
 def _spread(logs: Sequence[float]) -> float:
@@ -213,7 +204,7 @@ def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memor
     if not memory:
         return ()
     near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
-    return (types.Memory(asked, ceil(near.mem_bytes * shared_out(near.nodes, asked))),)
+    return (types.Memory(asked, ceil(near.mem_bytes * tables.shared_out(near.nodes, asked))),)
 
 
 def _needed(need: types.MemoryNeed, asked: int, nodes: list[int]) -> types.MemoryNeed | None:
@@ -223,7 +214,9 @@ def _needed(need: types.MemoryNeed, asked: int, nodes: list[int]) -> types.Memor
         here = next((one for one in own if one.nodes == asked), None)
         if here is None:
             return ()
-        return tuple(types.Memory(n, ceil(here.mem_bytes * shared_out(asked, n))) for n in nodes)
+        return tuple(
+            types.Memory(n, ceil(here.mem_bytes * tables.shared_out(asked, n))) for n in nodes
+        )
 
     return replace(need, high=shared(need.high), given=shared(need.given))
 

@@ -22,6 +22,7 @@ from predictor.level.sizes import SizedRun, log_factor
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
+from predictor.tables.learned import learned
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.resource_use import ran_short
 from predictor.tables.settings import TableSettings
@@ -57,20 +58,23 @@ def tables_of(
     *,
     sums: SumsByType | None = None,
     records: Mapping[str, Record] | None = None,
+    by_model: bool = False,
 ) -> list[Fitted]:
     """Fit one identity: it comes first, then its parts; parameters of `tabulate`.
 
     Jobs are changed by tables that lean on no other user's runs: those are made beside it.
 
     records: what became of earlier predictions, by key.
+    by_model: the runs are as a model of the application moved them: nothing else tells them apart.
     """
     level = identity.level
     asked = (run_facts.with_asked_cpus(row) for row in identity.rows)
     rows: Sequence[RunRow] = [row.without_added_cpus() for row in asked]
+    unmoved = replace(identity, rows=rows)
     before = (records or {}).get(identity.key, Record())
     finished = run_facts.ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
-    terms, rows = _sized(level, axis, finished, rows, before)
+    terms, rows = ((), rows) if by_model else _sized(level, axis, finished, rows, before)
     if terms:
         finished = run_facts.ended_runs(rows)
         axis = axis_of(finished) if level in CURVE_LEVELS else axis
@@ -78,7 +82,7 @@ def tables_of(
         # What errors were of is no more: the record begins anew.
         records, before = {}, Record()
     names: tuple[str, ...] = ()
-    if level is not KeyLevel.USER and run_facts.owner_of(finished):
+    if level is not KeyLevel.USER and not by_model and run_facts.owner_of(finished):
         # Attributes that distinguish the problems, but those whose numbers explain run times.
         split_before = [name for name in before.split if not name.startswith(_SIZED)]
         names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
@@ -90,7 +94,36 @@ def tables_of(
         return shown
     alone = replace(settings, pooled=built_in())
     acting = _fitted(runs, alone, {one.key: one.record for one in shown})
-    return [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
+    made = [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
+    if by_model or level is not KeyLevel.TAG or not run_facts.owner_of(finished):
+        return made
+    return _by_learning(unmoved, settings, made, records or {})
+
+
+def _by_learning(
+    identity: IdentityRuns,
+    settings: TableSettings,
+    made: list[Fitted],
+    records: Mapping[str, Record],
+) -> list[Fitted]:
+    """Fit what `nimo learn` ran by its model; ``made`` without such runs."""
+    whole, parts, fitted = made[0], [], []
+    alone = replace(settings, backtest=replace(settings.backtest, around=()))
+    for of, rows, terms in learned(run_facts.ended_runs(identity.rows)):
+        own = replace(identity, key=part_key(identity.key, _digest(of)), rows=rows)
+        one, *_ = tables_of(own, alone, records=records, by_model=True)
+        if one.table is None or whole.table is None:
+            continue
+        group = replace(of, key=own.key, layout=one.table.layout)
+        label = f"{whole.table.label} ({_words(group)})"
+        need = None if group.values else one.table.need
+        # The runs are in the record of the whole.
+        fitted.append(_with(replace(one, new=0), label=label, sizes=terms, need=need))
+        parts.append(group)
+    if whole.table is None or not fitted:
+        return made
+    table = replace(whole.table, parts=tuple(parts), problems=())
+    return [replace(whole, table=_doubted(table, parts)), *fitted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,15 +280,18 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         part = fitted(part_key(key, _digest(group)), every, make)
         if MEMORY in names:  # the requested memory distinguishes problems: it stays
             part = _with(part, need=None)
-        values = f"with {describe(dict(group.values))}" if group.values else ""
-        words = "; ".join(filter(None, (str(group.layout), values)))
-        label = f"{part.table.label} ({words})" if part.table else ""
+        label = f"{part.table.label} ({_words(group)})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))
     whole = _split(fitted(key, rows, mixture), noted)
     parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
     return [whole, *(one for one, _ in made)]
+
+
+def _words(group: Part) -> str:
+    values = f"with {describe(dict(group.values))}" if group.values else ""
+    return "; ".join(filter(None, (str(group.layout), values)))
 
 
 def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) -> OtherSizes | None:

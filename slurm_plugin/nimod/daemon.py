@@ -24,16 +24,10 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import quantiles_of
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.nimod import loop as loops
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.questions import StateSender
-from slurm_plugin.nimod.loop import (
-    Loop,
-    Periodic,
-    answer_until_stopped,
-    enter_real_time_class,
-    stop_at_signals,
-)
 from slurm_plugin.nimod.request_handler import ReadyDecisions, RemoteRequests, RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import Status
@@ -63,7 +57,7 @@ def serve(config: Config, reread: Callable[[], Config]) -> None:
     Raises ConfigError: the socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
-    enter_real_time_class()
+    loops.enter_real_time_class()
     Daemon(config, reread).run()
 
 
@@ -98,8 +92,8 @@ class Daemon:
         )
         self._answers = AnswerProcess(partial(StateSender, self._service, self._outlooks))
         self._background = (
-            Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
-            Periodic("slurm", self._look, pause_s=self._poller.pause_s),
+            loops.Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
+            loops.Periodic("slurm", self._look, pause_s=self._poller.pause_s),
         )
         self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
         self._reserved = reserved_socket(config.socket)
@@ -117,7 +111,7 @@ class Daemon:
             status=self._status,
             reload=self._reload,
         )
-        self._loop: Loop | None = None
+        self._loop: loops.Loop | None = None
         self._gateway: Gateway | None = None
         self._loaded_s: float | None = None
         self._complaint = ""
@@ -131,7 +125,7 @@ class Daemon:
             self._ready.open()
             loop = self._start(channel, reserved)
             try:
-                answer_until_stopped(loop, self._config.socket)
+                loops.answer_until_stopped(loop, self._config.socket)
             finally:
                 if self._gateway is not None:
                     self._gateway.close()
@@ -147,15 +141,15 @@ class Daemon:
                 if self._link.pending:
                     _log.error("%d decisions could not be written", self._link.pending)
 
-    def _start(self, channel: socket.socket, reserved: socket.socket) -> Loop:
+    def _start(self, channel: socket.socket, reserved: socket.socket) -> loops.Loop:
         limiter = ConnectionLimiter(
             limits=self._config.access,
             trusted=self.requests.trusts,
             respond=self.requests.respond,
             names=self._names,
         )
-        loop = self._loop = Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
-        stop_at_signals(loop)
+        loop = self._loop = loops.Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
+        loops.stop_at_signals(loop)
         if self._config.relay.listen:
             self._gateway = self._take_relays(loop, limiter)
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
@@ -165,7 +159,7 @@ class Daemon:
         self._background[0].tried(_FIRST_LOOK_S)
         return loop
 
-    def _take_relays(self, loop: Loop, limiter: ConnectionLimiter) -> "Gateway":
+    def _take_relays(self, loop: loops.Loop, limiter: ConnectionLimiter) -> "Gateway":
         """Take requests from relays on login nodes."""
         from slurm_plugin.nimod.relay.gateway import Gateway  # noqa: PLC0415 - only where listened
 

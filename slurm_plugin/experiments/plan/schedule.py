@@ -12,14 +12,7 @@ from itertools import chain
 from math import inf
 
 from slurm_plugin.experiments.plan import run_times
-from slurm_plugin.experiments.plan.workflow import (
-    DataAccess,
-    File,
-    NetworkLink,
-    PlanSite,
-    Task,
-    Workflow,
-)
+from slurm_plugin.experiments.plan import workflow as flows
 from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
 
 
@@ -125,7 +118,7 @@ class PlanningProblem:
     ``factors`` say how much longer than expected runs of each group of estimates took so far.
     """
 
-    workflow: Workflow
+    workflow: flows.Workflow
     runs: run_times.LearnedRunTimes
     transfers: run_times.Copies
     free: Mapping[str, NodeAvailability]
@@ -138,7 +131,7 @@ class PlanningProblem:
     )
 
     def run(
-        self, task: Task, option: TaskOption, remote: tuple[tuple[str, str], ...] = ()
+        self, task: flows.Task, option: TaskOption, remote: tuple[tuple[str, str], ...] = ()
     ) -> run_times.TaskEstimate | None:
         """Run time of a task that reads ``remote`` (files and storages) in place."""
         key = (task.name, option.place, option.nodes, option.resources, remote)
@@ -149,7 +142,7 @@ class PlanningProblem:
             self.memo[key] = made and made.times(self.factors.get(made.group, 1.0))
         return self.memo[key]
 
-    def room(self, task: Task, place: PlanSite) -> TaskBounds:
+    def room(self, task: flows.Task, place: flows.PlanSite) -> TaskBounds:
         """Give the bounds of a task at a place."""
         return self.rooms.get((task.name, place.name), _ANY)
 
@@ -206,7 +199,7 @@ class Board:
         made._used = self._used.copy()
         return made
 
-    def draft(self, task: Task, option: TaskOption) -> list[Step] | None:
+    def draft(self, task: flows.Task, option: TaskOption) -> list[Step] | None:
         """List the steps of a task if this is chosen for it; None: that is not possible."""
         flow = self.problem.workflow
         place = flow.places[option.place]
@@ -216,8 +209,8 @@ class Board:
         for name in task.reads:
             there = self._at[name].get(place.storage)
             access = flow.files[name].access
-            in_place = access is DataAccess.REMOTE or (
-                access is DataAccess.ANY and not option.stage
+            in_place = access is flows.DataAccess.REMOTE or (
+                access is flows.DataAccess.ANY and not option.stage
             )
             if there is None and in_place:
                 there, source = self._nearest(name, place.storage)
@@ -236,7 +229,7 @@ class Board:
         drafted.append(run)
         return drafted if self._deliver(task, place, drafted) and self._fits(drafted) else None
 
-    def commit(self, task: Task, option: TaskOption, drafted: Iterable[Step]) -> None:
+    def commit(self, task: flows.Task, option: TaskOption, drafted: Iterable[Step]) -> None:
         """Take a draft."""
         self.choices[task.name] = option
         for step in drafted:
@@ -302,7 +295,7 @@ class Board:
 
     def _run(
         self,
-        task: Task,
+        task: flows.Task,
         option: TaskOption,
         needs: Sequence[tuple[float, str]],
         remote: tuple[tuple[str, str], ...],
@@ -331,7 +324,7 @@ class Board:
             resources=option.resources,
         )
 
-    def _deliver(self, task: Task, place: PlanSite, drafted: list[Step]) -> bool:
+    def _deliver(self, task: flows.Task, place: flows.PlanSite, drafted: list[Step]) -> bool:
         """Draft the copies that bring results to where they have to be."""
         run = drafted[-1]
         for name in task.writes:
@@ -353,13 +346,13 @@ class Board:
         storages = self.problem.workflow.storages
         return all(size <= storages[storage].free_bytes for storage, size in more.items())
 
-    def _leaves(self, step: Step) -> list[File]:
+    def _leaves(self, step: Step) -> list[flows.File]:
         """Files that a step leaves at its target."""
         flow = self.problem.workflow
         names = flow.tasks[step.name].writes if step.nodes else (step.file,)
         return [flow.files[name] for name in names]
 
-    def _line(self, pool: str, link: NetworkLink) -> Timeline:
+    def _line(self, pool: str, link: flows.NetworkLink) -> Timeline:
         if pool not in self._lines:
             self._lines[pool] = Timeline([self.problem.now_s], [link.streams])
         return self._lines[pool]

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 from predictor.types import Prediction
 from sacct_ingest.files import atomic_file
-from slurm_plugin.experiments.scale.study import (
-    Answer,
-    Settings,
-    Study,
-    StudyRun,
-    answer_of,
-    fitted,
-)
+from slurm_plugin.experiments.scale import study as studies
 from slurm_plugin.reports.picture import COLOURS, time_ticks
 from slurm_plugin.text.formatting import clock, count, duration, percent
 from slurm_plugin.text.table_columns import OutputColumn, OutputTable
@@ -52,10 +45,10 @@ class Row:
 class Results:
     """The table, and what is recommended; None: too few runs to say."""
 
-    settings: Settings
+    settings: studies.Settings
     rows: tuple[Row, ...]
-    answer: Answer | None
-    runs: tuple[StudyRun, ...]
+    answer: studies.Answer | None
+    runs: tuple[studies.StudyRun, ...]
 
     @property
     def recommended(self) -> int | None:
@@ -68,12 +61,12 @@ class Results:
         return [row for row in self.rows if row.runs]
 
 
-def results_of(study: Study) -> Results:
+def results_of(study: studies.Study) -> Results:
     """Make the results of the runs there are."""
     settings, runs = study.settings, tuple(study.runs)
     allowed = [n for n in settings.counts if n not in study.closed]
-    fit = fitted(study.observed)
-    answer = answer_of(fit, allowed, weak=settings.weak) if fit and allowed else None
+    fit = studies.fitted(study.observed)
+    answer = studies.answer_of(fit, allowed, weak=settings.weak) if fit and allowed else None
     predicted = {one.nodes: one for one in (answer.predictions if answer else ())}
     times = {
         n: median(one.elapsed_s for one in runs if one.count == n and one.good)
@@ -88,7 +81,7 @@ def results_of(study: Study) -> Results:
 
 def _row(
     n: int,
-    study: Study,
+    study: studies.Study,
     time_s: float | None,
     base: tuple[int, float] | None,
     predicted: Prediction | None,

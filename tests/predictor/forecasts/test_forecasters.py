@@ -48,11 +48,8 @@ def test_trimmed_mean_leaves_both_ends_out():
     )
 
 
-def test_smoothing_moves_by_its_gain():
+def test_smoothing_moves_by_its_gain_and_the_last_value_at_once():
     assert after(Smoothed(0.25), [8.0, 16.0, 16.0]) == 8 + 2 + 1.5
-
-
-def test_last_value():
     assert after(Sliding(fmean, 1), [1.0, 7.0]) == 7.0
 
 

@@ -75,11 +75,8 @@ IDLE = Activity(cpus=1, load=0.0, running=0.0, user=0.0, system=0.0, idle=1.0)
 BUSY = Activity(cpus=1, load=1.0, running=1.0, user=1.0, system=0.0, idle=0.0)
 
 
-def test_an_idle_cpu_is_all_there():
+def test_an_idle_cpu_is_all_there_and_one_other_process_leaves_half():
     assert from_load(IDLE) == from_times(IDLE) == 1.0
-
-
-def test_one_other_process_leaves_half():
     assert from_load(BUSY) == from_times(BUSY) == 0.5
 
 

@@ -109,11 +109,8 @@ def span(opt_in=OPT_IN, **fields):
     return span_of(one, parse_tag(one.comment), opt_in, names_of(one, "solve"))
 
 
-def test_a_range_opts_in():
+def test_a_range_opts_in_with_or_without_an_end():
     assert span(min_nodes=2, max_nodes=16) == CountRange(2, 16)
-
-
-def test_a_range_without_an_end_has_none():
     assert span(min_nodes=2, max_nodes=None).high > 10**6
 
 

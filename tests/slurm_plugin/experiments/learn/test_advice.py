@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from predictor.refit import refit
+from predictor.table import whole_key
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import Store
@@ -39,10 +40,11 @@ def runs_of(learning, counters, slower=1.0, first=1):
     for number, trial in enumerate(learning.journal.trials.values(), first):
         argv = own.argv(learning.choices.at(trial.attributes)[0], trial)
         at_s, took_s = SUBMIT_S + 3000 * number, slower * trial.elapsed_s
+        nodes, cpus = trial.nodes, int(trial.attributes["cpus"])
         made.append(
             run(
-                job_id=number, user="ada", name=trial.job_name, state=JobState.COMPLETED, nodes=1,
-                cpus=int(trial.attributes["cpus"]), tasks=1, submit_s=at_s, start_s=at_s,
+                job_id=number, user="ada", name=trial.job_name, state=JobState.COMPLETED,
+                nodes=nodes, cpus=nodes * cpus, tasks=nodes, submit_s=at_s, start_s=at_s,
                 req_mem_bytes=int(trial.attributes.get("memory", 0)) or None,
                 end_s=at_s + round(took_s), elapsed_s=took_s, limit_s=3600, work_dir="/home/ada",
                 comment=next(one[10:] for one in argv if one.startswith("--comment=")),
@@ -70,10 +72,10 @@ def learned(tmp_path):
     return learning
 
 
-def job(size_gib, cpus):
-    comment = f"--comment=nimo:app=blast,size={size_gib}G,cpus=1-8"
+def job(size_gib, cpus, nodes=1, offers=",cpus=1-8"):
+    comment = f"--comment=nimo:app=blast,size={size_gib}G{offers}"
     wrap = "--wrap=blast -t $SLURM_CPUS_PER_TASK in.dat"
-    argv = ["sbatch", "-N1", "-n1", f"-c{cpus}", "-t60", comment, wrap]
+    argv = ["sbatch", f"-N{nodes}", f"-n{nodes}", f"-c{cpus}", "-t60", comment, wrap]
     asked = job_of({"argv": argv, "script": "", "work_dir": "/home/ada"})
     return structs.replace(asked, hook=HookLevel.SIZES)
 
@@ -89,8 +91,25 @@ def test_jobs_are_advised_and_changed_by_what_was_learned(learned, tmp_path):
         actual_s = time_s({"input_bytes": 3 * 2.0**30, "cpus": cpus})
         assert low_s < actual_s < high_s < 2 * low_s
     answer, decision = service.submit(job(3, 1), via="job_submit", now_s=NOW)
-    assert (decision.key, decision.unit, decision.applied) == ("ada/blast", "cpus", True)
+    assert (whole_key(decision.key), decision.unit, decision.applied) == ("ada/blast", "cpus", True)
     assert decision.nodes > 1, answer
+
+
+def test_requests_that_were_not_run_are_predicted_by_the_learned_function(tmp_path):
+    def took_s(attributes):
+        return (
+            30 + 600 * attributes["input_bytes"] / 2**30 / attributes["nodes"] / attributes["cpus"]
+        )
+
+    text = TEXT.replace("cpus: [1, 2, 4, 8]", "nodes: [1, 2, 4], cpus: [1, 2, 4, 8]")
+    learning = bench(FakeSlurm(took_s), tmp_path / "app.learn.json", text)
+    learning.run()
+    service = service_of(runs_of(learning, tmp_path), tmp_path)
+    for nodes, cpus, size in ((1, 3, 3), (2, 6, 1.5), (4, 5, 3), (3, 7, 3)):
+        advice = service.advise(job(size, cpus, nodes, ""), now_s=NOW)
+        (time_s,) = (row.time_s for row in advice.rows if row.nodes == nodes)
+        actual_s = took_s({"input_bytes": size * 2.0**30, "cpus": cpus, "nodes": nodes})
+        assert time_s == pytest.approx(actual_s, rel=0.1)
 
 
 def test_several_resources_at_once_are_learned_from(tmp_path):

@@ -1,0 +1,134 @@
+"""Runs of `nimo learn` as a model of later jobs: run time over CPUs, memory and input size at once.
+
+The occupancy model (Shivam, Babu, Chase, VLDB 2006) is fitted to these runs as the accounting has
+them.  All runs of the application are then given as they would be on each number of CPUs and memory
+with one size of the input: each keeps its residual.  So a table on each of these rests on all runs,
+and later runs correct it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp, log
+from statistics import median
+
+from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.tables.run_facts import attributes_of_run
+from predictor.types import Part, SizeTerm
+from sacct_ingest.runs.attributes import MEMORY, SIZE, number_of
+from sacct_ingest.runs.layout import Layout
+from sacct_ingest.store.rows import RunRow
+
+#: How runs of `nimo learn` are called; the fewest and most that are learned from, and tables.
+_NAMED, _FEWEST, _RECENT, _MOST = "nimo-learn-", 6, 100, 32
+#: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
+_MATTERS, _FAR = 1.05, 4.0
+_NODES, _CPUS, _MIB = "nodes", "cpus", 2.0**20
+_Amounts = Mapping[str, float]
+_Levels = Mapping[str, Sequence[float]]
+_LogTime = Callable[[_Amounts], float]
+
+
+def learned(
+    finished: Iterable[RunRow],
+) -> Iterator[tuple[Part, list[RunRow], tuple[SizeTerm, ...]]]:
+    """Yield each part of the runs' requests: the runs as they would be in it, the terms of size.
+
+    Nothing where runs of `nimo learn` are few or differ in one amount alone.
+
+    finished: runs of one user's application, the newest last.
+    """
+    learning = [row for row in finished if row.name.startswith(_NAMED)]
+    if len(learning) < _FEWEST:
+        return
+    asked = [(row, _requested(row)) for row in finished if not row.state.cut_short]
+    made = [one for one in asked if one[0].name.startswith(_NAMED)][-_RECENT:]
+    names = set[str].intersection(*(set(given) for _, given in made))
+    levels = {name: sorted({given[name] for _, given in made}) for name in sorted(names)}
+    varied = [name for name, values in levels.items() if len(values) > 1]
+    if len(varied) < 2:
+        return
+    fit = OccupancyModel().fit([_sample(row, {n: given[n] for n in varied}) for row, given in made])
+
+    def log_time(given: _Amounts) -> float:
+        return log(fit.predict({name: given[name] for name in varied}).time_s)
+
+    # Without one run the model may be another one: such residuals count in part.
+    most = _FAR * median(map(abs, fit.left_out)) + 0.01
+    off = {
+        id(row): min(max(-e, -most), most) for (row, _), e in zip(made, fit.left_out, strict=True)
+    }
+    runs = [
+        (row, given, off.get(id(row)) or log(row.elapsed_s) - log_time(given))
+        for row, given in asked
+        if given.keys() >= names
+    ]
+    usual = {name: values[len(values) // 2] for name, values in levels.items()}
+    for cell in _cells(usual, levels, log_time):
+        fixed = {**cell, SIZE: usual.get(SIZE, 1.0)}
+        name = _NODES if _CPUS in cell else _CPUS
+        counts = [{**usual, **fixed, name: n} for n in levels[name]]
+        values = ((MEMORY, f"{cell[MEMORY]:.0f}"),) if MEMORY in cell else ()
+        rows = [_moved(row, {**given, **fixed}, log_time, off) for row, given, off in runs]
+        part = Part("", Layout(cpus=round(cell.get(_CPUS, 0))), values)
+        yield part, rows, _terms(levels.get(SIZE, ()), counts, log_time)
+
+
+def _requested(row: RunRow) -> dict[str, float]:
+    """Amounts that a run asked for; memory in MiB on each node."""
+    size = number_of(attributes_of_run(row).get(SIZE, "")) or 0.0
+    memory = round((row.req_mem_bytes or 0) / row.nodes / _MIB)
+    given = {_NODES: row.nodes, _CPUS: row.cpus / row.nodes, MEMORY: memory, SIZE: size}
+    return {name: float(amount) for name, amount in given.items() if amount > 0}
+
+
+def _sample(row: RunRow, given: _Amounts) -> Sample:
+    """Sample of a run; the size of its input stands for its data flow."""
+    busy = min((row.cpu_s or 0.0) / (row.cpus * row.elapsed_s), 1.0) or 1.0
+    return Sample(given, occupancies(busy, row.elapsed_s, given.get(SIZE, 1.0)))
+
+
+def _cells(usual: _Amounts, levels: _Levels, log_time: _LogTime) -> list[dict[str, float]]:
+    """CPUs and memory that have a table each; where node counts are alike it is over CPUs."""
+    memory = levels.get(MEMORY, ())
+    times = [log_time({**usual, MEMORY: one}) for one in memory]
+    by_memory: list[dict[str, float]] = [{}]
+    if times and max(times) - min(times) > log(_MATTERS):
+        by_memory = [{MEMORY: one} for one in memory]
+    if len(levels[_NODES]) < 2:
+        return by_memory
+    cpus = levels[_CPUS]
+    if (cpus[-1] - cpus[0] + 1) * len(by_memory) <= _MOST:
+        cpus = [float(n) for n in range(int(cpus[0]), int(cpus[-1]) + 1)]
+    return [{_CPUS: n, **one} for n in cpus for one in by_memory][:_MOST]
+
+
+def _moved(row: RunRow, amounts: _Amounts, log_time: _LogTime, residual: float) -> RunRow:
+    """Run as it would be with other amounts."""
+    return replace(
+        row,
+        cpus=round(amounts[_CPUS] * row.nodes),
+        req_cpus=None,
+        cpu_s=None,
+        req_mem_bytes=round(amounts.get(MEMORY, 0.0) * _MIB) * row.nodes or None,
+        elapsed_s=exp(log_time(amounts) + residual),
+        limit_s=None,
+    )
+
+
+def _terms(
+    sizes: Sequence[float], counts: Sequence[_Amounts], log_time: _LogTime
+) -> tuple[SizeTerm, ...]:
+    """How run time goes by size on the middle count: a constant and a multiple, or a power."""
+    if len(sizes) < 2:
+        return ()
+    low, high = sizes[0], sizes[-1]
+    ends = [tuple(log_time({**one, SIZE: size}) for size in (low, high)) for one in counts]
+    first_s, last_s = map(exp, ends[len(ends) // 2])
+    shift = 0.0
+    if last_s > first_s:
+        shift = max((first_s * high - last_s * low) / (last_s - first_s), 0.0)
+    span = log((high + shift) / (low + shift))
+    exponent = log(last_s / first_s) / span
+    # Other counts widen the interval.
+    error = max(abs(last - first - exponent * span) for first, last in ends) / span
+    return (SizeTerm(SIZE, exponent, error, shift, sizes[len(sizes) // 2], low, high),)
