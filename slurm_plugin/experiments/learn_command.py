@@ -272,14 +272,15 @@ def summary(
 
 
 def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
-    """Columns of a table of assignments; the verdict is left out first."""
+    """Columns of a table of assignments: the verdict is left out first, then attributes."""
     from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
-    def of(name: str) -> OutputColumn:
-        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name))
+    def of(name: str, place: int) -> OutputColumn:
+        worth = max(ALWAYS - 1 - place, 2)
+        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
 
     return [
-        *map(of, names),
+        *map(of, names, range(len(names))),
         OutputColumn("time_s", "time", as_text=duration),
         OutputColumn(
             "interval",
