@@ -14,6 +14,7 @@ from predictor import types
 from predictor.curves.from_runs import OtherSizes, build
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
+from predictor.level.experts import AROUND
 from predictor.level.record import Record
 from predictor.models import selection
 from predictor.table import round_time, table_of
@@ -115,14 +116,18 @@ def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) 
     """Choose settings for a key: a user whose job names come again is asked for new ones only.
 
     Of these the last runs, which mostly repeat each other, say little.  Where names do not come
-    again the next run may be of any application, and the last runs are of one burst.
+    again the next run may be of any application, and the last runs are of one burst.  Where one
+    that was cut short outlasted those that finished, quantiles of these end too early.
     """
-    if level is not KeyLevel.USER:
-        return settings
-    names = {row.name for row in rows if row.name}
-    again = bool(names) and 2 * len(names) <= len(rows)
-    asked = replace(settings.backtest, mixed=not again, averaged=again)
-    return replace(settings, backtest=asked)
+    last = rows[-AROUND:]
+    longest_s = max((row.elapsed_s for row in last if not row.state.cut_short), default=0.0)
+    ended = not any(row.state.cut_short and row.elapsed_s > longest_s for row in last)
+    own = replace(settings.backtest, averaged=ended)
+    if level is KeyLevel.USER:
+        names = {row.name for row in rows if row.name}
+        again = bool(names) and 2 * len(names) <= len(rows)
+        own = replace(own, mixed=not again, averaged=ended and again)
+    return replace(settings, backtest=own)
 
 
 def mixture(

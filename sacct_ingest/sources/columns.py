@@ -11,15 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
-from sacct_ingest.text import admin_comment
-from sacct_ingest.text.slurm_text import (
-    parse_duration,
-    parse_epoch,
-    parse_size,
-    parse_tres,
-    possible_duration,
-    storable,
-)
+from sacct_ingest.text import admin_comment, slurm_text
 
 Converter = Callable[[str], Any]
 
@@ -48,10 +40,10 @@ def count(value: str) -> int | None:
     if not value:
         return None
     if value.isdecimal():
-        return storable(int(value))
+        return slurm_text.storable(int(value))
     # Counts without --noconvert have a letter: 2K tasks.
     with suppress(ValueError):
-        if (size := parse_size(value)) is not None:
+        if (size := slurm_text.parse_size(value)) is not None:
             return size
     raise ValueError(f"not a count: {value!r}")
 
@@ -63,32 +55,32 @@ def counted(value: str) -> int:
 
 def seconds(value: str) -> float | None:
     """Duration in seconds."""
-    return parse_duration(value) if value else None
+    return slurm_text.parse_duration(value) if value else None
 
 
 def elapsed(value: str) -> float:
     """Duration in seconds; 0 where sacct says nothing."""
     if value.isdecimal():
-        return possible_duration(float(value))
-    return parse_duration(value) or 0.0 if value else 0.0
+        return slurm_text.possible_duration(float(value))
+    return slurm_text.parse_duration(value) or 0.0 if value else 0.0
 
 
 def epoch(value: str) -> int | None:
     """Time in seconds since the epoch."""
-    seconds = parse_epoch(value)
-    return None if seconds is None else storable(seconds)
+    seconds = slurm_text.parse_epoch(value)
+    return None if seconds is None else slurm_text.storable(seconds)
 
 
 def limit_of_minutes(value: str) -> int | None:
     """Time limit in seconds from minutes."""
     if value.isdecimal():
-        return storable(int(value) * 60)
+        return slurm_text.storable(int(value) * 60)
     return limit(value)
 
 
 def limit(value: str) -> int | None:
     """Time limit in seconds."""
-    seconds = parse_duration(value)
+    seconds = slurm_text.parse_duration(value)
     return None if seconds is None else round(seconds)
 
 
@@ -139,7 +131,7 @@ def node_list(value: str) -> str:
 
 def _tres_count(name: str, value: str) -> int | None:
     """Count of one resource out of a list of them; None where it has none."""
-    return count(parse_tres(value).get(name, "")) if f"{name}=" in value else None
+    return count(slurm_text.parse_tres(value).get(name, "")) if f"{name}=" in value else None
 
 
 #: Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot.
@@ -151,16 +143,18 @@ requested_cpus = partial(_tres_count, "cpu")
 def lustre_total(value: str) -> int | None:
     """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
     mebibytes = _tres_count("fs/lustre", value)
-    return None if mebibytes is None else storable(mebibytes << 20)
+    return None if mebibytes is None else slurm_text.storable(mebibytes << 20)
 
 
 def network_total(value: str) -> int | None:
     """Bytes of all tasks over ``ic/ofed`` and ``ic/sysfs``."""
     if "ic/" not in value:
         return None
-    counts = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
+    counts = [
+        count(text) for name, text in slurm_text.parse_tres(value).items() if name.startswith("ic/")
+    ]
     counted = [bytes_ for bytes_ in counts if bytes_ is not None]
-    return storable(sum(counted)) if counted else None
+    return slurm_text.storable(sum(counted)) if counted else None
 
 
 def gpus(value: str) -> int | None:
@@ -170,11 +164,11 @@ def gpus(value: str) -> int | None:
     """
     if "gres/gpu" not in value:
         return None
-    listed = parse_tres(value)
+    listed = slurm_text.parse_tres(value)
     if "gres/gpu" in listed:
         return count(listed["gres/gpu"])
     typed = [counted(text) for name, text in listed.items() if name.startswith("gres/gpu:")]
-    return storable(sum(typed)) if typed else None
+    return slurm_text.storable(sum(typed)) if typed else None
 
 
 #: What the name of GPUs of one type begins with.
@@ -191,7 +185,7 @@ def gpu_types(value: str) -> str:
         return ""
     typed = {
         name.removeprefix(_TYPED).lower(): counted(text)
-        for name, text in parse_tres(value).items()
+        for name, text in slurm_text.parse_tres(value).items()
         if name.startswith(_TYPED)
     }
     return ",".join(f"{name}={number}" for name, number in sorted(typed.items()) if number)
@@ -205,7 +199,11 @@ def gpu_percent(value: str) -> float | None:
 
 def gpu_memory(value: str) -> int | None:
     """Highest memory on GPUs in bytes, summed over tasks (gres/gpumem)."""
-    return parse_size(parse_tres(value).get("gres/gpumem", "")) if "gres/gpumem=" in value else None
+    return (
+        slurm_text.parse_size(slurm_text.parse_tres(value).get("gres/gpumem", ""))
+        if "gres/gpumem=" in value
+        else None
+    )
 
 
 def energy(value: str) -> int | None:
@@ -250,7 +248,7 @@ COLUMNS: Final = (
     Column("NodeList", node_list, job="node_list"),
     Column("ReqMem", text, job="_req_mem"),
     Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),
-    Column("MaxRSS", parse_size, job="mem_bytes", step="mem_bytes"),
+    Column("MaxRSS", slurm_text.parse_size, job="mem_bytes", step="mem_bytes"),
     Column("TRESUsageInTot", disk_total, step="disk_read_bytes"),
     Column("TRESUsageOutTot", disk_total, step="disk_write_bytes"),
     Column("TRESUsageInTot", lustre_total, step="lustre_read_bytes"),
@@ -262,8 +260,8 @@ COLUMNS: Final = (
     Column("UserCPU", seconds, step="user_cpu_s"),
     Column("SystemCPU", seconds, step="system_cpu_s"),
     Column("ConsumedEnergyRaw", energy, step="energy_j"),
-    Column("AveDiskRead", parse_size, step="_disk_read_mean"),
-    Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
+    Column("AveDiskRead", slurm_text.parse_size, step="_disk_read_mean"),
+    Column("AveDiskWrite", slurm_text.parse_size, step="_disk_write_mean"),
     Column("AdminComment", text, job="admin_comment"),
     Column("AdminComment", admin_comment.measured_in, job="_measured"),
     Column("Reservation", text, job="reservation"),

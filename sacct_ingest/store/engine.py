@@ -14,14 +14,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    IntegrityError,
-    NoSuchModuleError,
-    SQLAlchemyError,
-)
 from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import RowRefused, StoreError, system_errors
@@ -64,7 +58,7 @@ def make_engine(url: str, *, create: bool) -> sa.Engine:
         # READ COMMITTED on both: MariaDB's default would show an ingest a snapshot from before it
         # waited for its turn.
         return sa.create_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
-    except (ArgumentError, NoSuchModuleError) as error:
+    except (exc.ArgumentError, exc.NoSuchModuleError) as error:
         raise StoreError(
             f"store {url!r} is not a database URL such as sqlite:///nimo.db"
         ) from error
@@ -142,10 +136,14 @@ def translated(engine: sa.Engine) -> Iterator[None]:
     try:
         yield
     # The driver's own come from what goes past SQLAlchemy: see `bulk`.
-    except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error, *_OF_VALUES) as error:
+    except (exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error, *_OF_VALUES) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
-        made = RowRefused if isinstance(error, (DataError, IntegrityError, *_OF_VALUES)) else None
+        made = (
+            RowRefused
+            if isinstance(error, (exc.DataError, exc.IntegrityError, *_OF_VALUES))
+            else None
+        )
         fix = "; docs/ingest.md lists the rights it needs" if _DENIED.search(cause) else ""
         if not fix and _FULL.search(cause):
             fix = _room(engine.url)
