@@ -37,10 +37,10 @@ def learned(
 
     finished: runs of one user's application, the newest last.
     """
-    learning = [row for row in finished if row.name.startswith(_NAMED)]
-    if len(learning) < _FEWEST:
+    ended = [row for row in finished if not row.state.cut_short and row.elapsed_s > 0 < row.cpus]
+    if sum(row.name.startswith(_NAMED) for row in ended) < _FEWEST:
         return
-    asked = [(row, _requested(row)) for row in finished if not row.state.cut_short]
+    asked = [(row, _requested(row)) for row in ended]
     made = [one for one in asked if one[0].name.startswith(_NAMED)][-_RECENT:]
     names = set[str].intersection(*(set(given) for _, given in made))
     levels = {name: sorted({given[name] for _, given in made}) for name in sorted(names)}
@@ -125,7 +125,7 @@ def _terms(
     ends = [tuple(log_time({**one, SIZE: size}) for size in (low, high)) for one in counts]
     first_s, last_s = map(exp, ends[len(ends) // 2])
     shift = 0.0
-    if last_s > first_s:
+    if last_s > 1.001 * first_s:  # else size hardly matters, and the constant has no bounds
         shift = max((first_s * high - last_s * low) / (last_s - first_s), 0.0)
     span = log((high + shift) / (low + shift))
     exponent = log(last_s / first_s) / span

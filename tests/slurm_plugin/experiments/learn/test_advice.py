@@ -139,7 +139,9 @@ def test_later_runs_join_those_that_were_learned_from(learned, tmp_path):
         for number in (101, 201)
         for one in runs_of(learned, tmp_path, slower=3.0, first=number)
     ]
-    after = service_of(later, tmp_path).advise(job(4, 4), now_s=NOW)
+    cut = {"state": JobState.TIMEOUT, "user": "eve"}  # all of hers: nothing is learned from them
+    unended = [structs.replace(one, job_id=900 + one.job_id, **cut) for one in runs]
+    after = service_of([*later, *unended], tmp_path).advise(job(4, 4), now_s=NOW)
     assert after.runs == len(runs) + len(later)
     times_s = [next(row.time_s for row in one.rows if row.nodes == 4) for one in (before, after)]
     assert times_s[1] > 1.5 * times_s[0]
