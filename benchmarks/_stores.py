@@ -1,10 +1,13 @@
 """Empty stores on SQLite and on real servers, for benchmarks."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from sacct_ingest.store.engine import make_engine
 
 Fresh = Callable[[], AbstractContextManager[str]]
 
@@ -21,6 +24,26 @@ def stores(stack: ExitStack, folder: Path, kinds: Sequence[str]) -> dict[str, Fr
         elif fresh := _server(stack, kind):
             result[kind] = fresh
     return result
+
+
+def server_cpu_s(url: str) -> float:
+    """CPU time of a store's server and of all processes that it has started; 0: SQLite."""
+    if "://" not in url:
+        return 0.0
+    engine = make_engine(url, create=False)
+    postgresql = engine.dialect.name == "postgresql"
+    with engine.connect() as connection:
+        place = "SHOW data_directory" if postgresql else "SELECT @@pid_file"
+        path = Path(connection.exec_driver_sql(place).scalar_one())
+    engine.dispose()
+    server = int((path / "postmaster.pid" if postgresql else path).read_text().split()[0])
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            if server in (int(stat.parent.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))  # with those of its ended children
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

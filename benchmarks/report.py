@@ -2,9 +2,10 @@
 
 A store is filled with made-up decisions and their runs, one a minute until now, of a thousand
 applications; each figure is of a process of its own.  At last `nimo fit`'s sums of what was decided
-more than a week ago are stored, and the report is made again; then a day's rows are ingested, with
-as many decisions, twice.  ``--runs`` fills the store with other runs first; ``--store`` has it done
-on a real PostgreSQL or MariaDB.
+more than a week ago are stored, and the report is made again, beside ``nimo predict`` and the first
+page for browsers; then a day's rows are ingested, with as many decisions, twice.  ``--runs`` fills
+the store with other runs first; ``--store`` has it done on a real PostgreSQL or MariaDB, of which
+the CPU time of its own is given, too.
 """
 
 import subprocess
@@ -51,6 +52,19 @@ sys.stdout = sys.__stdout__
 """
 
 
+PAGE = """\
+from functools import partial
+from sacct_ingest.store import Store
+from slurm_plugin.config.settings import Config
+from slurm_plugin.slurm.slurm_conf import PrivateDataRules
+from slurm_plugin.web.data import PageData
+from slurm_plugin.web.start_pages import home
+from slurm_plugin.web.view import View
+from slurm_plugin.web.viewer import Viewer
+site = PageData(Config(), partial(Store.open, {store!r}), lambda _: PrivateDataRules())
+home(View(site, Viewer("root", PrivateDataRules()), dict()))
+site.close()
+"""
 KEEP = """\
 import time
 from sacct_ingest.store import Store
@@ -152,12 +166,14 @@ def measure(url: str, folder: Path, size: int) -> list[dict[str, Any]]:
         "last 7 days": COMMAND.format(store=url, command=["report", "-S", "now-7days"]),
         "sums stored": KEEP.format(store=url),
         "terminal, with sums": COMMAND.format(store=url, command=["report"]),
+        "predict": COMMAND.format(store=url, command=["predict"]),
+        "first page": PAGE.format(store=url),
         f"ingest of {DAY} rows": ingest,
         "the same rows again": ingest,
     }
     rows: list[dict[str, Any]] = []
     for name, code in ways.items():
-        began = time.perf_counter()
+        began, before_s = time.perf_counter(), _stores.server_cpu_s(url)
         done = subprocess.run(
             [sys.executable, "-c", code + _COST], capture_output=True, text=True, check=True
         )
@@ -168,6 +184,7 @@ def measure(url: str, folder: Path, size: int) -> list[dict[str, Any]]:
             "what": name,
             "s": took_s,
             "CPU s": cpu_s,
+            "server CPU s": _stores.server_cpu_s(url) - before_s,
             "CPU ratio": cpu_s / (rows[0]["CPU s"] if rows else cpu_s),
             "MiB": peak_kib / 1024,
         })  # fmt: skip

@@ -11,8 +11,7 @@ job's admin_comment still has the short copy.  Only the hooks can write that fie
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain, islice
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -34,14 +33,18 @@ GIVE_UP_S = 90 * 86_400
 JOINED: Final = "joined"
 #: Notes in one list: MariaDB does not look up how many runs have each of 200, and reads all.
 _NOTES = 150
-_BATCH = LISTED // (BEFORE_S + 1 + AFTER_S)
+#: Rows when PostgreSQL last made its statistics; -1: it never did.
+_ROWS = "SELECT min(reltuples) FROM pg_class WHERE oid = ANY ('{runs,decisions}'::regclass[])"
+#: Decisions in one list of the seconds around them.
+_BATCH = _NOTES // (BEFORE_S + 1 + AFTER_S)
 _Pair = tuple[str, int]  # decision, run
 #: What a run is recognised by.
 KEYS = ("tag", "script", "line")
 #: By what a decision and a run without a note are compared.
 _SUBMITTED = ("cluster", "uid", "user", "name", "work_dir")
 #: By its length: nearly all runs have none, and SQLite and PostgreSQL would begin with its index.
-_NO_NOTE = sa.func.length(runs.c.decision_id) == 0
+#: Not that it is 0: PostgreSQL takes that to be rare, and begins with all runs of which it holds.
+_NO_NOTE = sa.func.length(runs.c.decision_id) < 1
 _first = runs.alias("first")
 _SET = (
     sa.update(runs)
@@ -59,15 +62,28 @@ def join(connection: sa.Connection) -> int:
     new = sa.select(runs.c.decision_id).where(*_noted(connection))
     waiting = sa.select(decisions.c.decision_id).where(*_without_run(connection))
     news = sorted({*connection.execute(new).scalars(), *connection.execute(waiting).scalars()})
+    execute = connection.exec_driver_sql
+    if connection.dialect.name == "postgresql" and execute(_ROWS).scalar_one() < len(news):
+        # Without statistics it reads all runs for each batch; its own come a minute after a load.
+        execute("ANALYZE runs, decisions")
     batches = list(parts(news, _NOTES))
     pairs = chain.from_iterable(_by_id(connection, batch) for batch in batches)
     linked = _link(connection, pairs) + _link(connection, _by_submission(connection))
     # All runs whose admin_comment names a recorded decision get the keys of that decision.
-    noted = _differing().join(decisions, decisions.c.decision_id == runs.c.decision_id)
     for batch in batches:
-        _copy(connection, noted.where(runs.c.decision_id.in_(batch)))
+        _copy(connection, _differing().join(decisions, _among(batch)))
     put(connection, counter_table, [{"name": JOINED, "value": end}], "name")
     return linked
+
+
+def _among(decision_ids: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Condition on a run with a note of one of these decisions, and on that decision.
+
+    Both are looked up by their id: PostgreSQL expects many runs of one note, and of one list alone
+    it takes all decisions.
+    """
+    both = decisions.c.decision_id.in_(decision_ids), runs.c.decision_id.in_(decision_ids)
+    return sa.and_(decisions.c.decision_id == runs.c.decision_id, *both)
 
 
 def _noted(connection: sa.Connection) -> list[sa.ColumnElement[bool]]:
@@ -86,26 +102,26 @@ def _without_run(connection: sa.Connection) -> list[sa.ColumnElement[bool]]:
 
 
 def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
-    links: list[dict[str, Any]] = [{"decision_": one, "run_": run} for one, run in pairs]
-    if not links:
-        return 0
-    chosen = decisions.c.decision_id == sa.bindparam("decision_")
-    for batch in parts(links):
-        ids = [one["decision_"] for one in batch]
+    """Link decisions to runs, some at a time; gives how many."""
+    count, mark = 0, "?" if connection.dialect.paramstyle == "qmark" else "%s"
+    while batch := dict(islice(pairs, LISTED)):
+        count += len(batch)
+        ids, run_ids = list(batch), list(batch.values())
         mark_decided(connection, ids)
-        # First, for the run that goes from one decision to another in the same batch.
-        linked = sa.and_(decisions.c.decision_id.in_(ids), decisions.c.run_id.is_not(None))
-        connection.execute(sa.update(decisions).where(linked).values(run_id=None))
-    connection.execute(
-        sa.update(decisions).where(chosen).values(run_id=sa.bindparam("run_")), links
-    )
-    for batch in parts(links):
-        ids = [one["decision_"] for one in batch]
-        mark_runs(connection, [one["run_"] for one in batch])
+        mark_runs(connection, run_ids)
+        # First, for the run that goes from one decision to another.
+        before = decisions.c.run_id.in_(run_ids)
+        connection.execute(sa.update(decisions).where(before).values(run_id=None))
+        for some in parts(list(batch.items()), _NOTES):
+            # One statement, past SQLAlchemy, which takes longer for a value than the databases.
+            whens, marks = f"WHEN {mark} THEN {mark} " * len(some), ", ".join([mark] * len(some))
+            sql = f"UPDATE decisions SET run_id = CASE decision_id {whens}END"  # noqa: S608
+            given = *chain.from_iterable(some), *(one for one, _ in some)
+            connection.exec_driver_sql(f"{sql} WHERE decision_id IN ({marks})", given)
         _correct_applied(connection, ids)
         # Runs of jobs without a note, and of their arrays, get the keys of these decisions.
         _copy(connection, _of_arrays().where(decisions.c.decision_id.in_(ids)))
-    return len(links)
+    return count
 
 
 def _correct_applied(connection: sa.Connection, decision_ids: Sequence[str]) -> None:
@@ -120,44 +136,39 @@ def _correct_applied(connection: sa.Connection, decision_ids: Sequence[str]) -> 
         decisions.c.given_limit_s != runs.c.limit_s,
     )
     linked = sa.and_(runs.c.id == decisions.c.run_id, _NO_NOTE)
-    differs = (
-        sa.select(runs.c.id).where(linked, sa.or_(counts, limits)).correlate(decisions).exists()
-    )
+    differs = sa.exists().where(linked, sa.or_(counts, limits)).correlate(decisions)
     late = sa.and_(decisions.c.decision_id.in_(decision_ids), decisions.c.action == "set", differs)
     connection.execute(sa.update(decisions).where(late).values(applied=False))
 
 
-def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> Iterator[_Pair]:
-    """Those of these decisions whose id is in a run's admin_comment.
+def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> list[_Pair]:
+    """Give those of these decisions whose id is in a run's admin_comment.
 
     A requeued job has a run for each start and an array one for each task, all with the same
     note: the last start of the first task counts.
     """
     query = (
         sa.select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
-        .join(runs, runs.c.decision_id == decisions.c.decision_id)
-        .where(runs.c.decision_id.in_(decision_ids), runs.c.state != JobState.REQUEUED.value)
-        .order_by(decisions.c.decision_id, runs.c.submit_s.desc(), runs.c.job_id)
+        .join(runs, _among(decision_ids))
+        .where(runs.c.state != JobState.REQUEUED.value)
+        .order_by(runs.c.submit_s, runs.c.job_id.desc())
     )
-    for decision_id, starts in groupby(connection.execute(query), itemgetter(0)):
-        last = next(starts)
-        if last.linked != last.id:
-            yield decision_id, last.id
+    last = {row.decision_id: row for row in connection.execute(query)}
+    return [(one, row.id) for one, row in last.items() if row.linked != row.id]
 
 
 def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
     columns = (decisions.c[name] for name in ("decision_id", "at_s", *_SUBMITTED))
     query = sa.select(*columns).where(*_without_run(connection), decisions.c.action != "refuse")
-    ordered = query.order_by(decisions.c.at_s, decisions.c.decision_id)
-    waiting = list(connection.execute(ordered))
+    query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
     taken: set[int] = set()
-    for batch in parts(waiting, _BATCH):
+    for batch in parts(connection.execute(query).all(), _BATCH):
         candidates = _candidates(connection, batch)
         for decision in batch:
-            matches = (run for run in candidates[decision.cluster] if run.id not in taken)
+            runs_then = candidates[decision.cluster]
             nearest = min(
-                (run for run in matches if _same_job(decision, run)),
+                (run for run in runs_then if run.id not in taken and _same_job(decision, run)),
                 key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
                 default=None,
             )
@@ -213,17 +224,16 @@ def copy_to_tasks(connection: sa.Connection, run_ids: range) -> None:
 
 
 def _differing() -> sa.Select[Any]:
-    """Select runs and the keys that their decision has and they have not.
+    """Select runs whose keys are not those of their decision, as values of `_SET`.
 
     A tag counts even where the request had none.  Where nimod could not read the script or the
     command line, those of the accounting stay.
     """
-    decided = {name: decisions.c[name] for name in KEYS}
-    differs: list[sa.ColumnElement[bool]] = [runs.c.tag != decided["tag"]]
-    differs += [sa.and_(decided[n] != "", runs.c[n] != decided[n]) for n in ("script", "line")]
-    columns = (runs.c[name].label(f"own_{name}") for name in KEYS)
-    query = sa.select(runs.c.id, *columns, *decided.values()).select_from(runs)
-    return query.where(sa.or_(*differs))
+    both = {n: sa.case((decisions.c[n] != "", decisions.c[n]), else_=runs.c[n]) for n in KEYS[1:]}
+    keys: dict[str, Any] = {"tag": decisions.c.tag, **both}
+    columns = (key.label(f"{name}_") for name, key in keys.items())
+    query = sa.select(runs.c.id.label("run_"), *columns).select_from(runs)
+    return query.where(sa.or_(*(runs.c[name] != key for name, key in keys.items())))
 
 
 def _of_arrays() -> sa.Select[Any]:
@@ -235,15 +245,7 @@ def _of_arrays() -> sa.Select[Any]:
 
 
 def _copy(connection: sa.Connection, query: sa.Select[Any]) -> None:
-    values = [
-        {
-            "run_": row.id,
-            "tag_": row.tag,
-            "script_": row.script or row.own_script,
-            "line_": row.line or row.own_line,
-        }
-        for row in connection.execute(query)
-    ]
+    values = [row._asdict() for row in connection.execute(query)]
     if values:
         ids = [one["run_"] for one in values]
         mark_runs(connection, ids)
@@ -280,9 +282,7 @@ def _unrecorded(connection: sa.Connection) -> Any:
     pruned = connection.execute(
         sa.select(watermarks.c.epoch_s).where(watermarks.c.source == PRUNED)
     ).scalar()
-    recorded = sa.select(decisions.c.decision_id).where(
-        decisions.c.decision_id == runs.c.decision_id
-    )
+    recorded = sa.exists().where(decisions.c.decision_id == runs.c.decision_id)
     return (
         sa.select(
             *(runs.c[name] for name in (*_SAME, *KEYS)),
@@ -290,7 +290,7 @@ def _unrecorded(connection: sa.Connection) -> Any:
         )
         .where(
             *_noted(connection),
-            ~recorded.exists(),
+            ~recorded,
             runs.c.submit_s >= (pruned or 0),
             runs.c.state != JobState.REQUEUED.value,
         )

@@ -7,7 +7,6 @@ import sqlalchemy as sa
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.store.rows import RetentionTimes
-from sacct_ingest.text.admin_comment import Note, build
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
@@ -154,6 +153,16 @@ def test_a_start_that_turns_out_to_be_requeued_is_no_outcome_any_more(store):
     assert store.decisions.join_outcomes() == 1
     (_, outcome), *_ = store.decisions.with_outcomes()
     assert outcome.submit_s == SUBMIT_S
+
+
+@pytest.mark.parametrize(("notes", "first"), [("ba", 2), ("b", None)])
+def test_a_run_whose_note_changes_goes_to_another_decision(store, notes, first):
+    store.decisions.add([decision(decision_id=one * 12, at_s=SUBMIT_S - 600) for one in "ab"])
+    for given in ("ab", notes):
+        texts = enumerate((f"NIMO1:{one * 12}:n=4" for one in given), 1)
+        store.runs.add(run(job_id=i, admin_comment=text) for i, text in texts)
+        assert store.decisions.join_outcomes() == len(given)
+    assert outcomes(store) == {"a" * 12: first, "b" * 12: 1}
 
 
 @pytest.mark.parametrize("old", [20, 200])
@@ -304,21 +313,8 @@ def test_a_page_holds_what_is_selected(store):
     assert result(mode="enforce") == "c"
 
 
-FULL_NOTE = build(
-    Note(
-        decision_id="0123456789ab",
-        nodes=4,
-        low=1,
-        high=8,
-        time_s=312,
-        low_s=290,
-        high_s=340,
-        verdict="reliable",
-        mode="enforce",
-        reason="cheapest",
-        limit_min=20,
-    )
-)
+FIELDS = "n=4,req={},t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest"
+FULL_NOTE = f"NIMO1:0123456789ab:{FIELDS.format('1-8')},tl=20"
 
 
 def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
@@ -353,8 +349,8 @@ def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
     ],
 )
 def test_a_note_says_which_count_the_job_would_have_had(store, end, of_run, count, told):
-    fields = f"n=4,req={count},t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest{end}"
-    store.runs.add([run(admin_comment=f"NIMO1:0123456789ab:{fields}", **of_run)])
+    note = f"NIMO1:0123456789ab:{FIELDS.format(count)}{end}"
+    store.runs.add([run(admin_comment=note, **of_run)])
     store.decisions.join_outcomes()
     [(row, _)] = store.decisions.with_outcomes()
     assert (row.requested_nodes, row.request_predicted_s, row.unit, row.applied) == told
