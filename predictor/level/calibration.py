@@ -221,7 +221,9 @@ class Calibrator:
         )
         low, high = mixed.quantiles(shares, weights)
         if self._settings.averaged and guesses.samples is not None:
-            low, high = guesses.samples.averaged(low, high, self._outside)
+            first, last = guesses.samples.averaged(low, high, self._outside)
+            # Runs that all took longer, or all less, than is expected say nothing of that end.
+            low, high = first if first < log_s else low, last if last > log_s else high
         return JudgedPrediction(
             log_s=log_s,
             low=min(low, log_s),

@@ -13,7 +13,8 @@ predictive distributions, Vovk et al., *Machine Learning* 108, 2019).  Adaptive 
 
 Ranks know no distances: where other applications missed by far, the tails of a mixture say how far
 those were off.  So each end of an application's interval is the mean of that of the mixture and
-that of its own last runs (quantile averaging: Lichtendahl et al., Management Science 59, 2013).
+that of its own last runs, of few its user's (quantile averaging: Lichtendahl et al., Management
+Science 59, 2013).
 """
 
 from collections.abc import Iterable, Sequence
@@ -138,6 +139,8 @@ def samples(
             # A slice takes a fifth of the time of an index.
             at = slice(first, last + 1) if last - first < size else places + offset
             weights[:, at] += faded * (share / total)
+    if len(pools[len(kinds) - 1]) >= _FEWEST_ALIKE:
+        pools = pools[: len(kinds)]  # the user's other runs may be of any application
     large = (pool for pool in pools if len(pool) >= _ENOUGH_ALIKE)
     alike = next(large, max(pools, key=len))[-_LAST:]
     return Samples(logs, weights / weights.sum(axis=1, keepdims=True), runs, alike)

@@ -94,6 +94,17 @@ def test_ends_are_means_with_quantiles_of_the_last_runs_alike():
     assert given.averaged(-3.5, 8.5, 0.025) == (-1.625, 5.125)
     few = samples(logs[-4:], [logs[-4:] > 0], runs=4)
     assert few.averaged(-3.5, 8.5, 0.05) == (-3.5, 8.5)
+    other = logs + 9.0, [logs > 0]  # the user's other applications take longer
+    own, instead = (samples(logs[-n:], [logs[-n:] > 0], n, other) for n in (5, 4))
+    assert own.averaged(-3.5, 8.5, 0.05)[1] < 6.0 < 9.0 < instead.averaged(-3.5, 8.5, 0.05)[1]
+
+
+def test_no_end_is_on_the_other_side_of_what_is_expected():
+    others = history(STEADY, 60)
+    few = [Run(2, 6000.0 + i, 2e9, submit_s=1.9e9, limit_s=7200) for i in range(3)]
+    panel = ExpertPanel(few, around_of(others), same=True)
+    judged = NextRun(panel, Record(), PooledErrors(), SETTINGS).judge(2, 7200)
+    assert judged.low < judged.log_s < judged.high
 
 
 def test_quantiles_move_to_where_runs_fell():
