@@ -175,24 +175,26 @@ def certain(wait_s: float, *, bound: bool = False) -> WaitEstimate:
 
 
 def _share_ended(run: Prediction) -> Callable[[float], float]:
-    """Give what says which share of runs end within so many seconds: they are log-normal."""
-    spread = _spread(run)
-    if spread <= 0:
-        return lambda left_s: float(run.time_s <= left_s)
-    slope, typical = 1 / (spread * sqrt(2)), log(run.time_s)
+    """Give what says which share of runs end within so many seconds: log-normal to either side."""
+    below, above = _spreads(run)
 
     def ended(left_s: float) -> float:
-        return 0.5 * (1 + erf(slope * (log(left_s) - typical))) if left_s > 0 else 0.0
+        off = log(left_s / run.time_s) if left_s > 0 else -inf
+        spread = below if off < 0 else above
+        return 0.5 * (1 + erf(off / (spread * sqrt(2)))) if spread > 0 else float(off >= 0)
 
     return ended
 
 
 def _run_time(run: Prediction, share: float) -> float:
-    return run.time_s * exp(max(_spread(run), 0.0) * _normal_quantile(2 * share - 1))
+    return run.time_s * exp(_spreads(run)[share > 0.5] * _normal_quantile(2 * share - 1))
 
 
-def _spread(run: Prediction) -> float:
-    return log(run.high_s / run.low_s) / (2 * _normal_quantile(run.level))
+def _spreads(run: Prediction) -> tuple[float, float]:
+    """Give standard deviations of log run time below the median and above it."""
+    sides = log(run.time_s / run.low_s), log(run.high_s / run.time_s)
+    below, above = (max(side, 0.0) / _normal_quantile(run.level) for side in sides)
+    return below, above
 
 
 @lru_cache(maxsize=16)

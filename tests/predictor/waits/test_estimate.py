@@ -126,6 +126,9 @@ def test_chance_joins_wait_and_run():
     assert waits.chance(RUN, 10.0) == 0.0
     assert waits.end_s(RUN, 0.25) == pytest.approx(100.0, rel=0.02)
     assert waits.end_s(RUN, 0.95) == pytest.approx(1_120.0, rel=0.02)
+    skewed = Prediction(1, 100.0, 90.0, 300.0, level=0.9)
+    ends = [certain(0.0).end_s(skewed, share) for share in (0.05, 0.5, 0.95)]
+    assert ends == pytest.approx([90.0, 100.0, 300.0], rel=0.005)  # those of the interval
 
 
 def test_a_job_that_starts_after_its_latest_start_is_ended_by_slurm():
