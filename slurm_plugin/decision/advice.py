@@ -442,7 +442,10 @@ def _row(
 ) -> Row:
     later = end_differences(table, option, asked) if asked else []
     at_most = later[int(SURE * len(later)) - 1] if later else inf
-    base = at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))
+    ran = {point.nodes for point in table.observed if not table.is_guess}
+    # Tries count on what was asked for.
+    ran |= {n for n in (table.change.learnt if table.change else ()) if covers(table, n)}
+    base = at(table, min(ran, default=table.nodes[0]))
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s
     return Row(
@@ -455,7 +458,7 @@ def _row(
         node_hours=option.nodes * one.time_s / 3600,
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         wait_bound=waits and option.bound,
-        observed=not table.is_guess and any(p.nodes == option.nodes for p in table.observed),
+        observed=option.nodes in ran,
         recommended=option.nodes == best,
         no_later=sum(one <= 0 for one in later) / len(later) if later else None,
         later_s=at_most if isfinite(at_most) else None,

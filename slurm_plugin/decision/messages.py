@@ -303,7 +303,7 @@ def _limit_too_long(
         f"reaches beyond its deadline, {clock(deadline_s)}"
     ]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
-    if best and enough_s and begin_s + enough_s <= deadline_s:
+    if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
         time, start = duration(enough_s), clock(begin_s)
         lines.append(f"{_which(best, request)}, --time={time} is enough if it starts at {start}")
     elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:

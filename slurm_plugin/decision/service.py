@@ -235,11 +235,11 @@ class DecisionService:
         try:
             with self._budget.counted():
                 case = self._contexts.build(job, now_s, private=private)
-                choices = self._choices(case, private=private)
                 rules = self._rules
                 if confidence:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
                     rules = replace(rules, deadline=deadline)
+                choices = self._choices(case, rules, private=private)
                 advice = side_by_side(choices) or self._advice(case, rules)
                 best = next((row for row in advice.rows if row.recommended), None)
                 advice.waits = self.waits.like(best.wait_s) if best else None
@@ -279,14 +279,16 @@ class DecisionService:
             advice.node_type = case.node_type
         return advice
 
-    def _choices(self, case: DecisionContext, *, private: bool) -> list[Advice]:
+    def _choices(
+        self, case: DecisionContext, rules: PolicySettings, *, private: bool
+    ) -> list[Advice]:
         """Advise for each partition that a job without one may use, where node types differ."""
         cluster, table = self._cluster, case.table
         if case.job.partition or cluster is None or table is None or not table.node_type:
             return []
         jobs = in_each_partition(cluster, case.job)
         cases = [self._contexts.build(job, case.now_s, private=private) for job in jobs]
-        return [self._advice(one) for one in cases if one.node_type]
+        return [self._advice(one, rules) for one in cases if one.node_type]
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)

@@ -4,9 +4,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from predictor.types import Point, Problem, Verdict
+from predictor.tables.run_facts import change_of
+from predictor.types import AskedRange, Point, Problem, Verdict
 from sacct_ingest.records import Identity
-from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import Request
@@ -46,10 +47,9 @@ def test_rows_tell_what_each_count_would_mean():
 
 def test_what_was_observed_comes_along_to_be_drawn():
     learned = table()
-    points = [Point(**asdict(one)) for one in advice(learned=learned).points]
-    assert points == list(learned.observed)
-    assert advice(learned=learned).knee == 8
-    assert advice(unknown=True).points == []
+    made = advice(learned=learned)
+    assert [Point(**asdict(one)) for one in made.points] == list(learned.observed)
+    assert made.knee == 8
 
 
 def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_scale():
@@ -80,14 +80,14 @@ def test_a_limit_shorter_than_the_run_is_named_with_one_that_holds_it(
     assert short.time_directive == (directive and f"#SBATCH --time=00:{directive}:00")
 
 
-def test_without_a_run_it_says_how_to_start():
-    assert "nimo scale" in advice(unknown=True).problems[0]
-
-
 def test_the_fewest_observed_nodes_are_the_base_of_efficiency():
     rows = {row.nodes: row for row in advice(learned=table(observed=(4, 8, 16))).rows}
     assert (rows[4].speedup, rows[4].efficiency) == (1.0, 1.0)
     assert rows[8].efficiency == pytest.approx(1000 / 550 / 2)
+    tried = replace(change_of((), Unit.NODES), ranges=(AskedRange(1, 16, 8, (2, 4, 8), 2),))
+    rows = {row.nodes: row for row in advice(learned=table(observed=(8,), change=tried)).rows}
+    assert [n for n, row in rows.items() if row.observed] == [2, 4, 8]
+    assert rows[2].efficiency == 1.0
 
 
 def test_waits_are_those_of_the_partition():
@@ -96,16 +96,10 @@ def test_waits_are_those_of_the_partition():
     assert (waits[2], waits[3]) == (0.0, 600.0)
 
 
-def test_counts_that_the_partition_does_not_have_are_not_shown():
-    assert max(row.nodes for row in advice(part=partition(max_nodes=12)).rows) == 12
-
-
-def test_counts_that_are_refused_are_not_shown():
+def test_counts_that_are_refused_or_not_allowed_or_not_asked_for_are_not_shown():
     verdicts = tuple(Verdict.RELIABLE if n <= 12 else Verdict.REFUSED for n in range(1, 33))
-    assert max(row.nodes for row in advice(learned=table(verdicts=verdicts)).rows) == 12
-
-
-def test_counts_outside_the_range_asked_for_are_not_shown():
+    for one in (advice(part=partition(max_nodes=12)), advice(learned=table(verdicts=verdicts))):
+        assert max(row.nodes for row in one.rows) == 12
     reported = advice(Request(low=2, high=6, limit_s=7200.0))
     assert [row.nodes for row in reported.rows] == [2, 3, 4, 5, 6]
 
@@ -164,8 +158,10 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
 
 def test_a_lack_of_history_is_said():
     reported = advice(unknown=True)
-    assert (reported.verdict, reported.nodes, reported.rows) == ("unknown", None, [])
+    assert (reported.verdict, reported.nodes) == ("unknown", None)
+    assert reported.rows == reported.points == []
     assert "no finished run of this job" in reported.verdict_text
+    assert "nimo scale" in reported.problems[0]
 
 
 def test_a_history_is_shown_and_what_would_help():
@@ -249,6 +245,8 @@ def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
     sooner = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 400))
     assert "--time=00:05:00 is the longest that it can have" in sooner.deadline_text
     assert sooner.time_directive == ""  # eight minutes would not end before the deadline
+    hardly = advice(Request(low=16, high=16, limit_s=330.0, deadline_s=NOW + 389))
+    assert "--time=00:05:00 is the longest that it can have" in hardly.deadline_text
 
 
 def test_a_verdict_is_about_no_count_that_the_cluster_lacks():

@@ -99,6 +99,8 @@ def test_partitions_are_put_side_by_side():
     text = advised(advice, now_s=NOW)
     assert "in partition fast, on nodes of the type cedar:" in text
     assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow"]
+    made = advisor(learned(), slow=partition("slow", "a"), fast=partition("fast", "c"))
+    assert made.advise(job(), now_s=NOW, confidence=0.6).sure == 0.6
 
 
 def test_what_is_doubtful_is_shown_but_not_recommended():
