@@ -164,7 +164,16 @@ def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[],
         parser().error(unknown)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job)
-    texts = iter(()) if scripts else _texts(for_command(advice, command.options), args)
+    texts: Iterator[str] = iter(())
+    if not scripts:  # for people, as wide as their terminal: the tables, then what to do
+        texts = render(
+            for_command(advice, command.options),
+            now_s=time.time(),
+            every=args.all,
+            verbose=args.verbose,
+            width=terminal_width(),
+            options=table_options(args),
+        )
     if needs_slurm(job, sbatch, advice.largest):
         if fits(job, advice.largest):
             # At once: Slurm may take its time.  What to paste is for jobs that it takes.
@@ -243,18 +252,6 @@ def _check(sbatch: Sequence[str], job: JobFields, rules: Advise) -> None:
         slurm_estimates.check(sbatch, job["script"], rules)
 
 
-def _texts(advice: Advice, args: argparse.Namespace) -> Iterator[str]:
-    """Give the advice for people, as wide as their terminal: the tables, then what to do."""
-    return render(
-        advice,
-        now_s=time.time(),
-        every=args.all,
-        verbose=args.verbose,
-        width=terminal_width(),
-        options=table_options(args),
-    )
-
-
 def _print(texts: Iterable[str]) -> None:
     for text in filter(None, texts):
         print(text, flush=True)
@@ -301,6 +298,8 @@ def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFi
             if not local:
                 without.not_on_login_nodes(settings(), error)
                 print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
+    if args.confidence:
+        print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
     from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
 

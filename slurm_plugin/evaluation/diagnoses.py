@@ -41,6 +41,7 @@ class RecordSummary:
     median_error: float  #: of the predicted time, as a share of the actual one
     inside: int  #: how many ended inside their interval
     decisions: int  #: in this report
+    unit: Unit = Unit.NODES  #: of the counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +156,7 @@ def records_of(
             median_error=one.median_error,
             inside=one.inside,
             decisions=decisions[table.level, table.key],
+            unit=table.unit,
         )
         for table in tables
         for one in table.record

@@ -13,7 +13,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.evaluation.diagnoses import with_best_run
+from slurm_plugin.evaluation.diagnoses import RecordSummary, with_best_run
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.table_columns import between
@@ -153,26 +153,17 @@ def use_text(use: ResourceUse) -> str:
     return f"runs use {most}{fmt.percent(use.share)} of their {use.unit.plural} ({between}{judged})"
 
 
-def record_line(record: Recorded, unit: Unit) -> str:
-    """Describe how accurate the last predictions were; the verdict rests on them."""
-    return record_words(
-        record.predictions, record.median_error, record.inside, repeated=record.repeated, unit=unit
-    )
+def record_line(record: Recorded | RecordSummary, unit: Unit) -> str:
+    """Describe how accurate the last predictions were; the verdict rests on them.
 
-
-def record_words(
-    predictions: int, median_error: float, inside: int, *, repeated: bool, unit: Unit = Unit.NODES
-) -> str:
-    """Put a record into words.
-
-    >>> record_words(40, 0.03, 36, repeated=False)
+    >>> record_line(Recorded(False, 40, 0.03, 36), Unit.NODES)
     'the last 40 predictions on new node counts: median error 3 %, 36 inside the interval'
     """
-    where = "node counts that had been run" if repeated else "new node counts"
-    made = fmt.count(predictions, "prediction").removeprefix("1 ")
+    where = "node counts that had been run" if record.repeated else "new node counts"
+    made = fmt.count(record.predictions, "prediction").removeprefix("1 ")
     return (
         f"the last {made} on {unit.words(where)}: "
-        f"median error {fmt.percent(median_error)}, {inside} inside the interval"
+        f"median error {fmt.percent(record.median_error)}, {record.inside} inside the interval"
     )
 
 

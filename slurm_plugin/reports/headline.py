@@ -229,5 +229,5 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
         yield Task(text, application=one.application)
         break
     if report.observed and not report.applied:
-        text = "set policy.mode: enforce where what NIMO would have done convinces you"
+        text = "set mode: enforce where what NIMO would have done convinces you"
         yield Task(text, table="effects")

@@ -17,7 +17,7 @@ from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, P
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.evaluation.resource_usage import Unused
 from slurm_plugin.protocol.status_messages import SHARE
-from slurm_plugin.reports.curve_text import next_run, record_words, standing_line
+from slurm_plugin.reports.curve_text import next_run, record_line, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
 from slurm_plugin.text.formatting import count, hours, percent, printable, span, wrapped
@@ -111,8 +111,7 @@ def _head(text: str) -> Text:
 
 
 def _record(row: RecordSummary) -> str:
-    words = record_words(row.predictions, row.median_error, row.inside, repeated=row.repeated)
-    return f"{printable(row.application)}, {row.verdict}: {words}"
+    return f"{printable(row.application)}, {row.verdict}: {record_line(row, row.unit)}"
 
 
 def _problem(row: JobDiagnosis) -> str:

@@ -63,11 +63,10 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args, for_user=True)
     if args.local or not (args.store or may_read_store(config)):
         config = own_history.refreshed(config)
-    begin = f"{args.user or user_name()}/"
-    tried, few = [], 0
+    user, tried, few = args.user or user_name(), [], 0
     with open_store(config) as store:
         for key, rows in store.runs.by_key(KeyLevel.TAG):
-            if not key.startswith(begin):
+            if not key.startswith(f"{user}/"):
                 continue
             chosen = engine_profiles.of_workflow(rows, args.workflow) if args.workflow else rows
             one = engine_profiles.need_of(key, chosen, quantile=args.quantile, margin=args.margin)
@@ -77,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         left_out = f"{count(few, 'application')} with fewer than {engine_profiles.FEWEST}"
         print(f"nimo export: left out {left_out} completed runs", file=sys.stderr)
     if not tried:
-        raise NoHistory("no application of a workflow engine or with a tag has enough runs")
+        tagged = "of a workflow engine or with a tag"
+        raise NoHistory(f"none of {user}'s applications {tagged} has enough runs")
     if args.format in _ENGINES:
         ask = partial(commands.run, timeout_s=_TIMEOUT_S)
         try:
