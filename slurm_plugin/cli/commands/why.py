@@ -8,13 +8,13 @@ import argparse
 import re
 import time
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
+from sacct_ingest.text.slurm_text import parse_epoch
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.own_history import is_meant
@@ -38,7 +38,7 @@ _JOB = re.compile(r"([0-9]{1,18})(?:[_+][0-9]{1,10})?")
 #: Nimod has written a decision by then.
 _WRITTEN_S = 1.5
 _SUBMITTED = re.compile(
-    r"JobName=(.*)\n(?s:.*?)UserId=([^\s(]+)(?s:.*?)SubmitTime=(\S+)(?s:.*?)WorkDir=(.*)"
+    r"JobName=(.*)\n(?s:.*?)UserId=([^\s(]+)(?s:.*?)SubmitTime=([\dT:-]+)(?s:.*?)WorkDir=(.*)"
 )
 
 
@@ -113,10 +113,8 @@ def _submitted(shown: str) -> tuple[str, str, str, float] | None:
     if found is None:
         return None
     name, user, when, work_dir = found.groups()
-    try:
-        return user, name, work_dir, datetime.fromisoformat(when).timestamp()
-    except ValueError:
-        return None
+    at_s = parse_epoch(when)  # Slurm's commands are asked for seconds
+    return None if at_s is None else (user, name, work_dir, float(at_s))
 
 
 def _stored(
