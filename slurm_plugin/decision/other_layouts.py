@@ -21,9 +21,8 @@ def layout_rows(
     for table in tables:
         verdict = verdict_at(table, size)
         options = layout_options(table.layout, table.unit, size)
-        if table.unit is not own.unit or verdict is Verdict.REFUSED or not options:
-            continue
-        if covers(table, size):
+        shown = table.unit is own.unit and verdict is not Verdict.REFUSED and options
+        if shown and covers(table, size):
             one = at(table, size)
             row = LayoutRow(
                 layout=str(table.layout),
@@ -45,6 +44,8 @@ def layout_options(layout: Layout, unit: Unit, size: int) -> str:
 
     >>> layout_options(Layout(4, 8), Unit.NODES, 2)
     '--nodes=2 --ntasks-per-node=4 --cpus-per-task=2'
+    >>> layout_options(Layout(cpus=8), Unit.NODES, 2)
+    '--nodes=2 --cpus-per-task=8'
     >>> layout_options(Layout(4, each=Each.JOB, nodes=1), Unit.CPUS, 16)
     '--nodes=1 --ntasks=4 --cpus-per-task=4'
     >>> layout_options(Layout(4, each=Each.JOB, nodes=1), Unit.CPUS, 6)
@@ -53,7 +54,8 @@ def layout_options(layout: Layout, unit: Unit, size: int) -> str:
     counts = _counts(layout, unit, size)
     if any(count != int(count) for _, count in counts):
         return ""
-    return " ".join(f"--{name}={_typed(layout, name)}{int(count)}" for name, count in counts)
+    typed = {"gpus-per-node": f"{layout.gpu_type}:"} if layout.gpu_type else {}
+    return " ".join(f"--{name}={typed.get(name, '')}{int(count)}" for name, count in counts)
 
 
 def _counts(layout: Layout, unit: Unit, size: int) -> list[tuple[str, float]]:
@@ -73,18 +75,13 @@ def _counts(layout: Layout, unit: Unit, size: int) -> list[tuple[str, float]]:
 
 
 def _on_each_node(layout: Layout) -> list[tuple[str, float]]:
-    tasks, cpus = layout.tasks, layout.cpus
-    threads = cpus // tasks if tasks and cpus % tasks == 0 else 0
+    threads, rest = divmod(layout.cpus, layout.tasks or 1)  # one task where that is unknown
     return [
-        *_some("ntasks-per-node", tasks),
-        *_some("cpus-per-task", threads if threads > 1 or not tasks else 0),
+        *_some("ntasks-per-node", layout.tasks),
+        *_some("cpus-per-task", threads if threads > 1 and not rest else 0),
         *_some("gpus-per-node", layout.gpus or 0),
     ]
 
 
 def _some(name: str, count: float) -> list[tuple[str, float]]:
     return [(name, count)] if count else []
-
-
-def _typed(layout: Layout, name: str) -> str:
-    return f"{layout.gpu_type}:" if name == "gpus-per-node" and layout.gpu_type else ""

@@ -33,7 +33,6 @@ from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
-
 _JOB = re.compile(r"([0-9]{1,18})(?:[_+][0-9]{1,10})?")
 #: Nimod has written a decision by then.
 _WRITTEN_S = 1.5
