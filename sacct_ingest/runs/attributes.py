@@ -67,7 +67,7 @@ def attributes(  # noqa: PLR0913 - each by its name
         ACCOUNT: account,
         WORK_DIR: folder_template(work_dir),
         SCRIPT: script,
-        SIZE: _size(tag.size) if tag else "",
+        SIZE: size_text(tag.size) if tag else "",
         ARRAY_INDEX: array if array.isdecimal() else "",
     }
     given = {}
@@ -82,8 +82,8 @@ def attributes(  # noqa: PLR0913 - each by its name
     return given | {name: value for name, value in more.items() if value}
 
 
-def _size(text: str) -> str:
-    """Write a size of the tag in the largest unit that gives a whole number: 4096M is 4G."""
+def size_text(text: str) -> str:
+    """Write a number in the largest unit that gives a whole one: 4096M is 4G."""
     number = number_of(text) or 0.0
     units = (unit for unit in "TGM" if number >= _UNITS[unit] and number % _UNITS[unit] == 0)
     unit = next(units, "")

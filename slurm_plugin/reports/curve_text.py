@@ -9,6 +9,7 @@ from predictor.change.request import of_usual_job
 from predictor.table import for_type, of_rows, whole_key, within_cluster
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
+from sacct_ingest.runs.attributes import size_text
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
 from slurm_plugin.config.settings import Energy
@@ -93,15 +94,19 @@ def _asked(job: PredictionTable) -> list[str]:
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
     """Say which numbers the times are for and, at length, how run time goes by them."""
-    shown = [f"{fmt.printable(one.name)} {one.reference:g}" for one in prediction.sizes]
+    shown = [f"{fmt.printable(one.name)} {_number(one.reference)}" for one in prediction.sizes]
     lines = [f"run times for {', '.join(shown)}"] if shown else []
     for one in prediction.sizes if verbose else ():
         base = f"({one.name} + {one.shift:g})" if one.shift else one.name
         lines.append(
             f"run time goes by {fmt.printable(base)} to the power {one.exponent:.2f} "
-            f"± {one.error:.2f} (runs had {one.low:g} to {one.high:g})"
+            f"± {one.error:.2f} (runs had {_number(one.low)} to {_number(one.high)})"
         )
     return lines
+
+
+def _number(size: float) -> str:
+    return size_text(f"{size:.0f}" if size.is_integer() else f"{size:.6g}")
 
 
 def _template_lines(prediction: PredictionTable) -> Iterator[str]:

@@ -19,6 +19,7 @@ from predictor.occupancy.active.settings import FunctionForm, LearnerSettings
 from predictor.occupancy.active.space import MOST_CANDIDATES, Space
 from sacct_ingest.errors import ConfigError, FormatError, system_errors
 from sacct_ingest.records import NodeProfile
+from sacct_ingest.runs.attributes import size_text
 from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 from slurm_plugin.experiments import held_jobs
@@ -96,7 +97,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         Later jobs that have it are predicted from the runs that were learned from.
         """
         size = assignment.attributes.get(INPUT_BYTES)
-        return f"app={self.application}" + (f",size={size / GIB:g}G" if size else "")
+        return f"app={self.application}" + (f",size={size_text(f'{size:.0f}')}" if size else "")
 
 
 def load(path: Path) -> Description:
@@ -343,7 +344,8 @@ def _assignment(
         if not size:
             raise ConfigError(f"{place}: input {one.name}: its size is not above zero")
         attributes[INPUT_BYTES] = float(size)
-    attributes |= {key: n for key, text in chosen.items() if (n := _number(key, text)) is not None}
+    amounts = {key: text for key, text in chosen.items() if key != "input"}  # which has its size
+    attributes |= {key: n for key, text in amounts.items() if (n := _number(key, text)) is not None}
     command = (
         (str(folder / description.script), *(fill(one, words) for one in description.arguments))
         if description.script

@@ -1,5 +1,7 @@
 """From `nimo learn` to a submission: jobs are predicted from the runs that were learned from."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec import structs
 
@@ -24,8 +26,8 @@ application: blast
 command: blast -t $SLURM_CPUS_PER_TASK {input}
 limit: "60"
 budget: 100
-inputs: [{name: small, size: 1G}, {name: middle, size: 2G}, {name: large, size: 4G}]
-assignments: [{cpus: [1, 2, 4, 8], inputs: [small, middle, large]}]
+inputs: [{name: "1", size: 1G}, {name: "2", size: 2G}, {name: large, size: 4G}]
+assignments: [{cpus: [1, 2, 4, 8], inputs: ["1", "2", large]}]
 learning: {target: 5, fewest: 8, in_a_row: 1, error: cross-validation}
 """
 
@@ -159,3 +161,5 @@ def test_words_of_a_counted_command_are_those_that_the_user_types(learned, tmp_p
         learned.proposer.learned().expected, learned.choices, learned.description
     )
     assert "--comment=nimo:app=blast,size=1G " in words_after
+    uneven = SimpleNamespace(attributes={"input_bytes": 1048577.0})
+    assert learned.description.tag(uneven) == "app=blast,size=1048577"
