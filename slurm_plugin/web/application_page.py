@@ -15,13 +15,14 @@ from predictor.level.record import decode as decode_record
 from predictor.table import at, covers, decode, for_type, level_quantile
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
-from sacct_ingest.records import JobState, KeyLevel, StandingRow
+from sacct_ingest.records import PART, JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.memory_and_limits import AskedLimit, from_prediction, memory_to_ask
 from slurm_plugin.decision.messages import next_run
+from slurm_plugin.decision.other_layouts import layout_options
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.reports import chart, curve_text
@@ -237,8 +238,11 @@ def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
         return None
     limit_s = _limit_s(table, own.nodes, config)
     memory = memory_to_ask(table, own.nodes, margin=config.policy.memory_margin)
+    size = layout_options(table.layout, table.unit, own.nodes)
+    if table.unit is Unit.NODES and PART not in table.key:
+        size = f"--nodes={own.nodes}"
     options = [
-        *([f"--nodes={own.nodes}"] if table.unit is Unit.NODES else []),
+        *size.split(),
         *([f"--time={duration(limit_s)}"] if limit_s else []),
         *([f"--mem={memory}M"] if memory else []),
     ]

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from predictor.refit import row_of
-from predictor.table import within_cluster
+from predictor.table import part_key, within_cluster
 from predictor.types import Memory, Part, Problem, ResourceUse, Verdict
-from sacct_ingest.runs.layout import Layout, Unit
+from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
@@ -322,13 +322,17 @@ def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
 def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     with Store.open(str(store_path)) as store:
         many = table(level="line", key="m", label="ada/many", runs=30, owner="ada", last_s=9e9)
-        store.fits.replace([row_of(replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30))))])
+        part = replace(many, key=part_key("m", "1"), layout=Layout(cpus=4))
+        serial = replace(many, key="c", unit=Unit.CPUS, layout=Layout(1, each=Each.JOB, nodes=1))
+        known = replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30)))
+        store.fits.replace([row_of(one) for one in (known, part, serial)])
     starts = WaitRow(job_id=77, user="ada", name="wrf", partition="batch", nodes=4, start_s=2e9)
-    others = WaitRow(job_id=78, user="bob", name="melt")
-    waits = Waits(made_s=time.time() - 720, rows=[starts, others])
+    waits = Waits(made_s=time.time() - 720, rows=[starts, WaitRow(job_id=78, user="bob")])
     service = Service(waits=lambda user: waits if user == "ada" else Waits())
     text = Tags(ask("/", "ada", own("ada"), service=service).text).text
     assert re.search(r"#SBATCH --nodes=\d+ --time=\d\d:\d\d:00 --mem=\d+M", text)
+    assert re.search(r"#SBATCH --nodes=\d+ --cpus-per-task=4 --time", text)
+    assert re.search(r"#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=\d+ --time", text)
     for words in ("My jobs", "The queue was run forward 12 min ago", "77", "nimo-advise job.sh"):
         assert words in text
     assert "78" not in text
