@@ -280,7 +280,10 @@ def choices(description: Description, profiles: Profiles, *, name: str, folder: 
     folder: what relative paths of the script and the inputs begin at.
     Raises ConfigError: attributes are missing somewhere, or none differs.
     """
-    script = _read_script(description, folder, name)
+    script = ""
+    if description.script:  # a change to it makes another run
+        with system_errors(ConfigError, f"{name}: script: {description.script}"):
+            script = (folder / description.script).read_text(errors="replace")
     inputs = {one.name: one for one in description.inputs}
     made: list[Assignment] = []
     for index, group in enumerate(description.assignments):
@@ -433,11 +436,3 @@ def amount(name: str) -> Callable[[float], str]:
     if name in ("memory", INPUT_BYTES):
         return lambda v: f"{v / GIB:.3g} GiB" if v >= GIB else f"{v / 2**20:.3g} MiB"
     return "{:g}".format
-
-
-def _read_script(description: Description, folder: Path, name: str) -> str:
-    """Text of the job script; a change to it makes another run."""
-    if not description.script:
-        return ""
-    with system_errors(ConfigError, f"{name}: script: {description.script}"):
-        return (folder / description.script).read_text(errors="replace")

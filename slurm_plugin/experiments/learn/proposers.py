@@ -22,7 +22,7 @@ from predictor.types import Verdict
 from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES, ModelChoices, Stage, Trial
 
 #: Share of the input's bytes from which on those that the accounting counted are the data flow.
-_COUNTED = 0.01
+_COUNTED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
