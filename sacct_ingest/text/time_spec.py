@@ -80,7 +80,7 @@ def _advance(text: str, position: int, moment: _TimeParts) -> int:
         if match:
             read(match, moment)
             return match.end()
-    raise ValueError(f"not a point in time: {text!r}")
+    raise ValueError(f"not a point in time: {text!r}; write now+4hours or 2026-01-31T18:00")
 
 
 def _delta(text: str) -> int | None:

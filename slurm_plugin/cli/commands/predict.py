@@ -1,7 +1,8 @@
 """Show the predicted run times of an application on each node count, with their intervals.
 
 Without APPLICATION it lists applications with a scaling curve: all of them for root and the owner
-of the store, their own for other users.
+of the store, their own for other users.  With -v it also shows by which numbers run time goes, and
+what a name was made of.
 """
 
 import argparse
