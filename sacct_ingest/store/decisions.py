@@ -209,7 +209,8 @@ class Decisions(StoreTable):
 
         most: how many of an identity; those without any are left out.
         """
-        newest_first = decisions.c.at_s.desc(), decisions.c.decision_id
+        # Both descending: else MariaDB sorts all decisions of an identity for its newest.
+        newest_first = decisions.c.at_s.desc(), decisions.c.decision_id.desc()
         columns = (decisions.c[name].label(f"d_{name}") for name in _JUDGED)
         every = sa.select(*columns, *_OF_RUN).join(runs, runs.c.id == decisions.c.run_id)
         linked = sa.select(decisions.c.decision_id).where(decisions.c.run_id.is_not(None))
@@ -222,9 +223,8 @@ class Decisions(StoreTable):
             chosen = sa.union_all(*(sa.select(one.subquery()) for one in newest)).subquery()
             query = every.join(chosen, chosen.c.decision_id == decisions.c.decision_id)
             found: Outcomes = {named: [] for named in some}
-            for decision, run in _pairs(
-                self._rows(query.order_by(*newest_first)), _JUDGED, _OF_RUN
-            ):
+            rows = self._rows(query.order_by(*newest_first))
+            for decision, run in _pairs(rows, _JUDGED, _OF_RUN):
                 if run is not None:
                     found[KeyLevel(decision.key_level), decision.key].append((decision, run))
             yield {named: pairs for named, pairs in found.items() if pairs}
