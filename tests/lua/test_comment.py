@@ -160,7 +160,7 @@ def test_listed_node_counts_reach_nimod_as_such(both, words, *, listed):
     command_line(both, "sbatch", *words, "job.sh")
     options = both.filter(type="sbatch", nodes="2-8", comment="mine")
     assert options["comment"] == ("nimo{deadline=,sizes=1,own=4} mine" if listed else "mine")
+    assert (both.lua.eval("package.loaded.nimo_filter") is None) is (words == ["-N", "2-8"])
     both.answer({"v": 1})
-    outcome = both.submit(comment=options["comment"], min_nodes=2, max_nodes=8)
-    assert outcome.job["comment"] == "mine"
-    assert both.asked()[-1]["job"].get("node_sizes", False) is listed
+    submitted = both.submit(comment=options["comment"], min_nodes=2, max_nodes=8).job
+    assert (submitted["comment"], "node_sizes" in both.asked()[-1]["job"]) == ("mine", listed)
