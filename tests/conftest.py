@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.cluster import SlurmCluster
 from tests.cluster import missing_programs as missing_slurm_programs
@@ -54,6 +55,8 @@ WITH_SERVERS = (
     *("predictor/test_old", "predictor/test_same", "slurm_plugin/cli/", "slurm_plugin/doctor/"),
     *("slurm_plugin/evaluation/test_out", "slurm_plugin/experiments/", "slurm_plugin/slurm/"),
 )
+#: Words in ids of tests that take minutes: those of a file with one of them are a worker's own.
+APART = ("[cli_filter-", "_slurmrestd", "_doctor_shows_", "_partition_rests_")
 CLUSTER_TIMES = pytest.StashKey[list[str]]()
 
 _database_names = (f"nimo_test_{number}" for number in itertools.count(1))
@@ -70,6 +73,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="Slurm to test with, such as 26.05/slurm (auth: munge or slurm; default: installed)",
     )
+
+
+class Parts(LoadFileScheduling):
+    """Workers take a file, or a part of it (`APART`), at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        return file + next((word for word in APART if word in test), "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out parts of files where files are dealt out."""
+    return Parts(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -104,8 +121,7 @@ def by_files(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Sort tests: folders with a long file first, and in a folder its long files.
 
     Workers take one file after another: a long one that began last would keep `make test` waiting.
-    The files of a folder follow each other, so that a worker starts the servers of its fixtures
-    once.
+    Those of a folder follow each other: a worker starts the servers of its fixtures once.
     """
     files = Counter(item.path for item in items)
     folders = Counter(item.path.parent for item in items)
