@@ -26,6 +26,7 @@ from tests.predictor.level.test_backtest import (
 )
 from tests.predictor.rows import job
 
+pytestmark = pytest.mark.slow
 SEEDS = range(4)
 RUNS = 40
 #: Next runs on each node count: with one, a share of 85 % inside would be a matter of luck.

@@ -174,6 +174,7 @@ def test_tables_of_applications_that_are_gone_go(store):
     assert "gone" not in {row.key for row in store.fits.all()}
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch):
     for name in ("BATCH", "ALONE"):
         monkeypatch.setattr(f"predictor.refit.{name}", 8)

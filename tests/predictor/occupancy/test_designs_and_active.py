@@ -81,6 +81,7 @@ def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error):
     assert learner.propose().why == "refines the network occupancy over latency_ms"
 
 
+@pytest.mark.slow
 def test_our_own_choice_needs_less_run_time_than_the_paper_s():
     """Table 2 of the paper: 10 % error with 10 % of the sample space."""
     all_s = sum(blast(one).measured.time_s for one in SPACE.candidates)
@@ -109,6 +110,7 @@ def test_no_assignment_is_run_twice_and_the_space_ends():
     assert len(observed) == 4
 
 
+@pytest.mark.slow
 def test_a_learner_is_put_back_by_its_samples():
     stopped = learned(LMAX, 11)
     again = Learner(SPACE, LMAX)

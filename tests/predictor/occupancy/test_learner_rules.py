@@ -247,6 +247,7 @@ def test_three_levels_of_each_attribute_are_enough_to_be_sure(values, needed):
     assert fewest < needed
 
 
+@pytest.mark.slow
 def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two():
     rng = np.random.default_rng(3)
     ahead = Learner(SPACE, LearnerSettings(target=0.0, fewest=99))
