@@ -7,22 +7,9 @@ from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import (
-    Boolean,
-    Double,
-    Engine,
-    Float,
-    Integer,
-    MetaData,
-    create_engine,
-    event,
-    insert,
-    select,
-    text,
-    update,
-)
 from sqlalchemy.dialects.mysql import TINYINT
 
 from sacct_ingest.errors import StoreError
@@ -43,11 +30,11 @@ def make(connection):
     statements = (FIRST / f"{kind}.sql").read_text()
     for statement in statements.split(";\n"):
         if statement.strip():
-            connection.execute(text(statement))
+            connection.execute(sa.text(statement))
 
 
 def tables(connection):
-    result = MetaData()
+    result = sa.MetaData()
     result.reflect(connection)
     skipped = ("alembic_version", "counters")
     return [table for table in result.sorted_tables if table.name not in skipped]
@@ -58,18 +45,18 @@ def value(table, column, row):
         return "COMPLETED"
     if column.name in ("run_id", "id"):
         return row
-    if isinstance(column.type, Boolean | TINYINT) or column.name in ("applied", "off"):
+    if isinstance(column.type, sa.Boolean | TINYINT) or column.name in ("applied", "off"):
         return row % 2 == 1
-    if isinstance(column.type, Double | Float):
+    if isinstance(column.type, sa.Double | sa.Float):
         return row + 0.5
-    if isinstance(column.type, Integer):
+    if isinstance(column.type, sa.Integer):
         return 1000 + row
     return f"{column.name[:8]}-{row}"
 
 
 def contents(connection, tables_):
     return {
-        table.name: sorted(tuple(row) for row in connection.execute(select(table)))
+        table.name: sorted(tuple(row) for row in connection.execute(sa.select(table)))
         for table in tables_
     }
 
@@ -84,7 +71,7 @@ def dies(url, statements):
                 os._exit(9)
             statements -= 1
 
-        event.listen(Engine, "before_cursor_execute", counted)
+        sa.event.listen(sa.Engine, "before_cursor_execute", counted)
         try:
             Store.open(url, create=False).close()
             os._exit(0)
@@ -96,7 +83,7 @@ def dies(url, statements):
 
 
 def test_a_store_of_the_first_release_keeps_all_its_rows_though_the_upgrade_is_killed(new_url):
-    engine = create_engine(new_url)
+    engine = sa.create_engine(new_url)
     with writing(engine) as connection:
         make(connection)
     with writing(engine) as connection:
@@ -106,8 +93,8 @@ def test_a_store_of_the_first_release_keeps_all_its_rows_though_the_upgrade_is_k
                 {column.name: value(table, column, row) for column in table.columns}
                 for row in range(_ROWS)
             ]
-            connection.execute(insert(table), rows)
-        connection.execute(update(counters).values(value=1000))
+            connection.execute(sa.insert(table), rows)
+        connection.execute(sa.update(counters).values(value=1000))
         old = contents(connection, before)
     assert sum(1 for _ in takewhile(partial(dies, new_url), count())) > 10
     with Store.open(new_url, create=False) as store:
@@ -135,12 +122,12 @@ def test_runs_of_one_template_become_one_application_and_keep_their_other_keys(t
         store.runs.add(given)
         new = {row.job_id: row for row in runs_with(store, KeyLevel.USER, "ada")}
     old = blake2b(b"ada\0run-2026-05-31\0run.sh\0002026-05-31", digest_size=12).hexdigest()
-    engine = create_engine(url)
+    engine = sa.create_engine(url)
     with writing(engine) as connection:
         to_first_schema(connection)
         for job_id, line in ((1, old), (2, "of a decision")):
-            connection.execute(text(f"UPDATE runs SET line = '{line}' WHERE job_id = {job_id}"))
-        connection.execute(text("UPDATE runs SET tag = ''"))
+            connection.execute(sa.text(f"UPDATE runs SET line = '{line}' WHERE job_id = {job_id}"))
+        connection.execute(sa.text("UPDATE runs SET tag = ''"))
     engine.dispose()
     with Store.open(url) as store:
         rows = {row.job_id: row for row in runs_with(store, KeyLevel.USER, "ada")}
@@ -151,10 +138,10 @@ def test_runs_of_one_template_become_one_application_and_keep_their_other_keys(t
 
 def test_a_store_from_before_the_first_release_is_left_alone(tmp_path):
     url = f"sqlite:///{tmp_path / 'nimo.db'}"
-    engine = create_engine(url)
+    engine = sa.create_engine(url)
     with writing(engine) as connection:
         make(connection)
-        connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0007'"))
     engine.dispose()
     with pytest.raises(StoreError, match=r"schema 0007.*unreleased.*nimo ingest"):
         Store.open(url)
@@ -164,9 +151,9 @@ def test_a_store_from_before_the_first_release_is_left_alone(tmp_path):
 def test_tables_are_not_upgraded_by_two_processes_at_once(mariadb_url, monkeypatch):
     at_once = {kind: lock.replace("60", "0") for kind, lock in migrate.LOCKS.items()}
     monkeypatch.setattr(migrate, "LOCKS", at_once)
-    engine = create_engine(mariadb_url)
+    engine = sa.create_engine(mariadb_url)
     with engine.connect() as other:
-        other.execute(text("SELECT GET_LOCK('nimo_migration', 0)"))
+        other.execute(sa.text("SELECT GET_LOCK('nimo_migration', 0)"))
         with pytest.raises(StoreError, match="another process is upgrading"):
             Store.open(mariadb_url)
     engine.dispose()
@@ -174,15 +161,15 @@ def test_tables_are_not_upgraded_by_two_processes_at_once(mariadb_url, monkeypat
 
 
 def test_runs_from_before_what_was_asked_for_get_it_when_they_are_ingested_again(new_url):
-    engine = create_engine(new_url)
+    engine = sa.create_engine(new_url)
     with writing(engine) as connection:
         make(connection)
     with writing(engine) as connection:
         (runs,) = (table for table in tables(connection) if table.name == "runs")
         row = {c.name: value(runs, c, 1) for c in runs.columns if not c.nullable}
         key = {"cluster": "pine", "submit_s": run().submit_s, "job_id": 17, "user": "ada"}
-        connection.execute(insert(runs), row | key | {"gpu_types": ""})
-        connection.execute(update(counters).values(value=1000))
+        connection.execute(sa.insert(runs), row | key | {"gpu_types": ""})
+        connection.execute(sa.update(counters).values(value=1000))
     engine.dispose()
     asked = {"gpus": 2, "gpu_types": "a100=2", "req_cpus": 4, "req_gpus": 2}
     with Store.open(new_url, create=False) as store:

@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.limits import (
-    Cap,
-    LimitKind,
-    NodeBounds,
-    ResourceLimits,
-    ResourceNeed,
-    amounts,
-    limits_of,
-    node_range,
-    read_limits,
-)
+from slurm_plugin.slurm import limits
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
@@ -79,7 +69,7 @@ nimo|sub|alice|lim|normal,three|three
 
 
 def tables(enforced="associations,limits,qos"):
-    return read_limits(
+    return limits.read_limits(
         ASSOC_MGR_TEXT, QOS_TEXT, ASSOC_TEXT, cluster="nimo", enforced=enforced.split(",")
     )
 
@@ -98,13 +88,13 @@ def allowed(
     **where,
 ):
     job = Job(user_name=user, user_id=uid, account=account, qos=qos)
-    result = limits_of(tables(), job, **{"partition": "batch", **where})
-    need = ResourceNeed(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
-    return node_range(need, result, safe=safe)
+    result = limits.limits_of(tables(), job, **{"partition": "batch", **where})
+    need = limits.ResourceNeed(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
+    return limits.node_range(need, result, safe=safe)
 
 
 def test_limits_and_use_are_read():
-    assert list(amounts("cpu=N(2),mem=8G,gres/gpu=5(2),node=7")) == [
+    assert list(limits.amounts("cpu=N(2),mem=8G,gres/gpu=5(2),node=7")) == [
         ("cpu", None, 2.0),
         ("mem", 8192.0, 0.0),
         ("gres/gpu", 5.0, 2.0),
@@ -173,12 +163,12 @@ def test_qos_of_a_job_that_names_none():
 
 def test_text_of_another_kind_is_an_error_of_ours():
     with pytest.raises(SlurmError, match="cannot read"):
-        read_limits("QOS=a(1) MaxTRESPJ=node=1.2.3\n", cluster="", enforced=["limits"])
+        limits.read_limits("QOS=a(1) MaxTRESPJ=node=1.2.3\n", cluster="", enforced=["limits"])
 
 
 CAPS = st.builds(
-    Cap,
-    kind=st.sampled_from(sorted(set(LimitKind) - {LimitKind.LEAST})),
+    limits.Cap,
+    kind=st.sampled_from(sorted(set(limits.LimitKind) - {limits.LimitKind.LEAST})),
     resource=st.sampled_from(["node", "cpu"]),
     limit=st.integers(1, 64).map(float),
     used=st.integers(0, 64).map(float),
@@ -187,18 +177,18 @@ CAPS = st.builds(
 
 @given(st.lists(CAPS, max_size=5), st.integers(1, 9), st.integers(1, 8), st.booleans())
 def test_no_limit_is_ever_exceeded(caps, low, cpus, safe):
-    need = ResourceNeed(low=low, high=32, per_node={"cpu": cpus}, limit_s=60.0)
-    high = node_range(need, ResourceLimits(caps=tuple(caps)), safe=safe).high
+    need = limits.ResourceNeed(low=low, high=32, per_node={"cpu": cpus}, limit_s=60.0)
+    high = limits.node_range(need, limits.ResourceLimits(caps=tuple(caps)), safe=safe).high
     for cap in caps:
         taken = high * (1 if cap.resource == "node" else cpus)
-        if cap.kind is not LimitKind.GROUP_MINUTES or safe:
+        if cap.kind is not limits.LimitKind.GROUP_MINUTES or safe:
             assert taken <= cap.limit
     assert high <= 32
 
 
 def test_flags_of_a_qos_lift_limits_of_the_partition():
     part = partition(max_nodes=2, min_nodes=2, max_time_s=60.0)
-    wide = NodeBounds(low=1, high=16, max_time_s=3600.0)
+    wide = limits.NodeBounds(low=1, high=16, max_time_s=3600.0)
     remaining = part.for_job(NodeShare(), wide)
     assert (remaining.min_nodes, remaining.max_nodes, remaining.max_time_s) == (2, 2, 60.0)
     flags = {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"}
