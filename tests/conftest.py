@@ -85,8 +85,9 @@ class Parts(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal out parts of files where files are dealt out."""
-    return Parts(config, log) if config.option.dist == "loadfile" else None
+    """Deal out parts of files on another release, whose tests are in few files."""
+    parts = config.option.slurm and config.option.dist == "loadfile"
+    return Parts(config, log) if parts else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
