@@ -6,6 +6,7 @@ local gettime, unix = require("socket.core").gettime, require("socket.unix")
 
 local MAX_ANSWER_BYTES = 64 * 1024
 local BUSY_S = 0.05 -- two submissions within this time: nimod has hardly fallen asleep
+local FIRST_REST_S = 0.5 -- after the first time-outs in a row; each one more doubles it
 
 local Link = {}
 Link.__index = Link
@@ -118,16 +119,20 @@ function Link:ask(request)
     line, problem = self:exchange(request, left)
   end
   self.timeouts = problem == "timeout" and self.timeouts + 1 or 0
-  if self.timeouts >= self.settings.breaker_failures then
-    self.rest_until = self.clock() + self.settings.breaker_s
-    problem = problem .. ", not asking for " .. self.settings.breaker_s .. " s"
+  local more = self.timeouts - self.settings.breaker_failures
+  if more >= 0 then
+    local rest_s = math.min(FIRST_REST_S * 2 ^ math.min(more, 30), self.settings.breaker_s)
+    self.rest_until = self.clock() + rest_s
+    problem = ("%s, not asking for %g s"):format(problem, rest_s)
   end
   return line, problem
 end
 
 --- Make a connection, without connecting yet.
 -- It never takes longer than `timeout_ms` from `begin` on, and after `breaker_failures` time-outs in a row
--- it does not try for `breaker_s`: submissions are serial, so each would wait for all before it.
+-- it does not try for a while: submissions are serial, so each would wait for all before it.  The while
+-- is half a second, twice as long after each further time-out, `breaker_s` at most: a few answers that
+-- came late on a busy machine buy no long silence.
 -- A nimod that is not there costs no time and is therefore asked again at the next job.
 -- @param clock seconds as a number; LuaSocket's where none is given
 -- @param reserved whether to try nimod's socket for slurmctld alone first: users cannot fill it, and

@@ -65,13 +65,35 @@ def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks):
     assert len(hooks.asked()) == 3
 
 
-def test_rest_ends_and_starts_again_at_the_next_time_out(hooks):
+def test_rests_begin_short_and_double_up_to_the_setting(hooks):
+    """Three late answers buy half a second of silence, not 30 s."""
     for _ in range(3):
         hooks.submit()
-    hooks.peer.now += 30.1
-    assert "not asking for 30 s" in hooks.submit().log[0]
+    for asked, rest_s in enumerate((0.5, 1, 2, 4, 8, 16, 30, 30), start=3):
+        hooks.peer.now += rest_s - 0.1
+        hooks.submit()
+        assert len(hooks.asked()) == asked
+        hooks.peer.now += 0.2
+        hooks.submit()
+        assert len(hooks.asked()) == asked + 1
+
+
+def test_an_answer_in_time_ends_the_doubling(hooks):
+    for reply in ["", "", "", "", KEEP, "", "", ""]:
+        hooks.answer(reply)
+        hooks.submit()
+        hooks.peer.now += 1.1
+    hooks.answer(KEEP)
     hooks.submit()
-    assert len(hooks.asked()) == 4
+    assert len(hooks.asked()) == 9
+
+
+def test_the_log_says_for_how_long_nobody_is_asked(hooks):
+    hooks.submit()
+    hooks.peer.now += 31
+    hooks.submit()
+    hooks.peer.now += 31
+    assert "not asking for 0.5 s" in hooks.submit().log[0]
 
 
 def test_an_answer_ends_the_count(hooks):
