@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 _DEFAULT = config.Snapshot()
 #: Between looks at slurm.conf: slurmctld may be another one by then, and hide jobs.
 _SETTINGS_S = 40.0
+#: Share of the greatest age that a view has at most when the next one takes its place.
+_FRESH = 0.9
 
 
 #: Runs a command within ``timeout_s`` and gives its text; raises SlurmError.
@@ -36,8 +38,8 @@ class ClusterPoller:
     clock: Callable[[], float]  #: seconds since the epoch
     _: KW_ONLY
     cluster: str = ""  #: its name; empty: Slurm is asked
-    #: the site's settings.  Where looks take more than their share of the time, pauses grow, and
-    #: text takes the place of JSON
+    #: the site's settings.  Where looks take more than their share of the time, pauses grow as far
+    #: as the view stays believable, and text takes the place of JSON
     how: config.Snapshot = _DEFAULT
     kill_switch: str = ""  #: file that switches NIMO off
     run: InitVar[Runner] = commands.run  #: runs a command
@@ -67,8 +69,16 @@ class ClusterPoller:
         return self._settings or SlurmConf()
 
     def pause_s(self) -> float:
-        """Seconds to wait until the next look."""
-        return max(self.how.interval_s, self._took_s * (1.0 / self.how.share - 1.0))
+        """Seconds to wait until the next look.
+
+        Slow looks make it longer, but not so long that the view becomes too old to be believed
+        before there is the next one: this one was taken a look ago, and the next takes as long.
+        """
+        sparing_s = self._took_s * (1.0 / self.how.share - 1.0)
+        fresh_s = _FRESH * self.how.max_age_s - 2.0 * self._took_s
+        # Where looks take half of that age themselves, Slurm has as much rest as each took.
+        longest_s = max(fresh_s, self._took_s)
+        return max(self.how.interval_s, min(sparing_s, longest_s))
 
     def forget(self) -> None:
         """Make the next look read slurm.conf, too."""

@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config.setting_types import Source
@@ -97,12 +99,32 @@ def test_slow_answers_make_longer_pauses_and_json_makes_way_for_text(caplog):
     assert observed.pause_s() == 20.0
 
 
+@given(
+    took_s=st.floats(0.0, 300.0),
+    interval_s=st.floats(1.0, 60.0),
+    max_age_s=st.floats(10.0, 600.0),
+    share=st.floats(0.01, 1.0),
+)
+def test_no_pause_makes_a_view_older_than_it_may_be(took_s, interval_s, max_age_s, share):
+    """It was taken a look ago when the pause begins, and the next one takes a look after it."""
+    how = {"interval_s": interval_s, "max_age_s": max_age_s, "share": share}
+    ticks = iter([0.0, took_s])
+    observed = watch(Slurm(), stopwatch=lambda: next(ticks), **how)
+    observed.look()
+    pause_s = observed.pause_s()
+    assert pause_s >= interval_s
+    if pause_s > max(interval_s, took_s):
+        assert took_s + pause_s + took_s <= max_age_s
+    # Slurm has rest all the same.
+    assert pause_s >= min(took_s, took_s * (1 / share - 1)) * 0.999
+
+
 def test_a_look_that_fails_counts_too():
     ticks = iter([0.0, 30.0])
     observed = watch(Slurm(broken=("squeue",)), share=0.5, stopwatch=lambda: next(ticks))
     with pytest.raises(SlurmError, match="down"):
         observed.look()
-    assert observed.pause_s() == 30.0
+    assert observed.pause_s() == 30.0  # as much rest as it took
 
 
 def test_limits_are_asked_for_at_their_own_pace_where_they_are_enforced():
