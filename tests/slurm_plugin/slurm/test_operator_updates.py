@@ -1,0 +1,153 @@
+"""As an operator NIMO takes back what it wrote itself; what anybody else wrote stays for good."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField
+
+WRITTEN, OWN = "5", "0"
+
+
+def field(job_id, value=WRITTEN, tasks="", name="timemin", own=OWN):
+    return WrittenField(
+        job_id=job_id, tasks=tasks, field=name, written=WRITTEN, own=own, value=value
+    )
+
+
+class Slurm:
+    """Takes updates; what it has is what it was told last."""
+
+    def __init__(self, *fields):
+        self.fields, self.updates, self.deaf, self.refuses = list(fields), [], False, False
+
+    def read(self):
+        return self.fields
+
+    def run(self, argv):
+        _, _, jobs, change = argv
+        self.updates.append((jobs, change))
+        if self.refuses:
+            raise SlurmError("Invalid job id")
+        if not self.deaf:
+            name, _, value = change.partition("=")
+            self.fields = [
+                field(one.job_id, value, one.tasks, one.field, one.own)
+                if one.field == name and one.job in jobs.partition("=")[2].split(",")
+                else one
+                for one in self.fields
+            ]
+        return ""
+
+
+def give_back(updates, slurm):
+    return list(updates.give_back(slurm.run, slurm.read))
+
+
+def test_all_jobs_of_a_value_are_changed_in_one_command_and_no_task_beside_those_named():
+    fields = (field(4, tasks="1-9"), field(4, tasks="12"), field(7), field(8, "60"))
+    slurm = Slurm(*fields, field(9, name="numnodes", own="1-8"))
+    assert give_back(OperatorUpdates(), slurm) == ["timemin=0: 4_[1-9], 4_12, 7", "numnodes=1-8: 9"]
+    assert slurm.updates[0] == ("jobid=4_[1-9],4_12,7", "timemin=0")
+
+
+def test_command_lines_stay_short():
+    tasks = ",".join(map(str, range(1, 20_001, 2)))
+    slurm = Slurm(*(field(job, tasks=tasks) for job in (1, 2)))
+    give_back(OperatorUpdates(), slurm)
+    assert len(slurm.updates) == 2
+
+
+def test_what_was_given_back_is_done_with_and_what_had_no_effect_is_tried_again():
+    slurm, updates = Slurm(field(7)), OperatorUpdates()
+    slurm.deaf = True
+    for _ in range(2):
+        give_back(updates, slurm)
+    assert len(slurm.updates) == 2
+    slurm.deaf = False
+    give_back(updates, slurm)
+    slurm.fields = [field(7)]  # its user wants that
+    give_back(updates, slurm)
+    assert len(slurm.updates) == 3
+
+
+def test_a_refusal_is_said_and_the_others_are_done():
+    slurm = Slurm(field(7), field(9, name="numnodes", own="1-8"))
+    slurm.refuses = True
+    assert give_back(OperatorUpdates(), slurm) == [
+        "timemin=0 of 1 jobs: Invalid job id",
+        "numnodes=1-8 of 1 jobs: Invalid job id",
+    ]
+
+
+@pytest.mark.parametrize(("alone", "may"), [(WRITTEN, False), ("60", False)])
+def test_a_task_takes_the_state_of_its_arrays_record_along(alone, may):
+    updates = OperatorUpdates()
+    updates.look([field(4, "60", tasks="1-9"), field(5, tasks="1-9")])
+    updates.look([field(4, tasks="2-9"), field(4, alone, tasks="1"), field(5, tasks="1")])
+    assert updates.may_change(field(4, tasks="1")) is may
+    assert updates.may_change(field(5, tasks="1"))
+
+
+def test_jobs_that_are_gone_are_forgotten():
+    updates = OperatorUpdates()
+    updates.look([field(4, "60")])
+    updates.look([])
+    assert updates.may_change(field(4))
+
+
+class LastWord(RuleBasedStateMachine):
+    """Users, looks and NIMO's acts in any order; nimod may start anew."""
+
+    jobs = st.integers(1, 3)
+
+    def __init__(self):
+        super().__init__()
+        self.slurm, self.updates = Slurm(field(1), field(2, tasks="1-9"), field(3)), None
+        self.last: dict[int, str] = {}  # each user's last word
+        self.seen: set[int] = set()  # whose users were seen to have had another
+        self.start()
+
+    @rule()
+    def start(self):
+        self.updates = OperatorUpdates()
+        self.seen.clear()
+
+    @rule(job=jobs, value=st.sampled_from([WRITTEN, OWN, "9"]))
+    def user_updates(self, job, value):
+        self.last[job] = value
+        self.slurm.fields = [
+            field(one.job_id, value, one.tasks) if one.job_id == job else one
+            for one in self.slurm.fields
+        ]
+
+    @rule()
+    def look(self):
+        self.note()
+        self.updates.look(self.slurm.fields)
+
+    @rule(deaf=st.booleans())
+    def act(self, deaf):
+        self.slurm.deaf = deaf
+        give_back(self.updates, self.slurm)
+        for one in self.slurm.fields:
+            # What had its user's value stays; so does what NIMO wrote, once another was seen.
+            if one.value != self.last.get(one.job_id, one.value):
+                assert self.last[one.job_id] == WRITTEN
+                assert one.job_id not in self.seen
+                self.last[one.job_id] = one.value
+        self.seen |= {one.job_id for one in self.slurm.fields if one.value == OWN and not deaf}
+
+    def note(self):
+        self.seen |= {one.job_id for one in self.slurm.fields if one.value != WRITTEN}
+
+    @invariant()
+    def users_have_what_they_said_last(self):
+        for one in self.slurm.fields:
+            assert one.value == self.last.get(one.job_id, one.value)
+
+
+TestLastWord = LastWord.TestCase
+TestLastWord.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
