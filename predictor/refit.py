@@ -14,7 +14,6 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from importlib.metadata import version
 from itertools import chain, islice
 from multiprocessing import get_context
 from time import perf_counter
@@ -38,7 +37,7 @@ from predictor.level.record import (
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
-from predictor.table import within_cluster
+from predictor.table import models_version, within_cluster
 from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus
@@ -99,7 +98,7 @@ class Basis(msgspec.Struct, frozen=True):
     """What the tables of a store rest on besides their own runs."""
 
     number: int
-    settings: str  #: digest of the settings and of the release
+    settings: str  #: digest of the settings and of the models' version
     pooled: PooledErrors
 
 
@@ -149,7 +148,7 @@ def refit(  # noqa: PLR0913 - each by its name
     sums.add_runs(store, types)
     several = len(types.types) > 1
     chosen = replace(settings or TableSettings(), node_types=types.types if several else {})
-    text = repr((chosen, tuple(shared), version("nimo-slurm")))
+    text = repr((chosen, tuple(shared), models_version()))
     digest = blake2b(text.encode(), digest_size=16).hexdigest()
     stored, waiting = store.records.find(*BASIS), store.changes.collect()
     basis = msgspec.json.decode(stored, type=Basis) if stored else Basis(0, "", PooledErrors())

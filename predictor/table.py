@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import blake2b
+from pathlib import Path
 from statistics import NormalDist
 from typing import TypeVar
 
 import msgspec
 
+import sacct_ingest
 from predictor.checks import need_finite, need_share
 from predictor.types import (
     UNBOUNDED,
@@ -35,6 +37,8 @@ from sacct_ingest.scripts.engines import folder_template
 _CACHED = 1024
 #: Name of the problem that all runs had another layout than the job.
 OTHER_LAYOUT = "other_layout"
+#: Name of the problem that the models of another release made the table.
+OTHER_MODELS = "other_models"
 #: Words for a layout that counts nothing.
 _NOTHING = "no GPUs"
 _Judged = TypeVar("_Judged", PredictionTable, ByType)
@@ -81,17 +85,77 @@ def round_time(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+@lru_cache(maxsize=1)
+def models_version() -> str:
+    """Version of the code that makes tables: a digest of its sources, in 5 ms.
+
+    Whatever changes them makes another version, so that nobody has to remember to raise one.
+    """
+    digest = blake2b(digest_size=8)
+    for package in (Path(__file__).parent, Path(sacct_ingest.__file__).parent):
+        for source in sorted(package.rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
 def encode(table: PredictionTable) -> str:
-    """Text of a table as the store keeps it (JSON)."""
-    return _encoder.encode(table).decode()
+    """Text of a table as the store keeps it: JSON that begins with the models' version."""
+    return head() + _encoder.encode(table).decode().removeprefix("{")
 
 
 def decode(payload: str | bytes) -> PredictionTable:
-    """Table of a text that :func:`encode` made.
+    """Table of a text that :func:`encode` made; an empty one where other models made it.
 
     Raises msgspec.DecodeError: not JSON, or not a table (``msgspec.ValidationError``).
     """
-    return _decoder.decode(payload)
+    table = _decoder.decode(payload)
+    return table if is_current(payload) else _emptied(table)
+
+
+def is_current(payload: str | bytes) -> bool:
+    """Whether the models of this release made the table of a text."""
+    if isinstance(payload, bytes):
+        return payload.startswith(head().encode())
+    return payload.startswith(head())
+
+
+def is_outdated(table: PredictionTable) -> bool:
+    """Whether other models made a table, of which only its names are left."""
+    return any(one.name == OTHER_MODELS for one in table.problems)
+
+
+@lru_cache(maxsize=1)
+def head() -> str:
+    """Give what the texts of the tables begin with that the models of this release made."""
+    return f'{{"models":"{models_version()}",'
+
+
+def _emptied(table: PredictionTable) -> PredictionTable:
+    """Leave what a table is about, and nothing that its models predicted."""
+    return PredictionTable(
+        level=table.level,
+        key=table.key,
+        label=table.label,
+        command=table.command,
+        owner=table.owner,
+        unit=table.unit,
+        runs=table.runs,
+        last_s=table.last_s,
+        fitted_s=table.fitted_s,
+        confidence=table.confidence,
+        model=table.model,
+        verdict=Verdict.REFUSED,
+        problems=(problem(OTHER_MODELS),),
+        nodes=(),
+        median_s=(),
+        low_s=(),
+        high_s=(),
+        curve_sd=(),
+        observed=(),
+        knee=None,
+        max_useful=None,
+        mem_node_bytes=None,
+    )
 
 
 def with_acting(shown: PredictionTable, acting: PredictionTable) -> PredictionTable:

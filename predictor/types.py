@@ -465,6 +465,8 @@ WORDS: Final = {
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
     "not_run": "no job asked for {where}: predicted from those on {near}",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",
+    "other_models": "another release of NIMO made its prediction, which is not used: 'nimo fit' "
+    "makes it anew",
     "new_work_dir": "no earlier run of this command was in this directory: its input may be "
     "different",
     "new_input": "an input file was changed after the last run of this command had started",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from predictor.table import decode, part_for, whole_key
+from predictor.table import decode, head, part_for, whole_key
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
@@ -47,6 +47,14 @@ def open_store(config: Config, *, create: bool = False) -> "Store":
 def load_tables(store: "Store") -> list[PredictionTable]:
     """Read all prediction tables of a store."""
     return [decode(row.payload) for row in store.fits.all()]
+
+
+def count_outdated(store: "Store") -> int:
+    """Count the tables of a store that the models of another release made.
+
+    Raises sacct_ingest.errors.StoreError: it cannot be read.
+    """
+    return store.fits.count_without(head())
 
 
 def last_runs(store: "Store", table: PredictionTable, most: int = 30) -> "list[RunRow]":

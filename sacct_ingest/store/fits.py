@@ -75,6 +75,12 @@ class Fits(StoreTable):
         """Count the rows."""
         return int(self._value(sa.select(sa.func.count(fits.c.version))))
 
+    def count_without(self, beginning: str) -> int:
+        """Count the rows whose payload begins otherwise."""
+        start = sa.func.substr(fits.c.payload, 1, len(beginning))
+        query = sa.select(sa.func.count(fits.c.version)).where(start != beginning)
+        return int(self._value(query))
+
     def stale(self, basis: int, most: int) -> list[tuple[KeyLevel, str]]:
         """Give identities with rows that rest on an earlier record of the site, the oldest first.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from predictor.table import is_current
 from sacct_ingest.errors import SacctError, SlurmError, StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import JobRun, JobState, KeyLevel
@@ -25,7 +26,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
-from slurm_plugin.store_access import open_store
+from slurm_plugin.store_access import count_outdated, open_store
 from slurm_plugin.text.formatting import count
 
 if TYPE_CHECKING:
@@ -245,9 +246,10 @@ def _queued(words: list[str], cluster: str) -> JobRun | None:
 
 
 def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | None) -> None:
-    """Fit the identities among ``keys`` that changed since their last fit."""
+    """Fit the identities among ``keys`` that changed since their last fit, or that others made."""
     store.changes.collect()
-    if not any(page for level in KeyLevel for page in store.changes.pages(level, 1, keys)):
+    changed = any(page for level in KeyLevel for page in store.changes.pages(level, 1, keys))
+    if not changed and not _outdated(store, keys):
         return
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second
     from slurm_plugin.cli.commands.fit import table_settings  # noqa: PLC0415
@@ -262,3 +264,10 @@ def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | 
             workers=min(config.fit.workers or os.cpu_count() or 1, 4),
             progress=lambda identities: report(identities, "applications"),
         )
+
+
+def _outdated(store: Store, keys: Collection[tuple[KeyLevel, str]] | None) -> bool:
+    """Whether the models of another release made one of the tables that are asked for."""
+    if keys is None:
+        return count_outdated(store) > 0
+    return not all(is_current(row.payload) for row in store.fits.find(list(keys)))

@@ -99,7 +99,7 @@ def advice_of(
     _describe(advice, table, largest=case.place.largest if case.place else inf)
     advice.limit_text = messages.endings_text(case, table)
     if not table.nodes:
-        advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
+        advice.reason = messages.reason_text(messages.without_times(table))
         return advice
     part = case.place if fresh and case.place else _idle(case, table)
     considered = choosing.advised(_considered(case, part))
@@ -266,7 +266,7 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     advice.observe = messages.next_run(table, largest)
     advice.verdict_text = messages.verdict_text(table)
     advice.problems = messages.problem_texts(table)
-    if table.is_guess:
+    if table.is_guess and table.nodes:
         advice.problems.append("Its first runs tell more; 'nimo scale' tries several counts.")
 
 

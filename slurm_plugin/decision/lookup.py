@@ -20,6 +20,7 @@ from predictor.table import (
     decode,
     for_layout,
     for_sizes,
+    is_current,
     part_for,
     whole_key,
     worse,
@@ -55,6 +56,8 @@ class PackedTables:
         # By level and then by key: a key of both would be one more object for the collector.
         self._packed: dict[str, dict[str, bytes]] = defaultdict(dict)
         self._dictionary = b""
+        #: Level and key of those that other models made: they wait for a refit.
+        self._outdated: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         return sum(map(len, list(self._packed.values())))
@@ -62,14 +65,24 @@ class PackedTables:
     def put(self, level: str, key: str, payload: str) -> None:
         """Keep the text of a table."""
         text = payload.encode()
+        if is_current(text):
+            self._outdated.discard((level, key))
+        else:
+            self._outdated.add((level, key))
         self._dictionary = self._dictionary or text
         packer = zlib.compressobj(1, wbits=_RAW, zdict=self._dictionary)
         self._packed[level][key] = packer.compress(text) + packer.flush()
 
     def drop(self, level: str, key: str) -> None:
         """Forget a table, where it is there."""
+        self._outdated.discard((level, key))
         if level in self._packed:
             self._packed[level].pop(key, None)
+
+    @property
+    def outdated(self) -> int:
+        """How many tables other models made: they are not used."""
+        return len(self._outdated)
 
     def identities(self) -> Iterator[tuple[str, str]]:
         """Give level and key of each table, also while another thread puts and drops some."""
@@ -143,6 +156,11 @@ class PredictionLookup:
 
     def __len__(self) -> int:
         return sum(map(len, self._states))
+
+    @property
+    def outdated(self) -> int:
+        """How many tables other models made: they are not used, and wait for a refit."""
+        return sum(state.outdated for state in list(self._states))
 
     def with_off(self, off: Iterable[tuple[str, str]]) -> "PredictionLookup":
         """Make the same tables with other identities switched off."""

@@ -3,7 +3,7 @@
 from math import inf
 
 from predictor.change.request import for_request
-from predictor.table import at, covers, verdict_at
+from predictor.table import at, covers, is_outdated, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
@@ -168,7 +168,7 @@ def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
         return said
     why = request.distrusted.text if request.distrusted else ""
     if table is None or not table.nodes:
-        why = Reason.NO_FINISHED_RUN.text
+        why = (without_times(table) if table else Reason.NO_FINISHED_RUN).text
     elif table.is_guess:
         why = f"the prediction is based on {_GUESSED[table.level]}"
     elif decided.chosen is None and decided.reason is not request.fixed:
@@ -366,10 +366,10 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
 
     nodes: count that the verdict is about, where another one holds there than elsewhere.
     """
+    if is_outdated(table) or not (table.nodes or table.is_guess):
+        return "There is no prediction."
     if table.is_guess:
         return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
-    if not table.nodes:
-        return "There is no prediction."
     if is_serial(table):
         return "There are run times of one CPU, and nothing to scale."
     if not table.is_curve:
@@ -404,6 +404,11 @@ _OPENINGS = {
     Verdict.REFUSED: "There are too few runs for a prediction",
 }
 _GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
+
+
+def without_times(table: PredictionTable) -> Reason:
+    """Say why a table has no run time at all."""
+    return Reason.OTHER_MODELS if is_outdated(table) else Reason.NO_FINISHED_RUN
 
 
 def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:

@@ -293,7 +293,7 @@ class DecisionService:
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)
         if case.table is not None and not case.table.nodes:
-            problem = problem or Reason.NO_FINISHED_RUN
+            problem = problem or messages.without_times(case.table)
         if problem is not None or case.table is None or case.place is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)

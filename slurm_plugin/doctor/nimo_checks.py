@@ -15,7 +15,8 @@ from slurm_plugin.doctor.installation import Finding, Installation, fine, skippe
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Operation
 from slurm_plugin.protocol.status_messages import Status, Uplinks
-from slurm_plugin.text.formatting import clock
+from slurm_plugin.store_access import count_outdated
+from slurm_plugin.text.formatting import clock, count
 
 _Reply = TypeVar("_Reply", Status, Uplinks)
 _TIMEOUT_S = 2.0
@@ -106,6 +107,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
                 "ingest": max(reached(opened.watermarks.all()).values(), default=None),
                 "fit": opened.watermarks.get(REFITTED),
             }
+            outdated = count_outdated(opened)
     except NimoError:
         yield skipped("the store cannot be opened")
         return
@@ -113,6 +115,9 @@ def learned(installation: Installation) -> Iterator[Finding]:
         made = "only saved files were read, not the accounting: nothing new is learned"
         yield warning(made, _each_hour("ingest"))
         del times_s["ingest"]
+    if outdated:
+        made = f"{count(outdated, 'prediction')} of another release: not used until made anew"
+        yield warning(made, f"{_AS_NIMO} fit")
     for command, at_s in times_s.items():
         yield _age(command, at_s, installation.now_s)
 

@@ -189,6 +189,7 @@ class Daemon:
         return Status(
             release=version("nimo-slurm"),
             identities=len(self._service.tables),
+            outdated=self._service.tables.outdated,
             loaded_s=self._loaded_s,
             snapshot_age_s=time.time() - cluster.taken_s if cluster else None,
             answered=self.requests.answered,

@@ -67,6 +67,10 @@ class Reason(StrEnum):
     )
     UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
+    OTHER_MODELS = (
+        "other_models",
+        "another release of NIMO made its prediction; 'nimo fit' makes it anew",
+    )
     NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"
     NAME_ONLY = (
         "name_only",

@@ -92,6 +92,7 @@ class Status(Message, kw_only=True):
 
     release: str = ""
     identities: int = 0
+    outdated: int = 0  #: of these, what another release made: not used, they wait for a refit
     loaded_s: float | None = None
     snapshot_age_s: float | None = None
     answered: int = 0

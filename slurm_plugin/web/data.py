@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from predictor.table import is_current
 from predictor.types import Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.layout import ANY, Layout, Unit
@@ -66,14 +67,14 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
 
     Raises msgspec.DecodeError: the row holds no prediction table.
     """
-    table = _decoder.decode(row.payload)
+    table, current = _decoder.decode(row.payload), is_current(row.payload)
     return CatalogueEntry.of(
         table,
         row,
-        verdict=row.verdict,
+        verdict=row.verdict if current else Verdict.REFUSED.value,
         model=row.model,
         unit=table.unit.plural,
-        knee=table.knee,
+        knee=table.knee if current else None,
         off=off,
         fitted_s=row.fitted_s,
     )

@@ -1,9 +1,13 @@
 """Stored runs for tests."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
+from predictor.table import models_version
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.store import RunRow
+from sacct_ingest.store import RecordRow, RunRow, Store
+from sacct_ingest.store.fits import BASIS
 
 
 def job(job_id: int, nodes: int, elapsed_s: float, **given: object) -> JobRun:
@@ -60,3 +64,19 @@ def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> R
         script="s",
         line="l",
     )
+
+
+def of_another_release(payload: str) -> str:
+    """Give the text of a table as the models of another release left it."""
+    return payload.replace(f'"models":"{models_version()}"', '"models":"of another release"')
+
+
+def outdate(store: Store) -> None:
+    """Make all tables of a store those of another release, and no run new."""
+    rows = store.fits.all()
+    assert store.changes.collect() == 0
+    aged = [replace(row, payload=of_another_release(row.payload)) for row in rows]
+    store.fits.replace(aged, basis=1)
+    (level, key), text = BASIS, store.records.find(*BASIS)
+    basis = {**json.loads(text), "settings": "of another release"}
+    store.records.put(RecordRow(level=level, key=key, payload=json.dumps(basis)))

@@ -9,14 +9,14 @@ from msgspec.structs import replace as replace_run
 from threadpoolctl import threadpool_info
 
 from predictor.refit import refit
-from predictor.table import decode
+from predictor.table import decode, head
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RecordRow, Store
 from sacct_ingest.store.fits import OUTLOOK, QUEUE
 from sacct_ingest.store.rows import RetentionTimes
-from tests.predictor.rows import applications, job
+from tests.predictor.rows import applications, job, of_another_release, outdate
 from tests.sacct_ingest.records import decision
 
 
@@ -52,6 +52,32 @@ def test_a_whole_refit_leaves_the_same_tables_and_a_new_version(store):
     refit(store, now_s=5.0, whole=True)
     assert store.fits.all() == before
     assert store.fits.version() > version
+
+
+def test_tables_of_another_release_are_made_anew_where_no_run_is_new(store):
+    store.runs.add(applications(2))
+    settle(store)
+    before = store.fits.all()
+    outdate(store)
+    assert store.fits.count_without(head()) == len(before)
+    assert not any(table.nodes for level in KeyLevel for table in tables(store, level).values())
+    assert refit(store, now_s=5.0).fitted == len(before)
+    assert store.fits.count_without(head()) == 0
+    assert [(row.level, row.key) for row in store.fits.all()] == [
+        (row.level, row.key) for row in before
+    ]
+
+
+def test_a_single_table_of_another_release_is_made_anew(store):
+    """As an older release left it that shares the store."""
+    store.runs.add(applications(2))
+    settle(store)
+    row = store.fits.all()[0]
+    aged = replace(row, payload=of_another_release(row.payload))
+    store.fits.replace([aged], keep_others=True)
+    assert store.fits.count_without(head()) == 1
+    refit(store, now_s=5.0)
+    assert store.fits.count_without(head()) == 0
 
 
 @pytest.mark.parametrize(

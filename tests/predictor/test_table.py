@@ -1,5 +1,7 @@
 import ast
+import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import predictor
 from predictor import table
 from predictor.types import WORDS, Point, PredictionTable, Problem, Verdict
+from tests.predictor.rows import of_another_release
 
 
 def make(nodes=(1, 4, 16), verdicts=()):
@@ -42,6 +45,34 @@ def make(nodes=(1, 4, 16), verdicts=()):
 
 def test_a_table_comes_back_from_its_text():
     assert table.decode(table.encode(make())) == make()
+
+
+def test_a_text_begins_with_the_version_of_the_models_sources():
+    text = table.encode(make())
+    assert json.loads(text)["models"] == table.models_version()
+    assert table.is_current(text)
+    assert table.is_current(text.encode())
+
+
+@pytest.mark.parametrize("aged", [of_another_release, lambda text: "{" + text.partition(",")[2]])
+def test_what_other_models_predicted_is_not_read(aged):
+    other = table.decode(aged(table.encode(make())))
+    assert table.is_outdated(other)
+    assert (other.key, other.label, other.runs) == ("k", "ann/solve", 2)
+    assert (other.nodes, other.observed, other.knee) == ((), (), None)
+    assert other.verdict is Verdict.REFUSED
+    assert not any(table.covers(other, n) for n in range(1, 17))
+    assert "'nimo fit' makes it anew" in other.problems[0].text
+
+
+def test_a_changed_source_is_another_version(monkeypatch, tmp_path):
+    package = tmp_path / "predictor"
+    shutil.copytree(Path(table.__file__).parent, package)
+    with (package / "table.py").open("a") as source:
+        source.write("# another release\n")
+    before = table.models_version()
+    monkeypatch.setattr(table, "__file__", str(package / "table.py"))
+    assert table.models_version.__wrapped__() != before
 
 
 def test_a_table_holds_what_differs_in_the_one_that_acts():

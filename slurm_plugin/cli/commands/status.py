@@ -45,6 +45,8 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
     tables = "none yet"
     if status.loaded_s is not None:
         tables = f"{status.identities}, loaded {clock(min(status.loaded_s, now_s))}"
+    if status.outdated:
+        tables += f"; {status.outdated} of another release wait for 'nimo fit' and are not used"
     return "\n".join(
         (
             f"release    {status.release}",

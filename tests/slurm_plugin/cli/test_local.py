@@ -14,6 +14,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.advise import main as advise
 from slurm_plugin.cli.nimo import main as nimo
 from slurm_plugin.slurm.job_request import user_name
+from tests.predictor.rows import outdate
 
 DAY_S = 86_400
 NAMES = (
@@ -133,6 +134,16 @@ def test_the_first_question_reads_ones_own_jobs_and_the_next_ones_do_not(login, 
     assert "10 jobs of yours, sacct asked last at" in capsys.readouterr().out
     assert nimo(["local", "--forget"]) == 0
     assert not list(login.kept.parent.iterdir())
+
+
+def test_tables_of_another_release_are_made_anew_where_no_job_is_new(login, capsys):
+    assert advise(["-N", "1-8", "--json", "app.sh"]) in (0, 3)
+    first = json.loads(capsys.readouterr().out)["rows"]
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        outdate(store)
+    assert advise(["-N", "1-8", "--json", "app.sh"]) in (0, 3)
+    again = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["nodes"] for row in again] == [row["nodes"] for row in first]
 
 
 def test_later_only_what_is_new_is_read_and_fitted(login):

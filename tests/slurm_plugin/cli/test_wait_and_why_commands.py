@@ -185,6 +185,11 @@ def test_before_the_first_look_at_the_store_there_are_no_tables():
     assert "tables     none yet" in describe(Status(), now_s=0, max_age_s=60)
 
 
+def test_tables_of_another_release_are_counted():
+    text = describe(Status(identities=7, outdated=3, loaded_s=0.0), now_s=0, max_age_s=60)
+    assert "; 3 of another release wait for 'nimo fit' and are not used" in text
+
+
 @pytest.mark.parametrize(
     ("bins", "words"),
     [

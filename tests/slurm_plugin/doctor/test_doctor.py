@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from predictor.refit import refit
 from sacct_ingest.store import Store
 from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.doctor import installation_of
@@ -21,6 +22,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.text.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
 from tests.conftest import scratch_directory
+from tests.predictor.rows import applications, outdate
 from tests.processes import wait_until
 
 SETTINGS = {"snapshot": {"interval_s": 1.0}, "ingest": {"first_days": 1}}
@@ -433,6 +435,24 @@ def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
     assert ingest.state is fit.state is FindingState.WARNING
     assert ingest.message.startswith("accounting read ")
     assert "no nimo fit yet" in fit.message
+
+
+def test_tables_of_another_release_are_counted_and_nimo_fit_is_named(tmp_path):
+    url = f"sqlite:///{tmp_path}/nimo.db"
+    with Store.open(url) as store:
+        store.runs.add(applications(1))
+        refit(store, now_s=time.time())
+        number = store.fits.count()
+        outdate(store)
+    found = list(learned(installation_of(Namespace(config=None, store=url))))
+    (waiting,) = [one for one in found if "of another release" in one.message]
+    assert waiting.state is FindingState.WARNING
+    assert waiting.message.startswith(f"{number} predictions ")
+    assert waiting.fix.endswith("nimo fit")
+    with Store.open(url) as store:
+        refit(store, now_s=time.time())
+    found = learned(installation_of(Namespace(config=None, store=url)))
+    assert not any("of another release" in one.message for one in found)
 
 
 def test_saved_files_alone_are_no_news(tmp_path):
