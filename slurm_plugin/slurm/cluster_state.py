@@ -60,6 +60,8 @@ class RawJob:
     limit_s: float | None = None  #: None: none
     user: str = ""
     account: str = ""
+    qos: str = ""
+    features: str = ""  #: that its nodes must have, as ``--constraint`` has them
     name: str = ""
     comment: str = ""
     command: str = ""  #: script with its arguments

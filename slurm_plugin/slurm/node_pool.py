@@ -188,7 +188,7 @@ class NodePool:
         excluded = self._excluded(share)
         changes, total = [(self.now_s, 0)], 0
         for group, names in self.groups.items():
-            if not _could(group, share):
+            if not could_hold(group, share):
                 continue
             count = len(names) - (len(excluded.intersection(names)) if excluded else 0)
             total += count
@@ -206,7 +206,7 @@ class NodePool:
         return tuple(
             name
             for group, names in self.groups.items()
-            if _could(group, share)
+            if could_hold(group, share)
             for name in names
             if name not in excluded
         )
@@ -251,7 +251,7 @@ class NodePool:
         total = 0
         room: dict[str, float] = defaultdict(float)
         for group, names in self.groups.items():
-            if _could(group, share):
+            if could_hold(group, share):
                 total += len(names)
                 whole = (0.0, group.cpus, group.mem_mib, group.gres)
                 steps = () if share.whole else group.steps
@@ -266,7 +266,7 @@ class NodePool:
             return 1.0
         nodes, have = 0, {"cpu": 0, "mem": 0}
         for group, names in self.groups.items():
-            if _could(group, share):
+            if could_hold(group, share):
                 nodes += len(names)
                 amounts = (("cpu", group.cpus), ("mem", group.mem_mib), *group.gres)
                 for name, amount in amounts:
@@ -315,8 +315,8 @@ def _has_features(features: frozenset[str], constraint: str) -> bool:
 _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 
-def _could(group: NodeGroup, share: NodeShare) -> bool:
-    """Whether an empty node of the group could take the share."""
+def could_hold(group: NodeGroup, share: NodeShare) -> bool:
+    """Whether an empty node of the group could hold the share."""
     if share.constraint and not _has_features(group.features, share.constraint):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)

@@ -19,25 +19,14 @@ from slurm_plugin.slurm import cluster_state
 from slurm_plugin.slurm import node_pool as pools
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs, share_of_each
 
 DAY_S = 86400.0
-#: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).
-UNUSABLE = frozenset({
-    "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE",
-    "INVAL", "INVALID_REG", "BLOCKED", "NOT_RESPONDING", "NO_RESPOND", "REBOOT", "REBOOT_ISSUED",
-    "REBOOT_REQUESTED",
-})  # fmt: skip
 #: Nodes that are off, or on their way there or back.
 _OFF = frozenset({
     "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "POWER_SAVING",
 })  # fmt: skip
-#: Reasons of pending jobs that would not start if nodes were free (squeue(1), JOB REASON CODES).
-_NOT_FOR_NODES = frozenset({
-    "BeginTime", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "JobHeldAdmin",
-    "JobHeldUser", "Licenses",
-})  # fmt: skip
 _DONE = frozenset({"COMPLETING", "CG"})
-WAITS = frozenset({"PENDING", "PD"})
 
 
 #: A job on a node: until when it runs, and what it has of the node.
@@ -68,7 +57,7 @@ def build(
         if node.name in nodes:
             for name in node.partitions:
                 members[name].append(node.name)
-    waiting = _waiting(raw.jobs)
+    waiting = _waiting(raw.jobs, StartableJobs(raw, settings, limits or LimitTables()))
     ends_predicted = any(expected_run_time_s(job) is not None for job in raw.jobs)
     scene = _SnapshotBuilder(
         *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes))
@@ -101,15 +90,17 @@ class _Waiting(NamedTuple):
     planned: Sequence[cluster_state.RawJob]
 
 
-def _waiting(jobs: Iterable[cluster_state.RawJob]) -> dict[Sequence[str], _Waiting]:
-    """Group the jobs that wait for nodes by the partitions that they ask for."""
+def _waiting(
+    jobs: Iterable[cluster_state.RawJob], startable: StartableJobs
+) -> dict[Sequence[str], _Waiting]:
+    """Group the jobs that wait for nodes by the partitions in which they may start."""
     counts: dict[Sequence[str], int] = defaultdict(int)
     planned: dict[Sequence[str], list[cluster_state.RawJob]] = defaultdict(list)
     for job in jobs:
-        if job.state in WAITS and waits_for_nodes(job.reason):
-            counts[job.partitions] += job.jobs
+        if names := startable.partitions(job):
+            counts[names] += job.jobs
             if job.start_s < inf:
-                planned[job.partitions].append(job)
+                planned[names].append(job)
     return {names: _Waiting(count, planned.get(names, ())) for names, count in counts.items()}
 
 
@@ -122,7 +113,7 @@ class _SnapshotBuilder:
     previous: cluster_state.Cluster | None
     nodes: Mapping[str, pools.NodeGroup]
     members: Mapping[str, Sequence[str]]
-    waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions that they ask for
+    waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions in which they may start
     ends_predicted: bool  #: of some jobs, by predictions
     listed: NodeNames  #: all nodes
 
@@ -201,7 +192,7 @@ class _SnapshotBuilder:
                 whole = whole_nodes(job, nodes, node if memory else (node[0], 0))
                 start_s = min(start_s, free.earliest_start(whole, lasts_s, from_s=self.taken_s))
                 free = free.reserve(whole, start_s, start_s + lasts_s)
-            share = _share(job, counts_memory=memory and node[1] > 0)
+            share = share_of_each(job, counts_memory=memory and node[1] > 0)
             taken.append((nodes, start_s, start_s + lasts_s, share))
         return tuple(taken)
 
@@ -305,11 +296,6 @@ def _capped(group: pools.NodeGroup, one: cluster_state.RawPartition) -> pools.No
     )
 
 
-def waits_for_nodes(reason: str) -> bool:
-    """Whether a pending job with this reason would start if nodes were free."""
-    return reason not in _NOT_FOR_NODES and not reason.startswith(("Assoc", "QOS"))
-
-
 def _mean(name: str, depth: int, taken_s: float, previous: cluster_state.Cluster | None) -> float:
     """Average queue with a memory of a day."""
     before = previous.partitions.get(name) if previous else None
@@ -337,19 +323,6 @@ def expected_end_s(job: cluster_state.RawJob, now_s: float) -> float:
     longest_s = expected_run_time_s(job)
     end = inf if longest_s is None else job.start_s + longest_s
     return min(end, job.end_s) if end > now_s else job.end_s
-
-
-def _share(job: cluster_state.RawJob, *, counts_memory: bool) -> pools.NodeShare:
-    """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
-    if job.alone or "cpu" not in job.tres:
-        return pools.NodeShare()
-    nodes = max(job.nodes, 1)
-    return pools.NodeShare(
-        cpus=ceil(job.tres["cpu"] / nodes),
-        mem_mib=ceil(job.tres.get("mem", 0) / nodes) if counts_memory else 0,
-        gres=tuple(sorted((name, ceil(n / nodes)) for name, n in job.devices.items())),
-        whole=False,
-    )
 
 
 def whole_nodes(job: cluster_state.RawJob, nodes: int, node: tuple[int, int]) -> int:

@@ -16,8 +16,9 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import parse
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.slurm.cluster_state import RawJob
-from slurm_plugin.slurm.snapshot import DAY_S, WAITS, waits_for_nodes
+from slurm_plugin.slurm.snapshot import DAY_S
 from slurm_plugin.slurm.sources import Run
+from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 
 _log = logging.getLogger(__name__)
 _END = "\x1f"  #: nothing in these fields has it

@@ -24,7 +24,7 @@ from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
 from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.snapshot import WAITS
+from slurm_plugin.slurm.startable import WAITS
 from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, QueuedStarts, TaskStarts
 
 if TYPE_CHECKING:
@@ -331,8 +331,8 @@ class Outlooks:
             raw,
             self._run_times,
             now_s=cluster.taken_s,
-            whole_nodes=settings.whole_nodes,
-            counts_memory=settings.counts_memory,
+            settings=settings,
+            limits=cluster.limits,
             arrivals=self.corrections.past.arrivals,
         ):
             forward = run_forward(queue.state, seed=int(cluster.taken_s))

@@ -15,7 +15,7 @@ from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
-from slurm_plugin.slurm.snapshot import WAITS, waits_for_nodes
+from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 
 #: Jobs whose start is awaited, at most.
 _MOST = 5_000

@@ -17,8 +17,10 @@ from predictor.waits.easy import Closing, JobShape
 from predictor.waits.simulation import Arrivals, QueuedJob, QueueState
 from predictor.waits.workload import ArrivalDemand, PastArrivals
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
+from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.outlook import NodeUnits
-from slurm_plugin.slurm.snapshot import UNUSABLE, WAITS, waits_for_nodes
+from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
@@ -45,8 +47,8 @@ def queues(
     run_times: RunTimes,
     *,
     now_s: float,
-    whole_nodes: bool = False,
-    counts_memory: bool = True,
+    settings: SlurmConf,
+    limits: LimitTables,
     arrivals: Mapping[str, PastArrivals] | None = None,
 ) -> list[PartitionQueue]:
     """Make the queues of a cluster.
@@ -54,8 +56,8 @@ def queues(
     raw: what Slurm said.
     run_times: gives what is predicted of a job.
     now_s: time of the look, seconds since the epoch.
-    whole_nodes: whether jobs get whole nodes only.
-    counts_memory: whether jobs get a share of the memory.
+    settings: of Slurm's configuration.
+    limits: those of QOS and associations.
     arrivals: how jobs came to each partition.
     """
     nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
@@ -67,10 +69,13 @@ def queues(
     together: dict[frozenset[str], list[str]] = defaultdict(list)
     for name, own in members.items():
         together[own].append(name)
-    exclusive = {one.name for one in raw.partitions if one.exclusive or whole_nodes}
+    exclusive = {one.name for one in raw.partitions if one.exclusive or settings.whole_nodes}
     tiers = {one.name: one.tier for one in raw.partitions}
     alone = {job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs}
-    scene = _Scene(raw, nodes, members, tiers, alone, run_times, now_s, counts_memory)
+    startable = StartableJobs(raw, settings, limits)
+    scene = _Scene(
+        *(raw, nodes, members, tiers, alone, run_times, now_s, settings.counts_memory, startable)
+    )
     past = arrivals or {}
     return [
         scene.queue(tuple(names), own, [one for name, one in past.items() if name in names])
@@ -90,6 +95,7 @@ class _Scene:
     run_times: RunTimes
     now_s: float
     counts_memory: bool
+    startable: StartableJobs
 
     def queue(
         self, names: tuple[str, ...], own: frozenset[str], arrivals: Sequence[PastArrivals]
@@ -162,19 +168,21 @@ class _Scene:
         for job in self.raw.jobs:
             if job.state not in WAITS or job.reservation:
                 continue
-            if (where := places.get(job.partitions)) is None:
-                where = places[job.partitions] = self._where(job.partitions, names, overlap)
+            later = job.reason in _LATER and job.start_s < inf
+            able = self.startable.fitting(job) if later else self.startable.partitions(job)
+            if not able:
+                continue
+            if (where := places.get(able)) is None:
+                where = places[able] = self._where(able, names, overlap)
             part, tier, own = where
             if not part:
                 continue
-            later = job.reason in _LATER and job.start_s < inf
             # Of others' small jobs so many count in full as have their nodes here.
             if not own and (job.job_id or 0) * _GOLDEN % 1.0 >= part * job.nodes:
                 continue
-            if waits_for_nodes(job.reason) or later:
-                place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
-                begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
-                yield _Waiting(place, job, part, begin_s, own)
+            place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
+            begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
+            yield _Waiting(place, job, part, begin_s, own)
 
     def _where(
         self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]

@@ -5,6 +5,8 @@ from math import log
 import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
+from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.wait_forecasts.simulated_queue import queues
 
 NOW = 1_000_000.0
@@ -34,7 +36,8 @@ def made(jobs=(), nodes=4, partitions=("batch",), all_nodes=None, reservations=(
         partitions=[p if isinstance(p, RawPartition) else RawPartition(name=p) for p in partitions],
         reservations=reservations,
     )
-    return queues(observed, lambda _: ((log(100.0),), 0), now_s=NOW, **options)
+    given = {"settings": SlurmConf(), "limits": LimitTables(), **options}
+    return queues(observed, lambda _: ((log(100.0),), 0), now_s=NOW, **given)
 
 
 def test_jobs_that_run_count_with_their_limits_and_what_they_ran_for():
@@ -57,7 +60,9 @@ def test_the_scarcest_of_a_node_is_what_counts():
     assert queue.state.waiting[0].units == 4
     (queue,) = made([pending(1, tres={"cpu": 1.0, "mem": 600.0})])
     assert queue.state.waiting[0].units == 6
-    (queue,) = made([pending(1, tres={"cpu": 1.0, "mem": 600.0})], counts_memory=False)
+    (queue,) = made(
+        [pending(1, tres={"cpu": 1.0, "mem": 600.0})], settings=SlurmConf(counts_memory=False)
+    )
     assert queue.state.waiting[0].units == 1
 
 
