@@ -183,6 +183,65 @@ class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gpu_mem_bytes: int | None = None  #: highest memory on GPUs, all tasks together
 
 
+class Start(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One start of a job, from the moment it got its nodes until it ended or was requeued.
+
+    A job that Slurm starts again (``--requeue``, preemption, a failed node, ``scontrol requeue``
+    by the job itself) keeps its id: the accounting has a row for each start, with the time of the
+    requeue for its submit time.  Of a heterogeneous job a start is that of all components at once:
+    ``nodes`` and ``cpus`` are sums, ``state`` and exit code those of its first component.
+
+    Every start has begun (``start_s`` is a time) and has ended.  ``state`` says how: only the last
+    start of a job can be COMPLETED; the earlier ones were stopped, so the work of each takes at
+    least ``elapsed_s``, and whether a later start began anew or went on is not in the accounting.
+    """
+
+    submit_s: int  #: when the job was submitted, or requeued before this start
+    start_s: int
+    end_s: int | None
+    elapsed_s: float
+    state: JobState
+    limit_s: int | None = None  #: time limit of this start; None: unlimited or unknown
+    nodes: int = 0
+    cpus: int = 0
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    tasks: int | None = None
+    mem_bytes: int | None = None  #: highest resident size of one task; None: not measured
+    req_mem_bytes: int | None = None  #: in all
+    cpu_s: float | None = None
+
+
+class Component(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one component of a heterogeneous job had and used; amounts are in all."""
+
+    nodes: int
+    cpus: int
+    tasks: int | None = None
+    gpus: int | None = None
+    gpu_types: str = ""
+    req_cpus: int | None = None
+    req_gpus: int | None = None
+    req_mem_bytes: int | None = None
+    mem_bytes: int | None = None
+    cpu_s: float | None = None
+
+    def __str__(self) -> str:
+        counts = ((self.nodes, "node"), (self.req_cpus or self.cpus, "CPU"), (self.gpus, "GPU"))
+        return ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts if n)
+
+
+class JobPieces(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a job of several rows of the accounting has besides the row that stands for it.
+
+    earlier: its starts but the last, in their order.
+    components: those of its last start in their order; empty unless it is heterogeneous.
+    """
+
+    earlier: tuple[Start, ...] = ()
+    components: tuple[Component, ...] = ()
+
+
 class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One run of a job: ids are reused and requeues repeat, so the key has three parts.
 

@@ -197,7 +197,7 @@ def _as_reference(
     """Give a run as if its numbers were the references; what limit it had says nothing then."""
     if log_s is None and row.elapsed_s > 0:
         log_s = log(row.elapsed_s) - log_factor(terms, numbers)
-    return row if log_s is None else replace(row, elapsed_s=exp(log_s), limit_s=None)
+    return row if log_s is None else replace(row, limit_s=None).lasting(exp(log_s))
 
 
 def _names_of(terms: Iterable[SizeTerm]) -> set[str]:

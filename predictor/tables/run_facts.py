@@ -359,7 +359,7 @@ def _moved(row: RunRow, change: Change, levels: dict[_Range, int], unit: Unit) -
     if level == row.nodes:
         return row
     (paths,) = log_ratios(change, level, [row.nodes])
-    return replace(row, nodes=level, elapsed_s=row.elapsed_s / exp(fmean(paths)))
+    return replace(row, nodes=level).lasting(row.elapsed_s / exp(fmean(paths)))
 
 
 def _run(row: RunRow, unit: Unit) -> ChangeRun:

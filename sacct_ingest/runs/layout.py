@@ -27,6 +27,8 @@ class Sized(Protocol):
     def gpu_type(self) -> str: ...  # noqa: D102
     @property
     def node_type(self) -> str: ...  # noqa: D102
+    @property
+    def shape(self) -> str: ...  # noqa: D102
 
 
 R = TypeVar("R", bound=Sized)
@@ -108,8 +110,11 @@ class Layout:
     each: Each = Each.NODE
     nodes: int = 0  #: that all runs had; 0: the size is counted in nodes, or any number
     gpu_type: str = ""  #: empty: unknown, or any
+    shape: str = ""  #: of a heterogeneous job: what its components have; no other layout is alike
 
     def __str__(self) -> str:
+        if self.shape:
+            return f"components of {self.shape}"
         gpu = " ".join(filter(None, (self.gpu_type, "GPU")))
         counts = ((self.tasks, "task"), (self.cpus, "CPU"), (self.gpus or 0, gpu))
         words = [_counted(count, word) for count, word in counts if count]
@@ -129,7 +134,7 @@ class Layout:
 
     def matches(self, other: "Layout") -> bool:
         """Whether nothing differs that both say; tasks go before CPUs."""
-        if (self.in_all, self.each) != (other.in_all, other.each):
+        if (self.in_all, self.each, self.shape) != (other.in_all, other.each, other.shape):
             return False
         if self.nodes and other.nodes and self.nodes != other.nodes:
             return False
@@ -206,7 +211,7 @@ def second_sizes(layouts: Sequence[Layout]) -> Mapping[Layout, int]:
     >>> second_sizes([Layout(cpus=8, each=Each.GPU, gpus=None, nodes=n) for n in (1, 2)]).values()
     dict_values([1, 2])
     """
-    one_kind = {(one.each, one.in_all, one.gpu_type) for one in layouts}
+    one_kind = {(one.each, one.in_all, one.gpu_type, one.shape) for one in layouts}
     if len(layouts) < 2 or len(one_kind) > 1 or layouts[0].in_all:
         return {}
     for name in ("gpus", "tasks", "cpus", "nodes"):
@@ -219,6 +224,8 @@ def second_sizes(layouts: Sequence[Layout]) -> Mapping[Layout, int]:
 def _of_any(run: Sized, unit: Unit, *, by_tasks: bool) -> Layout:
     gpus = None if unit is Unit.GPUS else run.gpus or 0
     cpus = _cpus_of_task(run) if by_tasks and unit is Unit.CPUS else 0
+    if run.shape:
+        return Layout(each=Each.ANY, shape=run.shape)
     return Layout(cpus=cpus, gpus=gpus, each=Each.ANY, gpu_type=run.gpu_type)
 
 
@@ -228,6 +235,8 @@ def _cpus_of_task(run: Sized) -> int:
 
 
 def _sized(run: Sized, each: Each, tasks: int = 0, cpus: int = 0, gpus: int | None = 0) -> Layout:
+    if run.shape:
+        return Layout(each=each, nodes=run.nodes, shape=run.shape)
     return Layout(tasks, cpus, gpus=gpus, each=each, nodes=run.nodes, gpu_type=run.gpu_type)
 
 
@@ -252,6 +261,8 @@ def _sorted(groups: dict[Layout, list[R]]) -> dict[Layout, list[R]]:
 
 
 def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
+    if run.shape:
+        return Layout(shape=run.shape)
     nodes = max(run.nodes, 1)
     cpus = -(-run.cpus // nodes) if by_cpus else 0
     tasks, gpus = -(-(run.tasks or 0) // nodes), -(-(run.gpus or 0) // nodes)
@@ -259,6 +270,8 @@ def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
 
 
 def _in_all(run: Sized, *, by_cpus: bool) -> Layout:
+    if run.shape:
+        return Layout(in_all=True, shape=run.shape)
     cpus = run.cpus if by_cpus else 0
     return Layout(run.tasks or 0, cpus, in_all=True, gpus=run.gpus or 0, gpu_type=run.gpu_type)
 
@@ -278,7 +291,7 @@ def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, lis
     if len(types) == 1:
         (only,) = types
         layout_of = [
-            replace(one, gpu_type=only) if run.gpus else one
+            replace(one, gpu_type=only) if run.gpus and not run.shape else one
             for run, one in zip(runs, layout_of, strict=True)
         ]
     full = {_but_tasks(one): one for one in sorted(set(layout_of), key=_rank) if one.tasks}
@@ -294,5 +307,5 @@ def _rank(layout: Layout) -> tuple[int, ...]:
     return (-layout.tasks, -layout.cpus, -(layout.gpus or 0), -layout.nodes)
 
 
-def _but_tasks(layout: Layout) -> tuple[int, int | None, int, str]:
-    return layout.cpus, layout.gpus, layout.nodes, layout.gpu_type
+def _but_tasks(layout: Layout) -> tuple[int, int | None, int, str, str]:
+    return layout.cpus, layout.gpus, layout.nodes, layout.gpu_type, layout.shape

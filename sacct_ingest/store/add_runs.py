@@ -28,6 +28,7 @@ from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
 from sacct_ingest.store.engine import parts, writing
+from sacct_ingest.store.jobs import PIECE_COLUMNS, link
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import indexed, prose, runs, steps
 from sacct_ingest.text.admin_comment import decision_id_in
@@ -42,7 +43,8 @@ _IDENTITY: Final = ("user", "name", "comment", "submit_line")
 _keys = attrgetter("tag", "script", "line")
 #: Cluster, submit time and job id of a run.
 Key = tuple[str, int, int]
-_COLUMNS = [column.name for column in runs.columns if column.name != "id"]
+#: What `sacct_ingest.store.jobs` finds out is no part of a row.
+_COLUMNS = [c.name for c in runs.columns if c.name not in ("id", "part_of", "pieces")]
 
 
 class RunColumns(Struct, frozen=True, array_like=True, gc=False):
@@ -115,6 +117,7 @@ def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
         stored = _existing(connection, latest)
         new, changed = _sorted_out(given, latest, stored)
         _insert(connection, given, new)
+        updates: dict[str, list[Any]] = {name: [] for name in PIECE_COLUMNS}
         for some, positions in zip(given, changed, strict=True):
             if positions:
                 ids = [stored[some.keys[at]][0] for at in positions]
@@ -128,6 +131,9 @@ def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
                 counters.lower(connection, JOINED, min(ids))
                 connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
                 _insert_columns(connection, steps, step_columns)
+                _extend(updates, run_columns)
+        if updates["id"]:
+            link(connection, updates, new=False)
         resized = [key for some in given for key in compress(some.keys, some.resized)]
         if resized:
             connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
@@ -198,6 +204,7 @@ def _insert(
         return
     count = sum(map(len, new))
     free = first = counters.increase(connection, "runs", count)
+    written: dict[str, list[Any]] = {name: [] for name in PIECE_COLUMNS}
     for some, positions in zip(given, new, strict=True):
         if positions:
             ids = range(free, free + len(positions))
@@ -205,7 +212,14 @@ def _insert(
             run_columns, step_columns = _unpacked(some.body).only(positions).with_ids(ids)
             _insert_columns(connection, runs, run_columns)
             _insert_columns(connection, steps, step_columns)
+            _extend(written, run_columns)
     copy_to_tasks(connection, range(first, first + count))
+    link(connection, written)
+
+
+def _extend(columns: dict[str, list[Any]], by: Columns) -> None:
+    for name, values in columns.items():
+        values.extend(by[name])
 
 
 def _update() -> Any:

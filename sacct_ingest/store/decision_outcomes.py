@@ -150,7 +150,7 @@ def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> list[_Pair
     query = (
         sa.select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
         .join(runs, _among(decision_ids))
-        .where(runs.c.state != JobState.REQUEUED.value)
+        .where(runs.c.state != JobState.REQUEUED.value, runs.c.part_of.is_(None))
         .order_by(runs.c.submit_s, runs.c.job_id.desc())
     )
     last = {row.decision_id: row for row in connection.execute(query)}
@@ -174,7 +174,8 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
             )
             if nearest is not None:
                 taken.add(nearest.id)
-                yield decision.decision_id, nearest.id
+                # Of a job that was started again the last start counts.
+                yield decision.decision_id, nearest.part_of or nearest.id
 
 
 def _candidates(
@@ -188,8 +189,8 @@ def _candidates(
     by_job: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
     for cluster, times in seconds.items():
         query = (
-            sa.select(*(runs.c[name] for name in ("id", "job_id", "submit_s", *_SUBMITTED)))
-            .outerjoin(decisions, decisions.c.run_id == runs.c.id)
+            sa.select(*(runs.c[n] for n in ("id", "part_of", "job_id", "submit_s", *_SUBMITTED)))
+            .outerjoin(decisions, decisions.c.run_id == sa.func.coalesce(runs.c.part_of, runs.c.id))
             .where(
                 runs.c.cluster == cluster,
                 runs.c.submit_s.in_(times),

@@ -1,6 +1,6 @@
 """Retention: old rows go, in small batches, so that no one waits long for a lock.
 
-What prediction tables are made of stays: of each application on each node count the newest runs
+What prediction tables are made of stays: of each application on each node count the newest jobs
 that completed or were cut short, however old, since a count that is rarely run has no others.  So
 do the runs of decisions that stay.  One row of `TABLES` a table.
 """
@@ -23,6 +23,8 @@ from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs
 BATCH = 1000  #: rows of one transaction
 #: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.
 RUNS_PER_KEY = 30
+#: The run that stands for the job of another one.
+_standing = runs.alias("standing")
 #: Pages given back to the file system at a time.
 _PAGES = 1000
 
@@ -96,20 +98,39 @@ def _old_runs(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
         for level in CURVE_LEVELS
     ]
     keys = [runs.c[level.value] for level in CURVE_LEVELS]
-    ranked = sa.select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks).subquery()
+    ranked = sa.select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks)
+    ranked_jobs = ranked.where(runs.c.part_of.is_(None)).subquery()
     superfluous = [
-        sa.or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > RUNS_PER_KEY)
+        sa.or_(
+            ranked_jobs.c[level.value] == "", ranked_jobs.c[f"{level.value}_rank"] > RUNS_PER_KEY
+        )
         for level in CURVE_LEVELS
     ]
-    decided = sa.exists().where(decisions.c.run_id == ranked.c.id)
+    decided = sa.exists().where(decisions.c.run_id == ranked_jobs.c.id)
     if retention.decisions is not None:
         # So that a dry run counts what a run deletes.
         decided = decided.where(decisions.c.at_s >= retention.decisions)
-    return (
-        sa.select(ranked.c.id)
-        .where(ranked.c.at < before_s, ~decided, sa.or_(~ranked.c.curve, sa.and_(*superfluous)))
-        .order_by(ranked.c.id)
+    jobs = (
+        sa.select(ranked_jobs.c.id)
+        .where(
+            ranked_jobs.c.at < before_s,
+            ~decided,
+            sa.or_(~ranked_jobs.c.curve, sa.and_(*superfluous)),
+        )
+        .cte("jobs")
     )
+    # The other rows of a job go with the one that stands for it.
+    rest = runs.outerjoin(_standing, _standing.c.id == runs.c.part_of)
+    others = (
+        sa.select(runs.c.id)
+        .select_from(rest)
+        .where(
+            runs.c.part_of.is_not(None),
+            sa.or_(_standing.c.id.is_(None), runs.c.part_of.in_(sa.select(jobs.c.id))),
+        )
+    )
+    both = sa.union(sa.select(jobs.c.id), others).subquery()
+    return sa.select(both.c.id).order_by(both.c.id)
 
 
 def _steps_of_old_runs(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:

@@ -1,10 +1,18 @@
 """What the store takes and gives besides the records of :mod:`sacct_ingest.records`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from sacct_ingest.records import Identity, JobState, KeyLevel
+from msgspec import structs
 
+from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start
+
+#: Amounts of a heterogeneous job that are sums over its components.
+_SUMS: Final = (
+    *("nodes", "cpus", "tasks", "gpus"),
+    *("req_cpus", "req_gpus", "req_mem_bytes", "cpu_s"),
+)
 #: CPU time, as a multiple of that of the CPUs asked for, from which on a run used others, too.
 _MORE: Final = 1.1
 
@@ -49,9 +57,20 @@ class DecisionSelection:
     only_accounts: tuple[str, ...] = ()
 
 
+def total(amounts: Iterable[Any]) -> Any:
+    """Sum of amounts; None where one of them is not known."""
+    listed = list(amounts)
+    return None if None in listed else sum(listed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What fits and reports need of a stored run; ``tag``, ``script``, ``line`` are its keys."""
+    """A job as it is stored: one record, of however many rows of the accounting it was made.
+
+    Its amounts are those of its last start, of a heterogeneous job the sums over its components;
+    ``state``, ``limit_s`` and times are those of the last start of its first component.  ``tag``,
+    ``script`` and ``line`` are the keys of its identity.
+    """
 
     run_id: int
     cluster: str
@@ -87,6 +106,10 @@ class RunRow:
     req_gpus: int | None = None
     req_gpu_types: str = ""
     node_watts: float | None = None  #: mean power of each of its nodes, with all that ran there
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    earlier: tuple[Start, ...] = ()  #: its starts but the last, in their order: see `starts`
+    components: tuple[Component, ...] = ()  #: empty unless it is heterogeneous
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submit_line: str = ""
@@ -103,6 +126,62 @@ class RunRow:
     def identity(self) -> Identity:
         """Its identity keys."""
         return Identity(self.user, self.name, self.tag, self.script, self.line)
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        """Each of its starts that began to run, in their order; the last one is that of its fields.
+
+        All have a start time and ended.  Only the last can be COMPLETED: what stopped the earlier
+        ones is in their ``state``.  A job that never started has none.  In ``Runs.by_key`` and
+        ``Runs.of_keys`` a job appears once, with all of its starts that were read; in
+        ``Runs.started`` and ``Runs.newest`` each start of each component is a row by itself, as
+        queues see it, and has one start.
+        """
+        if self.start_s is None:
+            return self.earlier
+        last = Start(
+            submit_s=self.submit_s,
+            start_s=self.start_s,
+            end_s=self.end_s,
+            elapsed_s=self.elapsed_s,
+            state=self.state,
+            limit_s=self.limit_s,
+            nodes=self.nodes,
+            cpus=self.cpus,
+            exit_code=self.exit_code,
+            exit_signal=self.exit_signal,
+            tasks=self.tasks,
+            mem_bytes=self.mem_bytes,
+            req_mem_bytes=self.req_mem_bytes,
+            cpu_s=self.cpu_s,
+        )
+        return (*self.earlier, last)
+
+    @property
+    def shape(self) -> str:
+        """What its components have, in words; empty unless it is heterogeneous.
+
+        It is part of what was asked: jobs of another shape, and plain ones, are no repeats of it.
+        """
+        return " + ".join(map(str, self.components))
+
+    def lasting(self, elapsed_s: float) -> "RunRow":
+        """Job as it would be if its last start took so long, seconds; the others in proportion."""
+        factor = elapsed_s / self.elapsed_s if self.elapsed_s > 0 else 1.0
+        earlier = (structs.replace(one, elapsed_s=one.elapsed_s * factor) for one in self.earlier)
+        return replace(self, elapsed_s=elapsed_s, earlier=tuple(earlier))
+
+    def with_pieces(self, pieces: JobPieces) -> "RunRow":
+        """Job of which this was one row, with what the others of its rows say."""
+        parts = pieces.components
+        sums: dict[str, Any] = {}
+        if parts:
+            sums = {name: total(getattr(one, name) for one in parts) for name in _SUMS}
+            measured = (one.mem_bytes for one in parts if one.mem_bytes is not None)
+            sums["mem_bytes"] = max(measured, default=None)
+            types = [one.gpu_types for one in parts if one.gpu_types]
+            sums["gpu_types"] = ",".join(dict.fromkeys(types))
+        return replace(self, earlier=pieces.earlier, components=parts, **sums)
 
     def without_added_cpus(self) -> "RunRow":
         """Run with the CPUs that it asked for, where Slurm gave it more that it did not use.

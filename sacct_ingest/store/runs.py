@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.changes import key_columns
 from sacct_ingest.store.engine import StoreTable, any_of, parts
+from sacct_ingest.store.jobs import decode_pieces
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
@@ -22,7 +23,9 @@ _Record = TypeVar("_Record", RunRow, DecisionRow)
 #: What a run's attributes are made of; decisions are not joined with it.
 _ATTRIBUTES = ("account", "submit_line", "comment")
 _DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
-_JOINED = ("run_id", "node_type", "node_list", "digest", *_ATTRIBUTES, *_DECIDED)
+#: Made of the column `pieces`.
+_PIECES = ("earlier", "components")
+_JOINED = ("run_id", "node_type", "node_list", "digest", *_ATTRIBUTES, *_DECIDED, *_PIECES)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
@@ -35,6 +38,7 @@ _set = sa.and_(decisions.c.applied, decisions.c.action == "set")
 _changed = sa.and_(decisions.c.applied, decisions.c.nodes != decisions.c.requested_nodes)
 _BY_KEY = [
     *_FULL_COLUMNS,
+    runs.c.pieces,
     _NODE_TYPE,
     sa.case((_predicted, decisions.c.requested_nodes)).label("asked_size"),
     sa.func.coalesce(decisions.c.unit, "").label("asked_unit"),
@@ -44,8 +48,15 @@ _BY_KEY = [
     sa.case((_changed, decisions.c.reason), else_="").label("try_of"),
 ]
 _SAME_RUN = sa.and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
-_WITH_DECISION = sa.select(*_BY_KEY).select_from(
-    runs.outerjoin(contributions, _SAME_RUN).outerjoin(decisions, decisions.c.run_id == runs.c.id)
+#: Jobs: of the rows of one that which stands for it.
+_WITH_DECISION = (
+    sa.select(*_BY_KEY)
+    .select_from(
+        runs.outerjoin(contributions, _SAME_RUN).outerjoin(
+            decisions, decisions.c.run_id == runs.c.id
+        )
+    )
+    .where(runs.c.part_of.is_(None))
 )
 _STEP_NAMES = [column.name for column in steps.columns][2:]
 _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
@@ -97,7 +108,8 @@ class Runs(StoreTable):
         if most is not None:
             newest_first = [one.desc() for one in _CHRONOLOGICAL]
             rank = sa.func.row_number().over(partition_by=key_columns(level), order_by=newest_first)
-            ranked = sa.select(runs.c.id, rank.label("place")).where(chosen).subquery()
+            jobs = sa.select(runs.c.id, rank.label("place"))
+            ranked = jobs.where(chosen, runs.c.part_of.is_(None)).subquery()
             query = query.join(ranked, ranked.c.id == runs.c.id)
             chosen = ranked.c.place <= most
         by_key: dict[str, list[RunRow]] = {}
@@ -130,6 +142,8 @@ class Runs(StoreTable):
     ) -> Iterator[RunRow]:
         """Give the runs that started, in the order of their submission.
 
+        What occupied nodes: each start of a job, and each component of it, is a row.
+
         cluster, partition: only runs of these; empty: of all.
         since_s, until_s: only runs submitted from then, and before then.
         """
@@ -144,7 +158,7 @@ class Runs(StoreTable):
         yield from run_rows(self._each(query))
 
     def newest(self, most: int) -> list[RunRow]:
-        """Give the runs that started and were submitted last, the newest first."""
+        """Give the runs that started and were submitted last, the newest first, as `started`."""
         query = (
             sa.select(*ROW_COLUMNS, runs.c.node_list)
             .where(runs.c.start_s.is_not(None))
@@ -204,11 +218,21 @@ class Runs(StoreTable):
 
 
 def run_rows(rows: Iterable[sa.Row[Any]]) -> Iterator[RunRow]:
-    """Give the records of rows that were selected with `ROW_COLUMNS`."""
-    made: Callable[[Sequence[Any]], RunRow] | None = None
-    for row in rows:
-        made = made or record_maker(RunRow, row._fields)
-        yield made(row)
+    """Give the records of rows that were selected with `ROW_COLUMNS`, and perhaps ``pieces``."""
+    source = iter(rows)
+    first = next(source, None)
+    if first is None:
+        return
+    names = first._fields
+    of_pieces = names.index("pieces") if "pieces" in names else None
+    record = record_maker(RunRow, tuple(name for name in names if name != "pieces"))
+    for row in chain([first], source):
+        if of_pieces is None:
+            yield record(row)
+            continue
+        text = row[of_pieces]
+        job = record(row[:of_pieces] + row[of_pieces + 1 :])
+        yield job.with_pieces(decode_pieces(text)) if text else job
 
 
 @cache

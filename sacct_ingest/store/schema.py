@@ -68,7 +68,7 @@ def prose(text: str) -> str:
 
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0018"
+HEAD: Final = "0019"
 
 metadata = sa.MetaData()
 
@@ -145,6 +145,10 @@ runs = sa.Table(
     _count("req_gpus"),
     sa.Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
     _real("node_watts"),
+    # The run that stands for its whole job, where this one is another piece of it; and of that run
+    # what the others say, as JSON (`sacct_ingest.records.JobPieces`).  See `store.jobs`.
+    _count("part_of"),
+    sa.Column("pieces", long()),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     sa.UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     sa.Index("ix_runs_tag", "tag"),
@@ -152,6 +156,17 @@ runs = sa.Table(
     sa.Index("ix_runs_line", "line"),
     sa.Index("ix_runs_user_name", "user", "name"),
     sa.Index("ix_runs_decision_id", "decision_id"),
+)
+
+#: Runs that may be one of several of a job: components, and starts after which it may start again.
+#: ``job`` is the id of a heterogeneous job, or the run's own.
+job_pieces = sa.Table(
+    "job_pieces",
+    metadata,
+    sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    _text("cluster", length=64),
+    _count("job", nullable=False),
+    sa.Index("ix_job_pieces_job", "cluster", "job"),
 )
 
 steps = sa.Table(

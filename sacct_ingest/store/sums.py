@@ -45,11 +45,24 @@ class NodeSums(StoreTable):
         other = sa.or_(
             *(contributions.c[name] != runs.c[name] for name in _WATCHED),
             contributions.c.basis.not_in(sorted(bases)),
-            # It turned out to be the rest of a resized job.
-            sa.and_(contributions.c.time_s > 0, runs.c.state != JobState.COMPLETED.value),
+            # It turned out to be the rest of a resized job, or a component.
+            sa.and_(
+                contributions.c.time_s > 0,
+                sa.or_(runs.c.state != JobState.COMPLETED.value, runs.c.het_job_id.is_not(None)),
+            ),
         )
-        new = sa.and_(contributions.c.job_id.is_(None), runs.c.state.in_(RUN_TIME_STATES))
-        query = sa.select(*ROW_COLUMNS, runs.c.node_list, runs.c.digest)
+        new = sa.and_(
+            contributions.c.job_id.is_(None),
+            runs.c.state.in_(RUN_TIME_STATES),
+            runs.c.het_job_id.is_(None),
+        )
+        # What one component took is no time of its job on so few nodes.
+        time = sa.case((runs.c.het_job_id.is_not(None), 0.0), else_=runs.c.elapsed_s)
+        columns = [
+            time.label(column.name) if column.name == "elapsed_s" else column
+            for column in ROW_COLUMNS
+        ]
+        query = sa.select(*columns, runs.c.node_list, runs.c.digest)
         query = query.select_from(runs.outerjoin(contributions, _SAME))
         query = query.where(sa.or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
         query, last = query.order_by(runs.c.id).limit(BATCH), 0

@@ -85,12 +85,13 @@ def to_first_schema(connection: Connection) -> None:
     added = {
         "decisions": ("wait_most_s", "request_wait_most_s", "soft_s"),
         "fits": ("basis", "version"),
-        "runs": ("node_watts",),
+        "runs": ("node_watts", "part_of", "pieces"),
     }
     for name in added["fits"]:
         connection.execute(text(f"DROP INDEX ix_fits_{name}"))
     for table, columns in added.items():
         for column in columns:
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-    connection.execute(text("DROP TABLE changed"))
+    for table in ("changed", "job_pieces"):
+        connection.execute(text(f"DROP TABLE {table}"))
     connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))

@@ -28,6 +28,7 @@ class Sized:
     node_type: str = ""
     gpus: int | None = None
     gpu_type: str = ""
+    shape: str = ""
 
 
 @pytest.mark.parametrize(
@@ -195,3 +196,14 @@ def test_long_names_and_values_are_cut_in_words():
 )
 def test_a_size_is_one_value_in_whatever_unit(text, size):
     assert attributes((), comment=f"nimo:size={text}") == {"size": size}
+
+
+@pytest.mark.parametrize("unit", [None, Unit.CPUS, Unit.GPUS])
+def test_jobs_of_another_shape_are_another_layout(unit):
+    shapes = ["10 nodes + 1 node", "10 nodes + 2 nodes", ""]
+    runs = [Sized(11, 11, 88, gpus=4, shape=shape) for shape in shapes]
+    groups = layouts(runs) if unit is None else size_layouts(runs, unit)
+    assert len(groups) == 3
+    for layout, (run,) in groups.items():
+        alike = [other for other in runs if any(map(layout.matches, layouts_of_run(other)))]
+        assert alike == [run]

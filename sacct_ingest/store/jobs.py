@@ -1,0 +1,313 @@
+"""Which stored runs are one job: components of a heterogeneous job, and the starts of one job.
+
+A run is a row of the accounting.  Components have a row each, with ids that follow one another.  A
+job that was requeued has a row for each start: the id stays, the submit time is that of the
+requeue (seen on Slurm 22.05, 24.11 and 26.05).  One run stands for the whole job: the first
+component of the last start.  The others point to it (``part_of``); what they say is written beside
+it (``pieces``), so that nobody has to look for them again.
+
+Ids are used again after a cluster lost its state, so a later run is another start of an earlier one
+only if that ended in a way after which Slurm starts a job again, and user and name are the same.
+
+Rows come in any order, and the next start may be read weeks later.  Those that may have others
+beside them are in ``job_pieces``, a small table; a new run is looked up there.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from sacct_ingest.records import Component, JobPieces, JobState, Start
+from sacct_ingest.store.changes import mark_runs
+from sacct_ingest.store.engine import parts, put
+from sacct_ingest.store.rows import total
+from sacct_ingest.store.schema import decisions, job_pieces, runs
+
+#: States of a run after which Slurm may start the same job again.
+RESTARTED: Final = frozenset(
+    {
+        JobState.REQUEUED.value,
+        JobState.PREEMPTED.value,
+        JobState.NODE_FAIL.value,
+        JobState.BOOT_FAIL.value,
+        # What ran out of memory and was requeued keeps that state here (`store.add_runs`).
+        JobState.OUT_OF_MEMORY.value,
+    }
+)
+#: A job is started again at the latest so long after it was stopped: a job that was held, say.
+#: Slurm's submit time of the next start is the moment of the requeue.
+_LATEST_S: Final = 30 * 86_400
+#: Seconds that the clocks of two rows may differ by.
+_CLOCK_S: Final = 60
+_MEMBER = [
+    runs.c[name]
+    for name in (
+        *("id", "cluster", "job_id", "het_job_id", "het_offset", "submit_s", "start_s", "end_s"),
+        *("elapsed_s", "state", "user", "name", "limit_s", "nodes", "cpus", "tasks", "gpus"),
+        *("gpu_types", "req_cpus", "req_gpus", "req_mem_bytes", "mem_bytes", "cpu_s"),
+        *("exit_code", "exit_signal", "part_of", "pieces", "tag", "script", "line"),
+    )
+]
+_POINT = (
+    sa.update(runs)
+    .where(runs.c.id == sa.bindparam("id_"))
+    .values(
+        part_of=sa.bindparam("part_of_"),
+        pieces=sa.bindparam("pieces_"),
+        tag=sa.bindparam("tag_"),
+        script=sa.bindparam("script_"),
+        line=sa.bindparam("line_"),
+    )
+)
+_encode = msgspec.json.Encoder().encode
+#: Reads the text of `pieces`.
+decode_pieces = msgspec.json.Decoder(JobPieces).decode
+#: Cluster, and the id of a job: that of its first component.
+_JobId = tuple[str, int]
+#: What of runs says which jobs they may be pieces of, each the values of a column.
+PIECE_COLUMNS: Final = ("id", "cluster", "job_id", "het_job_id", "submit_s", "end_s", "state")
+
+
+class _Piece(NamedTuple):
+    """The same of one run."""
+
+    run_id: int
+    cluster: str
+    job_id: int
+    het_job_id: int | None
+    submit_s: int
+    end_s: int | None
+    state: str
+
+    @property
+    def job(self) -> _JobId:
+        return self.cluster, self.het_job_id or self.job_id
+
+
+def link(
+    connection: sa.Connection, columns: Mapping[str, Sequence[Any]], *, new: bool = True
+) -> None:
+    """Find the jobs that runs are pieces of, and write down what stands for each job.
+
+    columns: `PIECE_COLUMNS` of the runs, which were just inserted or changed.
+    new: nobody has read these runs yet.  Otherwise identities of changed jobs are fitted anew.
+    """
+    components = any(one is not None for one in columns["het_job_id"])
+    restarts = not RESTARTED.isdisjoint(columns["state"])
+    if not (components or restarts) and not _known(connection, columns):
+        return
+    written = [_Piece(*row) for row in zip(*(columns[n] for n in PIECE_COLUMNS), strict=True)]
+    candidates = [one for one in written if one.het_job_id is not None or one.state in RESTARTED]
+    _note(connection, candidates)
+    jobs = set(_known(connection, columns))
+    members: defaultdict[_JobId, set[int]] = defaultdict(set)
+    for piece in written:
+        if piece.job in jobs:
+            members[piece.job].add(piece.run_id)
+    for run_id, job in (*_pieces_of(connection, members), *_later_starts(connection, candidates)):
+        members[job].add(run_id)
+    rows = _rows(connection, set().union(*members.values()))
+    # The last start of a job may be a plain run, which only the earlier ones point to.
+    rows |= _rows(connection, {row.part_of for row in rows.values() if row.part_of} - rows.keys())
+    of_job: defaultdict[_JobId, list[sa.Row[Any]]] = defaultdict(list)
+    for row in rows.values():
+        of_job[row.cluster, row.het_job_id or row.job_id].append(row)
+    changes = [change for members_ in of_job.values() for change in _resolved(members_)]
+    _write(connection, changes, set(columns["id"]) if new else set())
+
+
+def _note(connection: sa.Connection, candidates: Iterable[_Piece]) -> None:
+    """Remember runs that may have others of their job beside them."""
+    rows = [
+        {"run_id": piece.run_id, "cluster": piece.cluster, "job": piece.job[1]}
+        for piece in candidates
+    ]
+    put(connection, job_pieces, rows, "run_id")
+
+
+def _known(connection: sa.Connection, columns: Mapping[str, Sequence[Any]]) -> list[_JobId]:
+    """Jobs of these runs that have a row in `job_pieces`."""
+    ids = {*columns["job_id"], *columns["het_job_id"]} - {None}
+    # Between the least and the most: a list of thousands of ids takes longer than the few rows.
+    query = sa.select(job_pieces.c.cluster, job_pieces.c.job).distinct()
+    query = query.where(
+        job_pieces.c.cluster.in_(set(columns["cluster"])),
+        job_pieces.c.job.between(min(ids), max(ids)),
+    )
+    return [(row.cluster, row.job) for row in connection.execute(query) if row.job in ids]
+
+
+def _pieces_of(connection: sa.Connection, jobs: Collection[_JobId]) -> Iterator[tuple[int, _JobId]]:
+    by_cluster: defaultdict[str, list[int]] = defaultdict(list)
+    for cluster, job in sorted(jobs):
+        by_cluster[cluster].append(job)
+    for cluster, ids in by_cluster.items():
+        for some in parts(ids):
+            query = sa.select(job_pieces.c.run_id, job_pieces.c.job)
+            query = query.where(job_pieces.c.cluster == cluster, job_pieces.c.job.in_(some))
+            for run_id, job in connection.execute(query):
+                yield run_id, (cluster, job)
+
+
+def _later_starts(
+    connection: sa.Connection, candidates: Sequence[_Piece]
+) -> Iterator[tuple[int, _JobId]]:
+    """Find runs that were read before the start that they follow."""
+    stopped: defaultdict[str, list[_Piece]] = defaultdict(list)
+    for piece in candidates:
+        if piece.het_job_id is None:  # components are all in `job_pieces`
+            stopped[piece.cluster].append(piece)
+    for cluster, pieces in stopped.items():
+        ends_s = [piece.submit_s if piece.end_s is None else piece.end_s for piece in pieces]
+        between = runs.c.submit_s.between(min(ends_s) - _CLOCK_S, max(ends_s) + _LATEST_S)
+        for some in parts(sorted({piece.job_id for piece in pieces})):
+            # By the unique key of runs: few of those that are stored were submitted later.
+            listed = ",".join(map(str, some))
+            query = sa.select(runs.c.id, runs.c.job_id)
+            query = query.where(
+                runs.c.cluster == cluster, between, sa.text(f"job_id IN ({listed})")
+            )
+            for run_id, job_id in connection.execute(query):
+                yield run_id, (cluster, job_id)
+
+
+def _rows(connection: sa.Connection, ids: Collection[int]) -> dict[int, sa.Row[Any]]:
+    rows: dict[int, sa.Row[Any]] = {}
+    for some in parts(sorted(ids)):
+        for row in connection.execute(sa.select(*_MEMBER).where(runs.c.id.in_(some))):
+            rows[row.id] = row
+    return rows
+
+
+#: A run, the run that stands for its job (None: itself), what is written beside it, and its keys.
+_Change = tuple[sa.Row[Any], int | None, str | None, tuple[str, str, str]]
+
+
+def _resolved(rows: Sequence[sa.Row[Any]]) -> Iterator[_Change]:
+    """Tell the jobs that runs of one id are, and yield what is to be changed of each run."""
+    for starts in _jobs(_attempts(rows)):
+        lead = starts[-1][0]
+        every = [row for start in starts for row in start]
+        text = None
+        if len(every) > 1:
+            last = starts[-1]
+            earlier = [_start(start) for start in starts[:-1] if start[0].start_s is not None]
+            components = map(_component, last) if last[0].het_job_id is not None else ()
+            text = _encode(JobPieces(tuple(earlier), tuple(components))).decode()
+        # The decision of the submission has the key of the script: it is joined to the first start.
+        keys = next((_keys(start[0]) for start in starts if start[0].script), _keys(lead))
+        for row in every:
+            change = (None, text, keys) if row is lead else (lead.id, None, _keys(row))
+            if change != (row.part_of, row.pieces, _keys(row)):
+                yield (row, *change)
+
+
+def _keys(row: sa.Row[Any]) -> tuple[str, str, str]:
+    return row.tag, row.script, row.line
+
+
+def _attempts(rows: Iterable[sa.Row[Any]]) -> list[list[sa.Row[Any]]]:
+    """Group the rows of one id by start, the components of each in their order."""
+    of_job: defaultdict[int, list[sa.Row[Any]]] = defaultdict(list)
+    for row in sorted(rows, key=attrgetter("submit_s", "id")):
+        of_job[row.job_id].append(row)
+    if not of_job:
+        return []
+    first = min(of_job)
+    attempts = [[row] for row in of_job.pop(first)]
+    for job_id in sorted(of_job):
+        for row in of_job[job_id]:
+            nearest = min(attempts, key=lambda own: abs(own[0].submit_s - row.submit_s))
+            nearest.append(row)
+    return attempts
+
+
+def _jobs(attempts: Sequence[list[sa.Row[Any]]]) -> Iterator[list[list[sa.Row[Any]]]]:
+    """Group starts by job: an id may have been used again."""
+    if not attempts:
+        return
+    job = [attempts[0]]
+    for before, after in pairwise(attempts):
+        if not _restarted(before[0], after[0]):
+            yield job
+            job = []
+        job.append(after)
+    yield job
+
+
+def _restarted(before: sa.Row[Any], after: sa.Row[Any]) -> bool:
+    if before.state not in RESTARTED:
+        return False
+    if (before.user, before.name) != (after.user, after.name):
+        return False
+    ended_s = before.submit_s if before.end_s is None else before.end_s
+    return bool(-_CLOCK_S <= after.submit_s - ended_s <= _LATEST_S)
+
+
+def _start(rows: Sequence[sa.Row[Any]]) -> Start:
+    first = rows[0]
+    return Start(
+        submit_s=first.submit_s,
+        start_s=first.start_s,
+        end_s=first.end_s,
+        elapsed_s=max(row.elapsed_s for row in rows),
+        state=JobState(first.state),
+        limit_s=first.limit_s,
+        nodes=sum(row.nodes for row in rows),
+        cpus=sum(row.cpus for row in rows),
+        exit_code=first.exit_code,
+        exit_signal=first.exit_signal,
+        tasks=total(row.tasks for row in rows),
+        mem_bytes=max((row.mem_bytes for row in rows if row.mem_bytes is not None), default=None),
+        req_mem_bytes=total(row.req_mem_bytes for row in rows),
+        cpu_s=total(row.cpu_s for row in rows),
+    )
+
+
+def _component(row: sa.Row[Any]) -> Component:
+    return Component(**{name: getattr(row, name) for name in Component.__struct_fields__})
+
+
+def _write(connection: sa.Connection, changes: Sequence[_Change], fresh: Collection[int]) -> None:
+    if not changes:
+        return
+    stored = [row.id for row, *_ in changes if row.id not in fresh]
+    mark_runs(connection, stored)
+    connection.execute(
+        _POINT,
+        [
+            {
+                "id_": row.id,
+                "part_of_": part_of,
+                "pieces_": text,
+                **dict(zip(("tag_", "script_", "line_"), keys, strict=True)),
+            }
+            for row, part_of, text, keys in changes
+        ],
+    )
+    mark_runs(connection, stored)
+    move_decisions(connection, {row.id: lead for row, lead, *_ in changes if lead is not None})
+
+
+def move_decisions(connection: sa.Connection, leads: dict[int, int]) -> None:
+    """Let the decision about a job's submission be that of the run that stands for the job.
+
+    leads: by the run that a decision may be joined to, the one that stands for its job.
+    """
+    for some in parts(sorted(leads)):
+        query = sa.select(decisions.c.decision_id, decisions.c.run_id)
+        found = connection.execute(query.where(decisions.c.run_id.in_(some))).all()
+        query = sa.select(decisions.c.run_id)
+        wanted = {leads[row.run_id] for row in found}
+        taken = set(connection.execute(query.where(decisions.c.run_id.in_(wanted))).scalars())
+        for row in sorted(found, key=attrgetter("run_id")):
+            if (lead := leads[row.run_id]) in taken:
+                continue  # of a heterogeneous job the first component's
+            taken.add(lead)
+            own = decisions.c.decision_id == row.decision_id
+            connection.execute(sa.update(decisions).where(own).values(run_id=lead))
