@@ -1,6 +1,7 @@
 """A plan's data of the site: nodes and limits from Slurm, run times from the store."""
 
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +20,14 @@ from predictor.forecasts.transfer_time import transfer_time
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples import history_samples
 from predictor.types import PredictionTable
-from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
+from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, SlurmError, StoreError
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
 from sacct_ingest.store.fits import QUEUE, WAITS
+from sacct_ingest.text.slurm_text import parse_epoch
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -58,6 +60,8 @@ _DISK = {
     Resource.DISK_WRITE: "disk_write_bytes_per_s",
     Resource.DISK_LATENCY: "disk_latency_s",
 }
+#: Name of a node, and when its last job ended, in a line of ``scontrol show nodes``.
+_LAST_BUSY = re.compile(r"^NodeName=(\S+).* LastBusyTime=(\S+)", re.MULTILINE)
 #: An older probe says nothing about now.
 _PRESENT_S = 3600.0
 
@@ -69,8 +73,8 @@ class _Slurm:
     free: Mapping[str, NodeAvailability]
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
-    #: nodes that no job is on
-    idle: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: nodes that no job is on, and since when, seconds since the epoch
+    idle_since: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: CPUs and bytes of memory of the largest node
     largest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -108,15 +112,13 @@ def problem(
     now_s = time.time()
     slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
     stored = _stored(flow, config, now_s)
+    speeds = _speeds(flow, slurm, stored)
     flow = _with_tags(_with_figures(flow, slurm, stored), stored.tables)
-    # Speeds of places for which the workflow gives none: against the first one.
-    figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
-    first = next(iter(figures.values()), None)
     runs = run_times.LearnedRunTimes(
         tables=stored.tables,
         fits={**run_times.fit_samples(flow, folder), **stored.fits},
         near=_NEAR,
-        speeds=({name: own / first for name, own in figures.items() if own and first}),
+        speeds=speeds,
         types=_types(slurm, stored.profiles),
         said={task.name: _said(flow, task) for task in flow.tasks.values()},
         room=slurm.largest,
@@ -206,7 +208,7 @@ def _from_slurm(
     free: dict[str, NodeAvailability] = {}
     rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
-    idle: dict[str, frozenset[str]] = {}
+    idle_since: dict[str, dict[str, float]] = {}
     largest: dict[str, dict[str, float]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
         # PySlurm can only read the local cluster.
@@ -222,6 +224,7 @@ def _from_slurm(
         )
         look = poller.look()
         look = with_outlooks(look, poller.raw, poller.settings, config)
+        busy_s = _last_busy(name, config.snapshot.timeout_s)
         for place in (one for one in flow.places.values() if one.cluster == name):
             requests = {task.name: _request(task, place, now_s) for task in flow.tasks.values()}
             free[place.name] = _nodes_over_time(look, place, requests.values(), now_s)
@@ -230,12 +233,24 @@ def _from_slurm(
             nodes[place.name] = frozenset((look.name, node) for node in names)
             if pool and pool.groups:
                 unused = (own for one, own in pool.groups.items() if one.empty_s <= look.taken_s)
-                idle[place.name] = frozenset(chain.from_iterable(unused))
+                idle_since[place.name] = {
+                    node: busy_s.get(node, inf) for node in chain.from_iterable(unused)
+                }
                 most = max(pool.groups, key=attrgetter("cpus", "mem_mib"))
                 largest[place.name] = {"cpus": most.cpus, "memory": most.mem_mib * _MIB or inf}
             for task, request in requests.items():
                 rooms[task, place.name] = room_for(look, request)
-    return _Slurm(free=free, rooms=rooms, nodes=nodes, idle=idle, largest=largest)
+    return _Slurm(free=free, rooms=rooms, nodes=nodes, idle_since=idle_since, largest=largest)
+
+
+def _last_busy(cluster: str, timeout_s: float) -> dict[str, float]:
+    """Give when a job was last on each node, seconds since the epoch; none that is not known."""
+    try:
+        shown = _run_on(cluster, ("scontrol", "show", "nodes", "-o"), timeout_s=timeout_s)
+        each = [(one[1], parse_epoch(one[2])) for one in _LAST_BUSY.finditer(shown)]
+    except (SlurmError, ValueError):
+        return {}
+    return {node: float(at_s) for node, at_s in each if at_s is not None}
 
 
 def _nodes_over_time(
@@ -317,22 +332,60 @@ def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> lis
 
 
 def _present(
-    storage: Storage, nodes: Collection[str], idle: Collection[str], newest: Iterable[Probe]
+    storage: Storage,
+    nodes: Collection[str],
+    idle_since: Mapping[str, float],
+    newest: Iterable[Probe],
 ) -> dict[str, float]:
     """Medians of what probes see now: of idle nodes' CPUs, and of the disk where the data lies.
 
-    What a job takes of its nodes is not taken from the next one, which begins after it.
+    What a job takes of its node is not taken from the next one, which begins after it: probes on a
+    node count from after its last job.
     """
     seen: dict[str, list[float]] = defaultdict(list)
     for one in newest:
-        known = idle if one.resource is Resource.CPU else nodes
-        near = one.source in known or one.source.partition(".")[0] in known
+        host = one.source if one.source in nodes else one.source.partition(".")[0]
+        near = host in nodes and one.at_s > idle_since.get(host, inf)
         if one.resource in _DISK:
             within = Path(storage.path).is_relative_to(one.target)
             near = within and (near or one.source == storage.host)
         if near and one.value:
             seen[one.resource].append(one.value)
     return {resource: median(values) for resource, values in seen.items()}
+
+
+def _present_of(flow: Workflow, place: PlanSite, slurm: _Slurm, stored: _Store) -> dict[str, float]:
+    nodes = {node for _, node in slurm.nodes.get(place.name, ())}
+    idle_since = slurm.idle_since.get(place.name, {})
+    return _present(flow.storages[place.storage], nodes, idle_since, stored.newest)
+
+
+def _profiled(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> dict[str, float]:
+    """Medians of the profiles of a place's nodes, which are those of idle nodes."""
+    own = _of_place(slurm, place, profiles)
+    measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
+    return {name: float(median(values)) for name, values in measured.items() if values}
+
+
+def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, float]:
+    """Speeds of places now, against the first one when it is idle, as run times are of that.
+
+    The reference is a profile: what is measured of the first place now says nothing of the others.
+    """
+    idle = {
+        name: place.attributes.get(_SPEED) or _profiled(slurm, name, stored.profiles).get(_SPEED)
+        for name, place in flow.places.items()
+    }
+    reference = next(iter(idle.values()), None)
+    speeds: dict[str, float] = {}
+    for name, figure in idle.items():
+        if figure and reference:
+            place = flow.places[name]
+            share = 1.0
+            if _SPEED not in place.attributes:  # what the workflow says is the figure of now
+                share = _present_of(flow, place, slurm, stored).get(Resource.CPU, 1.0)
+            speeds[name] = share * figure / reference
+    return speeds
 
 
 def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
@@ -343,12 +396,8 @@ def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
     """
     places = {}
     for place in flow.places.values():
-        own = _of_place(slurm, place.name, stored.profiles)
-        measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
-        figures = {name: float(median(values)) for name, values in measured.items() if values}
-        nodes = {node for _, node in slurm.nodes.get(place.name, ())}
-        idle = slurm.idle.get(place.name, frozenset())
-        now = _present(flow.storages[place.storage], nodes, idle, stored.newest)
+        figures = _profiled(slurm, place.name, stored.profiles)
+        now = _present_of(flow, place, slurm, stored)
         share = now.get(Resource.CPU, 1.0)
         figures |= {name: share * v for name, v in figures.items() if name.startswith("cpu_")}
         figures |= {name: now[one] for one, name in _DISK.items() if one in now}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
+from slurm_plugin.experiments.plan import site
 
 NIMO = Path(sysconfig.get_path("scripts")) / "nimo"
 PARTITIONS = (
@@ -263,6 +265,17 @@ def test_planned_and_followed_over_two_clusters(cluster, slurm_cluster):
             ["mid-to-far", "second"],
             ["second", "mid-to-far"],
         )
+
+
+def test_slurm_says_when_a_job_was_last_on_a_node(cluster, monkeypatch):
+    """Probes of CPUs count only from after then."""
+    monkeypatch.setattr(site, "run_slurm", lambda argv, **_: cluster.run(*argv).stdout)
+    began_s = time.time()
+    cluster.run("sbatch", "--wait", "-p", "slow", "-w", "n1", "--wrap", "sleep 2")
+    busy_s = site._last_busy("", 10.0)  # noqa: SLF001 - what Slurm prints
+    assert busy_s["n1"] > began_s + 1.0
+    assert busy_s["n1"] <= time.time()
+    assert busy_s.get("n4", 0.0) < began_s
 
 
 def test_what_the_site_knows_and_allows(cluster):

@@ -4,6 +4,8 @@ from math import inf
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.refit import row_of
@@ -70,6 +72,15 @@ class Polled:
         self.looks = {}
         self.asked = {}
         self.requests = []
+        #: seconds since a job was on each node
+        self.busy = {"1": 600.0, "2": 0.0, "4": 600.0}
+
+    def busy_text(self):
+        lines = (
+            f"NodeName={name} Arch=x86_64 State=IDLE LastBusyTime={NOW - age:.0f} Weight=1\n"
+            for name, age in self.busy.items()
+        )
+        return "".join(lines) + "NodeName=new State=IDLE LastBusyTime=Unknown\n"
 
     def poller(self, _, **how):
         self.asked[how["cluster"]] = how
@@ -94,10 +105,16 @@ class Polled:
 
 @pytest.fixture
 def slurm(monkeypatch):
+    return with_polled(monkeypatch)
+
+
+def with_polled(monkeypatch):
+    """Put one in the place of Slurm."""
     made = Polled()
     monkeypatch.setattr(site, "ClusterPoller", made.poller)
     monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
     monkeypatch.setattr(site, "room_for", made.room)
+    monkeypatch.setattr(site, "run_slurm", lambda *_, **__: made.busy_text())
     monkeypatch.setattr("time.time", lambda: NOW)
     return made
 
@@ -195,8 +212,61 @@ def test_places_are_as_fast_as_probes_see_them_now(slurm, tmp_path):
         "cpu_all_events_per_s": 5.0, "mem_latency_s": 1e-7, "disk_read_bytes_per_s": 3e8
     }  # fmt: skip
     assert own["b"]["cpu_all_events_per_s"] == 10.0
-    assert speeds(made) == {"a": 1.0, "b": 2.0}
+    # Run times are those of an idle place a: b, which is as fast, is no faster for what a does now.
+    assert speeds(made) == {"a": 0.5, "b": 1.0}
     assert made.runs.room == {name: {"cpus": 4, "memory": inf} for name in "ab"}
+
+
+def seen_now(slurm, folder, shares, age_s=60.0):
+    """The problem of two places of a node each; probes see these shares of their CPUs."""
+    hosts = dict(zip("ab", "14", strict=True))
+    with Store.open(f"sqlite:///{folder}/nimo.db") as store:
+        store.probes.add(
+            Probe(resource=Resource.CPU, source=hosts[place], at_s=NOW - age_s, value=share)
+            for place, share in shares.items()
+        )
+    unused = NodeGroup(cpus=4, mem_mib=0, steps=(), empty_s=NOW)
+    pools = {place: NodePool(now_s=NOW, groups={unused: (host,)}) for place, host in hosts.items()}
+    slurm.gives(*(partition(name=place, pool=own) for place, own in pools.items()), *places(c=""))
+    return problem_of(flow(), folder, [node("1", 10.0), node("4", 20.0)])
+
+
+def times_on(made, place):
+    task, where = made.workflow.tasks["x"], made.workflow.places[place]
+    return made.runs.run(task, where, 1, ()).time_s
+
+
+@given(
+    shares=st.dictionaries(st.sampled_from("ab"), st.floats(0.01, 1.0)),
+    age_s=st.floats(1.0, 3600.0),
+    busy=st.tuples(st.floats(0.0, 7200.0), st.floats(0.0, 7200.0)),
+)
+def test_nothing_measured_now_makes_a_place_faster_than_when_idle(
+    tmp_path_factory, shares, age_s, busy
+):
+    folder = tmp_path_factory.mktemp("probes")
+    with pytest.MonkeyPatch.context() as patch:
+        slurm = with_polled(patch)
+        slurm.busy = dict(zip("14", busy, strict=True))
+        made = seen_now(slurm, folder, shares, age_s)
+    for place, idle_s, host in (("a", 10.0, "1"), ("b", 5.0, "4")):
+        counts = NOW - age_s > round(NOW - slurm.busy[host])
+        share = shares.get(place, 1.0) if counts else 1.0
+        assert times_on(made, place) == pytest.approx(idle_s / share)
+        assert times_on(made, place) >= idle_s * (1 - 1e-9)
+
+
+def test_a_probe_beside_ones_own_job_says_nothing(slurm, tmp_path):
+    """Its share of 0.2 made the other place five times as fast: 3 min became 37 s."""
+    slurm.busy["1"] = 30.0
+    made = seen_now(slurm, tmp_path, {"a": 0.2, "b": 1.0}, age_s=60.0)
+    assert speeds(made) == {"a": 1.0, "b": 2.0}
+    assert (times_on(made, "a"), times_on(made, "b")) == (10.0, 5.0)
+
+
+def test_without_the_time_of_its_last_job_no_probe_of_a_node_counts(slurm, tmp_path):
+    slurm.busy = {}
+    assert speeds(seen_now(slurm, tmp_path, {"a": 0.5, "b": 0.5})) == {"a": 1.0, "b": 2.0}
 
 
 def speeds(made):
@@ -301,6 +371,7 @@ def test_commands_go_to_their_cluster_but_those_about_all(slurm, tmp_path, monke
         for program in ("squeue", "sacctmgr"):
             slurm.asked[name]["run"]([program, "-h"], timeout_s=1.0)
     assert lines == [
+        ["scontrol", "show", "nodes", "-o"], ["scontrol", "--clusters=big", "show", "nodes", "-o"],
         ["squeue", "-h"], ["sacctmgr", "-h"],
         ["squeue", "--clusters=big", "-h"], ["sacctmgr", "-h"],
     ]  # fmt: skip
