@@ -8,7 +8,7 @@ Runs and steps come by the million: msgspec structs are made ten times as fast a
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -366,6 +366,29 @@ class DecisionRow:
     #: in place of a predicted wait: it starts by then if the jobs before it reach their limits
     wait_most_s: float | None = None
     request_wait_most_s: float | None = None
+
+
+#: Longer ones have no decision: nimod takes none of a job with them.
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownJob:
+    """A job as ``scontrol show job`` shows it: what it asked for, or was given since."""
+
+    user: _Text
+    name: _Text
+    work_dir: _Text
+    submit_s: int
+    low_nodes: int = 1
+    high_nodes: int | None = None  #: None: no upper bound is shown
+    started: bool = False  #: both counts are then those of the nodes that it has
+    tasks: int | None = None
+    limit_s: int | None = None  #: None: unlimited
+    least_limit_s: int | None = None  #: ``--time-min``
+    deadline_s: float | None = None
+    partitions: tuple[_Text, ...] = ()
+    line: _Text = ""  #: as of an `Identity`; empty: the release does not show the arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, seconds_of
-from sacct_ingest.store import counters
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, ShownJob, seconds_of
+from sacct_ingest.store import counters, shown_job
 from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.engine import LISTED, parts, put
 from sacct_ingest.store.schema import counters as counter_table
@@ -42,6 +42,10 @@ _Pair = tuple[str, int]  # decision, run
 KEYS = ("tag", "script", "line")
 #: By what a decision and a run without a note are compared.
 _SUBMITTED = ("cluster", "uid", "user", "name", "work_dir")
+_OF_RUN = (
+    *("id", "part_of", "job_id", "submit_s", *_SUBMITTED),
+    *("nodes", "limit_s", "partition", "line"),
+)
 #: By its length: nearly all runs have none, and SQLite and PostgreSQL would begin with its index.
 #: Not that it is 0: PostgreSQL takes that to be rare, and begins with all runs of which it holds.
 _NO_NOTE = sa.func.length(runs.c.decision_id) < 1
@@ -159,23 +163,38 @@ def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> list[_Pair
 
 def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    columns = (decisions.c[name] for name in ("decision_id", "at_s", *_SUBMITTED))
+    names = dict.fromkeys(("decision_id", "at_s", *_SUBMITTED, *shown_job.COMPARED))
+    columns = (decisions.c[name] for name in names)
     query = sa.select(*columns).where(*_without_run(connection), decisions.c.action != "refuse")
     query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
     taken: set[int] = set()
     for batch in parts(connection.execute(query).all(), _BATCH):
         candidates = _candidates(connection, batch)
+        left = []
         for decision in batch:
-            runs_then = candidates[decision.cluster]
-            nearest = min(
-                (run for run in runs_then if run.id not in taken and _same_job(decision, run)),
-                key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
-                default=None,
-            )
-            if nearest is not None:
-                taken.add(nearest.id)
-                # Of a job that was started again the last start counts.
-                yield decision.decision_id, nearest.part_of or nearest.id
+            then = [run for run in candidates[decision.cluster] if _same_request(decision, run)]
+            if nearest := _nearest(decision, then, taken):
+                yield decision.decision_id, nearest
+            else:
+                left.append(decision)
+        # Jobs that were changed after their submission, and those whose limit Slurm shortened.
+        for decision in left:
+            if nearest := _nearest(decision, candidates[decision.cluster], taken):
+                yield decision.decision_id, nearest
+
+
+def _nearest(decision: sa.Row[Any], among: Iterable[sa.Row[Any]], taken: set[int]) -> int | None:
+    """Take the run of a decision's job that was submitted nearest to it."""
+    nearest = min(
+        (run for run in among if run.id not in taken and _same_job(decision, run)),
+        key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
+        default=None,
+    )
+    if nearest is None:
+        return None
+    taken.add(nearest.id)
+    # Of a job that was started again the last start counts.
+    return int(nearest.part_of or nearest.id)
 
 
 def _candidates(
@@ -189,7 +208,7 @@ def _candidates(
     by_job: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
     for cluster, times in seconds.items():
         query = (
-            sa.select(*(runs.c[n] for n in ("id", "part_of", "job_id", "submit_s", *_SUBMITTED)))
+            sa.select(*(runs.c[name] for name in _OF_RUN))
             .outerjoin(decisions, decisions.c.run_id == sa.func.coalesce(runs.c.part_of, runs.c.id))
             .where(
                 runs.c.cluster == cluster,
@@ -213,6 +232,24 @@ def _same_job(decision: sa.Row[Any], run: sa.Row[Any]) -> bool:
     # slurmdbd stores a double quote in a job's name as a backtick.
     same_name = decision.name.replace('"', "`") == run.name.replace('"', "`")
     return bool(same_user and same_name and decision.work_dir == run.work_dir)
+
+
+def _same_request(decision: sa.Row[Any], run: sa.Row[Any]) -> bool:
+    """Whether a run has what its job asked for, or was given, by this decision."""
+    job = ShownJob(
+        user=run.user,
+        name=run.name,
+        work_dir=run.work_dir,
+        submit_s=run.submit_s,
+        low_nodes=run.nodes,
+        high_nodes=run.nodes,
+        started=True,
+        limit_s=run.limit_s,
+        deadline_s=decision.deadline_s,  # the accounting has none
+        partitions=(run.partition,) if run.partition else (),
+        line=run.line,
+    )
+    return shown_job.fits(decision, job)
 
 
 def copy_to_tasks(connection: sa.Connection, run_ids: range) -> None:

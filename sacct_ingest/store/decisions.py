@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sacct_ingest.errors import RowRefused
-from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, KeyLevel
+from sacct_ingest.records import FROM_NOTE, DecisionRow, JobState, KeyLevel, ShownJob
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import counters
 from sacct_ingest.store import decision_outcomes as outcomes
@@ -106,40 +106,35 @@ class Decisions(StoreTable):
             query = query.where(at_s <= before[0], older)
         return list(_pairs(self._rows(query)))
 
-    def of_job(
-        self,
-        job_id: int,
-        *,
-        decision_id: str = "",
-        user: str = "",
-        submitted: tuple[str, str, str, float] | None = None,
-    ) -> Pair | None:
+    def of_job(self, job_id: int, *, decision_id: str = "", user: str = "") -> Pair | None:
         """Give the last decision about a job, with its run where that is there already.
 
         decision_id: from the job's admin_comment, where its run is not there yet.
         user: user of the job, if known: without it all decisions are searched.
-        submitted: user, name and working directory of a job without a note, and when it was
-            submitted: its run is not there before the next ingest.
         """
         about = decisions.c.decision_id == decision_id if decision_id else runs.c.job_id == job_id
         chosen = [about, *([decisions.c.user == user] if user else [])]
-        pair = self._last(*chosen)
-        if pair is None and submitted is not None and user in ("", submitted[0]):
-            submitter, name, work_dir, submit_s = submitted
-            pair = self._last(
-                decisions.c.run_id.is_(None),
-                decisions.c.user == submitter,
-                decisions.c.name == name,
-                decisions.c.work_dir == work_dir,
-                decisions.c.at_s.between(
-                    submit_s - outcomes.AFTER_S, submit_s + 1 + outcomes.BEFORE_S
-                ),
-            )
-        return pair
-
-    def _last(self, *chosen: sa.ColumnElement[bool]) -> Pair | None:
         query = _OUTCOMES.where(*chosen).order_by(decisions.c.at_s.desc()).limit(1)
         return next(_pairs(self._rows(query)), None)
+
+    def about_when(self, job: ShownJob) -> list[DecisionRow]:
+        """Give the decisions without a run that were made when a job was submitted.
+
+        They are about jobs of the same user and name, from the same folder.
+        """
+        earliest_s = job.submit_s - outcomes.AFTER_S
+        latest_s = job.submit_s + 1 + outcomes.BEFORE_S
+        query = _OUTCOMES.where(
+            decisions.c.run_id.is_(None),
+            decisions.c.user == job.user,
+            decisions.c.name == job.name,
+            decisions.c.work_dir == job.work_dir,
+            # A job that was refused is not there; in the other modes it passed.
+            sa.or_(decisions.c.action != "refuse", sa.not_(decisions.c.applied)),
+            decisions.c.at_s.between(earliest_s, latest_s),
+        )
+        query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
+        return [decision for decision, _ in _pairs(self._rows(query))]
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.

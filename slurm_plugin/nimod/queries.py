@@ -11,6 +11,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import Store
+from sacct_ingest.store.shown_job import alike, decision_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.lines import bounded, bounded_rows, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
@@ -40,7 +41,7 @@ class StoreQueries:
         """
         store = self._store = self._store or Store.open(self.url, create=False)
         if ask.op == "explain":
-            return bounded(encode(_explain(store, ask, user)))
+            return bounded(encode(explain(store, ask, user)))
         if ask.op == "report":
             only = user if private else None
             return bounded(encode(self._report(store, ask.selection, only)))
@@ -100,13 +101,21 @@ def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) ->
     )
 
 
-def _explain(store: Store, ask: Ask, user: str | None) -> Explanation:
-    """Find the decision about a job of the user, or of anybody for those who may see all."""
-    job, at_s = ask.job, ask.selection.since_s
-    decision = store.decisions.of_job(
-        ask.job_id or 0,
-        decision_id=ask.decision_id,
-        user=user or "",
-        submitted=None if at_s is None else (job.user_name, job.name, job.work_dir, at_s),
-    )
-    return explanation_of(*decision) if decision else Explanation()
+def explain(store: Store, ask: Ask, user: str | None) -> Explanation:
+    """Find the decision about a job of the user, or of anybody for those who may see all.
+
+    A job that has no note, and whose run was not read yet, is compared with the decisions of its
+    time.  Where several fit that say different things, none is given.
+    """
+    found = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
+    if found is not None:
+        return explanation_of(*found)
+    shown = ask.shown
+    if ask.decision_id or shown is None or user not in {None, shown.user}:
+        return Explanation()
+    decisions = store.decisions.about_when(shown)
+    fitting = [one for row in decisions if (one := decision_of(row, shown)) is not None]
+    explanation = Explanation(at_that_time=len(decisions), fitting=len(fitting))
+    if fitting and all(alike(one) == alike(fitting[0]) for one in fitting):
+        explanation.decision = fitting[-1]
+    return explanation

@@ -38,6 +38,10 @@ class Explanation(Message, kw_only=True):
 
     decision: DecisionRow | None = None
     outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet
+    #: Where the job has no note and no run yet: decisions about jobs of its user, name and folder
+    #: that were submitted with it ...
+    at_that_time: int = 0
+    fitting: int = 0  #: ... and those among them that are about a job with its request
 
 
 def explanation_of(decision: DecisionRow, run: RunRow | None) -> Explanation:

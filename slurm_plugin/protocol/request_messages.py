@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from sacct_ingest.records import ShownJob
 from slurm_plugin.protocol.lines import version
 
 #: The greatest lengths, in characters, and ranges that nimod takes.  Longer ones cost its loop
@@ -177,6 +178,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     name: Path = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: Moment | None = None  #: to ``explain``
+    shown: ShownJob | None = None  #: to ``explain``: the job in scontrol's words; None: it has none
     selection: Selection = msgspec.field(default_factory=Selection)  #: to ``report``
     job_ids: JobIds = []  #: to ``waits``; none: all that the user has in the queue
     tasks: JobIds = []  #: to ``waits``: index of a task of each of them; below zero: the array

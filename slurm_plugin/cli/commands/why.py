@@ -14,7 +14,6 @@ from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
-from sacct_ingest.text.slurm_text import parse_epoch
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.own_history import is_meant
@@ -22,23 +21,23 @@ from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
+from slurm_plugin.nimod.queries import explain as explain_stored
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
-from slurm_plugin.protocol.request_messages import Ask, Job, Selection
+from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports.why_text import explain, explain_run
 from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.shown_job import read_shown_job
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.formatting import count, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
 _JOB = re.compile(r"([0-9]{1,18})(?:[_+][0-9]{1,10})?")
-#: Nimod has written a decision by then.
-_WRITTEN_S = 1.5
-_SUBMITTED = re.compile(
-    r"JobName=(.*)\n(?s:.*?)UserId=([^\s(]+)(?s:.*?)SubmitTime=([\dT:-]+)(?s:.*?)WorkDir=(.*)"
-)
+#: Seconds after the one of its submission in which nimod has written a job's decision, and those
+#: about the jobs that were submitted with it.
+_WRITTEN_S = 2.5
 
 
 def add_arguments(add: Options) -> None:
@@ -53,33 +52,25 @@ def run(args: argparse.Namespace) -> int:
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
         print(wrapped(_own_run(own_history.refreshed(config), args.job), terminal_width()))
         return 0
-    shown = ""
+    printed = ""
     if not args.store:
         with suppress(SlurmError):  # slurmctld has it no more
             argv = ("scontrol", "show", "job", str(args.job))
-            shown = commands.run(argv, timeout_s=config.snapshot.timeout_s)
-    note, submitted = admin_comment.parse(shown.replace("AdminComment=", " ")), _submitted(shown)
+            printed = commands.run(argv, timeout_s=config.snapshot.timeout_s)
+    note = admin_comment.parse(printed.replace("AdminComment=", " "))
+    shown = read_shown_job(printed)
     decision_id = note.decision_id if note else ""
-    ask = Ask(op="explain", job_id=args.job, decision_id=decision_id)
-    if submitted is not None:
-        user, name, work_dir, at_s = submitted
-        ask.job = Job(user_name=user, name=name, work_dir=work_dir)
-        ask.selection = Selection(since_s=at_s)
-    for pause_s in (0.0, _WRITTEN_S):
-        time.sleep(pause_s)
-        explanation = nimod_or_store(
-            lambda: config,
-            lambda: client.exchange(config.socket, ask, Explanation, TIMEOUT_S),
-            lambda config: _stored(config, args.job, decision_id, submitted),
-            store_named=bool(args.store),
-        )
-        if explanation.decision is not None or submitted is None:
-            break
+    ask = Ask(op="explain", job_id=args.job, decision_id=decision_id, shown=shown)
+    if shown is not None:
+        time.sleep(min(max(shown.submit_s + _WRITTEN_S - time.time(), 0.0), _WRITTEN_S))
+    explanation = nimod_or_store(
+        lambda: config,
+        lambda: client.exchange(config.socket, ask, Explanation, TIMEOUT_S),
+        lambda config: _stored(config, ask),
+        store_named=bool(args.store),
+    )
     if explanation.decision is None:
-        raise NoHistory(
-            f"there is no decision about a job {args.job} that you may see; jobs that scontrol "
-            "does not show any more are found once 'nimo ingest' has read the accounting"
-        )
+        raise NoHistory(_not_found(args.job, explanation))
     if args.json:
         print(json_text(explanation))
     else:
@@ -106,22 +97,31 @@ def _own_run(config: Config, job_id: int) -> str:
     return explain_run(run, table)
 
 
-def _submitted(shown: str) -> tuple[str, str, str, float] | None:
-    """User, name, working directory and submit time of a job as scontrol shows it."""
-    found = _SUBMITTED.search(shown)
-    if found is None:
-        return None
-    name, user, when, work_dir = found.groups()
-    at_s = parse_epoch(when)  # Slurm's commands are asked for seconds
-    return None if at_s is None else (user, name, work_dir, float(at_s))
-
-
-def _stored(
-    config: Config, job_id: int, decision_id: str, submitted: tuple[str, str, str, float] | None
-) -> Explanation:
+def _stored(config: Config, ask: Ask) -> Explanation:
     with open_store(config) as store:
-        pair = store.decisions.of_job(job_id, decision_id=decision_id, submitted=submitted)
-    return explanation_of(*pair) if pair else Explanation()
+        return explain_stored(store, ask, None)
+
+
+def _not_found(job_id: int, explanation: Explanation) -> str:
+    """Say why there is no decision to explain, and what to do."""
+    fitting, others = explanation.fitting, explanation.at_that_time
+    if fitting:
+        return (
+            f"{fitting} jobs of this name and folder were submitted about when job {job_id} was, "
+            "with the same request: which decision is about it is known once the job has ended "
+            "and 'nimo ingest' has read the accounting"
+        )
+    if others:
+        jobs = count(others, "job")
+        return (
+            f"NIMO decided about {jobs} of this name and folder about when job {job_id} was "
+            "submitted, but none asked for what scontrol shows of this one. It may have been "
+            "changed since: 'nimo ingest' finds the decision once the job has ended"
+        )
+    return (
+        f"there is no decision about a job {job_id} that you may see; jobs that scontrol "
+        "does not show any more are found once 'nimo ingest' has read the accounting"
+    )
 
 
 def _job_id(text: str) -> int:

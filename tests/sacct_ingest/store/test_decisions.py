@@ -1,10 +1,12 @@
 """Decisions and the runs that became of them."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 import sqlalchemy as sa
 
-from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.records import JobState, KeyLevel, ShownJob
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
@@ -424,11 +426,43 @@ def test_a_decision_that_came_too_late_is_not_recorded_as_applied(store, fields,
     assert (recorded.applied, outcome is not None) == (applied, True)
 
 
-def test_a_decision_is_found_before_its_run_is_read(store):
+def test_decisions_are_found_before_their_runs_are_read(store):
     made = decision(user="ada")
-    store.decisions.add([made])
-    about = (made.user, made.name, made.work_dir)
-    found = store.decisions.of_job(17, submitted=(*about, made.at_s))
-    assert found is not None and found[0].decision_id == made.decision_id
-    assert store.decisions.of_job(17, submitted=(*about, made.at_s + 60)) is None
-    assert store.decisions.of_job(17, user="bob", submitted=(*about, made.at_s)) is None
+    others = {"name": "mom", "user": "bob", "work_dir": "/home/ada/2", "at_s": SUBMIT_S + 60.0}
+    rows = [
+        replace(made, decision_id=f"{i:012x}", **{name: value})
+        for i, (name, value) in enumerate(others.items())
+    ]
+    refused = replace(made, decision_id="f" * 12, action="refuse", applied=True)
+    # In the other modes nothing is refused.
+    passed = replace(refused, decision_id="e" * 12, applied=False)
+    store.decisions.add([made, *rows, refused, passed])
+    shown = ShownJob(user=made.user, name=made.name, work_dir=made.work_dir, submit_s=SUBMIT_S)
+    assert store.decisions.about_when(shown) == [made, passed]
+    store.runs.add([run(admin_comment=f"NIMO1:{made.decision_id}:n=4,m=enforce")])
+    store.decisions.join_outcomes()
+    assert store.decisions.about_when(shown) == [passed]
+
+
+@pytest.mark.parametrize("order", [(2, 4, 8), (8, 2, 4), (4, 8, 2)])
+@pytest.mark.parametrize("undecided", [None, 2, 4, 8])
+def test_runs_of_one_second_get_the_decisions_about_their_requests(store, order, undecided):
+    """Whatever order they were decided in, and where nimod did not see one of them."""
+    for at, nodes in enumerate(order):
+        if nodes != undecided:
+            asked = {"min_nodes": nodes, "max_nodes": nodes, "limit_s": 3600}
+            made = decision(decision_id=f"{nodes:012x}", at_s=SUBMIT_S + at / 10, **asked)
+            store.decisions.add([made])
+    store.runs.add([run(job_id=nodes, nodes=nodes) for nodes in (2, 4, 8)])
+    store.decisions.join_outcomes()
+    decided = {2, 4, 8} - {undecided}
+    assert outcomes(store) == {f"{nodes:012x}": nodes for nodes in decided}
+
+
+def test_a_job_that_was_changed_gets_what_its_neighbours_leave(store):
+    for nodes in (2, 4):
+        asked = {"min_nodes": nodes, "max_nodes": nodes, "limit_s": 3600}
+        store.decisions.add([decision(decision_id=f"{nodes:012x}", **asked)])
+    store.runs.add([run(job_id=1, nodes=4), run(job_id=2, nodes=2, limit_s=60)])
+    store.decisions.join_outcomes()
+    assert outcomes(store) == {f"{2:012x}": 2, f"{4:012x}": 1}

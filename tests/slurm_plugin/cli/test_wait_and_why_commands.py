@@ -120,28 +120,69 @@ def test_what_is_no_job_id_is_a_usage_error(wrong, asked, capsys):
 
 SHOWN = """JobId=17 JobName=my job
    UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A
+   JobState=PENDING Reason=Priority Dependency=(null)
+   RunTime=00:00:00 TimeLimit=02:00:00 TimeMin=N/A
    SubmitTime=1790000000 EligibleTime=1790000000
+   NumNodes=1-8 NumCPUs=8 NumTasks=1
    WorkDir=/home/ada/run 1
 """
 
 
-def test_why_asks_by_what_scontrol_shows_and_once_more_where_nothing_is_written_yet(
-    monkeypatch, capsys
-):
-    asked = []
+@pytest.fixture
+def explained(monkeypatch):
+    """Have nimod answer so, of the job that scontrol shows; give what it was asked."""
 
-    def explain(_, ask, *__):
-        job = ask.job
-        asked.append((job.user_name, job.name, job.work_dir, ask.selection.since_s))
-        return Explanation(decision=decision() if len(asked) > 1 else None)
+    def answer(explanation):
+        asked = []
 
-    monkeypatch.setattr(why, "is_meant", lambda _: False)
-    monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
-    monkeypatch.setattr(client, "exchange", explain)
+        def exchange(_, ask, *__):
+            asked.append(ask)
+            return explanation
+
+        monkeypatch.setattr(why, "is_meant", lambda _: False)
+        monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
+        monkeypatch.setattr(client, "exchange", exchange)
+        return asked
+
+    return answer
+
+
+def test_why_asks_by_what_scontrol_shows(explained, capsys):
+    asked = explained(Explanation(decision=decision()))
     # A task was decided about with its array.
     assert main(["why", "17_2"]) == 0
-    assert asked == [("ada", "my job", "/home/ada/run 1", 1790000000)] * 2
+    (ask,) = asked
+    assert (ask.job_id, ask.shown.user, ask.shown.name) == (17, "ada", "my job")
+    assert (ask.shown.low_nodes, ask.shown.high_nodes, ask.shown.limit_s) == (1, 8, 7200)
     assert "Job 17 (ada/wrf) asked for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("explanation", "words"),
+    [
+        (Explanation(), "no decision about a job 17 that you may see"),
+        (Explanation(at_that_time=3), "decided about 3 jobs .* none asked for what scontrol shows"),
+        (Explanation(at_that_time=3, fitting=2), "2 jobs .* with the same request"),
+    ],
+)
+def test_where_no_decision_fits_that_is_said(explained, capsys, explanation, words):
+    explained(explanation)
+    assert main(["why", "17"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(words, err)
+
+
+@pytest.mark.parametrize(("age_s", "pause_s"), [(0.0, 2.5), (2.0, 0.5), (3.0, 0.0), (-99.0, 2.5)])
+def test_decisions_of_the_last_seconds_are_waited_for(
+    explained, monkeypatch, capsys, age_s, pause_s
+):
+    explained(Explanation(decision=decision()))
+    slept = []
+    monkeypatch.setattr(why.time, "time", lambda: 1790000000 + age_s)
+    monkeypatch.setattr(why.time, "sleep", slept.append)
+    assert main(["why", "17"]) == 0
+    assert slept == [pause_s]
 
 
 def test_nimod_tells_how_it_is(nimod, capsys):

@@ -1,18 +1,24 @@
 """What users ask nimod: their own applications, decisions and waits, and no others'."""
 
+import itertools
 import json
 import socket
+from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.records import ShownJob
 from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store.shown_job import alike, decision_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client
-from slurm_plugin.nimod.queries import StoreQueries
+from slurm_plugin.nimod.queries import StoreQueries, explain
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask, Selection
@@ -21,6 +27,8 @@ from slurm_plugin.reports.headline import Head, title_of
 from slurm_plugin.slurm.snapshot import build as view
 from tests.predictor.rows import job as made_run
 from tests.processes import LONGEST_WAIT_S
+from tests.sacct_ingest.records import SUBMIT_S
+from tests.sacct_ingest.store.test_shown_job import submissions
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import SLURM, ask_as_nobody, needs_root
@@ -196,3 +204,58 @@ def test_a_user_without_a_name_gets_nothing(handler):
     answer = waits(handler, NAMELESS, 9)
     assert not answer.ok
     assert answer.rows == []
+
+
+@st.composite
+def crowds(draw):
+    """Draw jobs of one second, as pairs: what was decided, and what scontrol shows."""
+    return [draw(submissions(number)) for number in range(draw(st.integers(1, 6)))]
+
+
+@given(crowds())
+def test_no_job_is_told_the_request_of_another(crowd_store, crowd):
+    """Before the accounting is read, whatever else was submitted in its second."""
+    store, number = crowd_store
+    work_dir = f"/home/ada/{next(number)}"
+    rows = [
+        replace(row, decision_id=f"{hash((work_dir, i)) & 0xFFFFFFFFFFFF:012x}", work_dir=work_dir)
+        for i, (row, *_) in enumerate(crowd)
+    ]
+    store.decisions.add(rows)
+    for row, (_, shown, _) in zip(rows, crowd, strict=True):
+        ask = Ask(op="explain", job_id=17, shown=replace(shown, work_dir=work_dir))
+        found = explain(store, ask, "ada")
+        assert found.at_that_time == len(rows)
+        assert found.fitting > 0
+        if found.decision is not None:
+            own = decision_of(row, ask.shown)
+            assert alike(found.decision) == alike(own)
+        assert explain(store, ask, "bob").decision is None
+        changed = replace(ask.shown, low_nodes=77, high_nodes=77)
+        lost = explain(store, msgspec.structs.replace(ask, shown=changed), None)
+        if all(row.max_nodes is not None for row in rows):
+            assert (lost.decision, lost.fitting) == (None, 0)
+
+
+@given(st.lists(st.integers(1, 64), min_size=2, max_size=6, unique=True))
+def test_jobs_of_one_second_are_told_apart_by_their_counts(crowd_store, counts):
+    store, number = crowd_store
+    work_dir = f"/home/ada/{next(number)}"
+    rows = [
+        decision(decision_id=f"{hash((work_dir, n)) & 0xFFFFFFFFFFFF:012x}", work_dir=work_dir,
+                 at_s=float(SUBMIT_S), min_nodes=n, max_nodes=n, action="keep", applied=False)
+        for n in counts
+    ]  # fmt: skip
+    store.decisions.add(rows)
+    for row in rows:
+        n = row.min_nodes
+        shown = ShownJob(user="ada", name="wrf", work_dir=work_dir, submit_s=SUBMIT_S,
+                         low_nodes=n, high_nodes=n, limit_s=7200)  # fmt: skip
+        assert explain(store, Ask(op="explain", job_id=17, shown=shown), None).decision == row
+
+
+@pytest.fixture(scope="module")
+def crowd_store(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('crowd')}/nimo.db"
+    with Store.open(url) as store:
+        yield store, itertools.count()
