@@ -58,6 +58,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
     advised: bool = False  #: before a deadline it gets the limit of the line to paste
+    reopens: bool = False  #: nimod gives it its range back where it does not start as planned
     given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none
     explore: bool = False  #: it may run on a count that was not tried
     proven: tuple[int, ...] = ()  #: counts that its user completed the same script on, too

@@ -338,6 +338,7 @@ def in_sizes(
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []
+    held: list[NodeAvailability] = []  # by limits alone
     outlooks: list[tuple[PartitionOutlook, int]] = []
     for size in sorted({*(one for one in choices if one % step == 0), own}):
         other = job if size == own else sizes.resized(job, table, size)
@@ -350,13 +351,14 @@ def in_sizes(
             return None
         enough = size == own or has_memory(other, part, table, size, margin=margin)
         if part.largest >= nodes and enough:
-            have = tuple(size * (n >= nodes) for n in part.profile.free)
-            free.append((size, NodeAvailability(part.profile.times_s, have, part.profile.rising)))
+            free.append((size, _in_one(part.profile, size, nodes)))
+            held.append(_in_one(part.by_limits, size, nodes))
             if isinstance(part.outlook, PartitionOutlook):
                 outlooks.append((part.outlook, nodes))
     return replace(
         base,
         profile=highest([one for _, one in free]) if free else base.profile,
+        limit_profile=highest(held) if held else base.limit_profile,
         nodes=_in_all(base, table.unit) if free else 0,
         node_part=1.0,
         max_nodes=free[-1][0] if free else None,
@@ -368,6 +370,12 @@ def in_sizes(
         outlook=_outlook([size for size, _ in free], outlooks),
         spare=_spare(base, table.unit),
     )
+
+
+def _in_one(free: NodeAvailability, size: int, nodes: int) -> NodeAvailability:
+    """When a job of a size on so many nodes can start: all of it or nothing."""
+    have = tuple(size * (count >= nodes) for count in free.free)
+    return NodeAvailability(free.times_s, have, free.rising)
 
 
 def sizes_between(low: int, high: int, table: PredictionTable) -> list[int]:

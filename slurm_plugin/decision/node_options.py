@@ -69,6 +69,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     cost_s: float
     in_guard: bool  #: its turnaround is near that of the request, as sure as the site wants it
+    #: by the limits of others' jobs alone it starts, or ends, no later than the request; or it gets
+    #: its range back where it does not start as planned
+    no_later: bool
     in_limit: bool  #: its time limit is allowed
     leaves_room: bool  #: others find enough free nodes beside it, or it does not grow
     fits: bool  #: its nodes have the memory that the job needed so far
@@ -155,6 +158,7 @@ class PolicyContext(PolicyInput):
         runs_s, made, ratio = list[tuple[float, float]](), list[Option](), policy.guard_ratio
         certain = all(one.waits_s[0] == one.waits_s[-1] < inf for one in estimates)
         left_s = share * asked_wait_s + policy.guard_s if certain else 0.0
+        asked_start_s = self._start_by_limits(base, self.request.asked or self.request.low)
         if len(each) > 1 and not certain:
             runs_s = [
                 (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
@@ -168,6 +172,10 @@ class PolicyContext(PolicyInput):
                 longer_s = _longer_s(self.table, one.ratios, ratio)
                 sure = bisect_right(longer_s, left_s - wait_s * _EXACT) / DRAWS
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
+            start_s = self._start_by_limits(one, nodes)
+            later_s = start_s - asked_start_s if start_s > asked_start_s else 0.0
+            no_later = one is base or self._opens(one) or later_s + one.time_s <= base.time_s
+            no_later = no_later or not later_s
             option = Option(
                 nodes=nodes,
                 time_s=one.time_s,
@@ -175,8 +183,9 @@ class PolicyContext(PolicyInput):
                 limit_s=one.limit_s,
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s if self.hurries else one.work_s,
-                in_guard=one is base or (sure >= policy.confidence and ends_s <= most),
+                in_guard=one is base or (no_later and sure >= policy.confidence and ends_s <= most),
                 sure=sure,
+                no_later=no_later,
                 in_limit=self._allows(one, wait_s),
                 leaves_room=nodes <= self.asked or self._leaves_room(one, wait_s),
                 fits=one.fits,
@@ -288,14 +297,27 @@ class PolicyContext(PolicyInput):
             before = duration
         return waits
 
+    def _start_by_limits(self, one: counting.Candidate, nodes: int) -> float:
+        """When so many nodes are free for a count's limit if all others run to theirs."""
+        first_s = max(self.now_s, self.request.begin_s)
+        free = self.partition.by_limits
+        return free.earliest_start(nodes, _planned_s(one), from_s=first_s)
+
+    def _opens(self, one: counting.Candidate) -> bool:
+        """Whether a job gets its range back where it does not start as planned on a count."""
+        return self.request.reopens and one.limit_s == self.request.limit_s
+
     def _leaves_room(self, one: counting.Candidate, wait_s: float) -> bool:
         """Whether others find enough beside a count: those here, and those likely to come.
 
         Jobs that arrive while a grown job runs find only what it left.
         """
-        free, policy = self.partition.spare or self.partition.profile, self.rules.policy
+        part, policy = self.partition, self.rules.policy
         nodes, start_s = one.prediction.nodes, self.now_s + wait_s
-        least = free.least(start_s, start_s + _planned_s(one))
+        profiles = [part.spare or part.profile]
+        if not self._opens(one):
+            profiles.append(part.spare or part.by_limits)
+        least = min(free.least(start_s, start_s + _planned_s(one)) for free in profiles)
         if nodes > policy.growth_share * least:
             return False
         if policy.bystanders is Bystanders.GROUP:

@@ -99,7 +99,8 @@ def _why_distrusted(table: PredictionTable) -> Reason:
 def as_scheduled(request: counting.Request, partition: Partition, *, now_s: float) -> int | None:
     """Node count that Slurm itself would give; None where the partition does not have that many.
 
-    Slurm starts a job once its fewest nodes are free, and gives it all that are free then.
+    Slurm starts a job once its fewest nodes are free, and gives it all that are free then.  It
+    plans by time limits: what others' jobs are predicted to take does not count.
     """
     if request.asked is not None:
         return request.asked if request.asked <= partition.largest else None
@@ -108,8 +109,9 @@ def as_scheduled(request: counting.Request, partition: Partition, *, now_s: floa
         return None
     begin = max(now_s, request.begin_s)
     duration = request.limit_s or partition.max_time_s or inf
-    start = partition.profile.earliest_start(request.low, duration, from_s=begin)
-    free = min(high, partition.profile.least(start, start + duration)) if start < inf else high
+    there = partition.by_limits
+    start = there.earliest_start(request.low, duration, from_s=begin)
+    free = min(high, there.least(start, start + duration)) if start < inf else high
     return max(free - free % request.segment, request.low)
 
 
@@ -145,12 +147,22 @@ def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Op
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
-    """Select the counts that may be taken; room and guard yield to memory and to a deadline."""
+    """Select the counts that may be taken; room and guard yield to memory and to a deadline.
+
+    A later start by limits alone yields to memory only: the request itself would fail for lack of
+    it.
+    """
     in_time = (None, DeadlineVerdict.MADE)
-    allowed = [o for o in options if o.deadline in in_time and (o.in_limit or o is asked)]
+    allowed = [o for o in _careful(options, asked) if o.deadline in in_time]
     allowed = [o for o in allowed if o.fits] or allowed
     allowed = [o for o in allowed if o.leaves_room] or allowed
     return [o for o in allowed if o.in_guard] or allowed
+
+
+def _careful(options: Sequence[Option], asked: Option) -> list[Option]:
+    """Select the counts whose limits are allowed and that others' records do not make wait."""
+    allowed = [o for o in options if o.in_limit or o is asked]
+    return [o for o in allowed if o.no_later] if asked.fits else allowed
 
 
 def _reason(
@@ -179,7 +191,7 @@ def _reason(
 
 def _missed(scene: PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
     """Decide where no count is sure to make the deadline: take the closest one, or refuse."""
-    allowed = [o for o in options if o.in_limit or o is asked]
+    allowed = _careful(options, asked)
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
     verdict = closest.deadline or DeadlineVerdict.MADE
     action = Action.KEEP if verdict is DeadlineVerdict.LIMIT else Action.SET

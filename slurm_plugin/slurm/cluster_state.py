@@ -139,6 +139,8 @@ class Partition(RawPartition, frozen=True, kw_only=True):
     nodes: int  #: all that are not down or drained
     node_part: float = 1.0  #: part of each that the job takes: of CPUs, memory or devices
     profile: NodeAvailability  #: whole nodes free, from now on
+    #: the same if all jobs run to their time limits; None: nothing in it is predicted
+    limit_profile: NodeAvailability | None = None
     queue: int = 0  #: jobs that wait for nodes of this partition
     queue_mean: float = 0.0  #: the same, averaged over about a day
     node_mem_bytes: int | None = None  #: of the smallest node
@@ -159,6 +161,11 @@ class Partition(RawPartition, frozen=True, kw_only=True):
         """Most nodes that a job may have."""
         return min(self.nodes, self.max_nodes or self.nodes)
 
+    @property
+    def by_limits(self) -> NodeAvailability:
+        """Nodes free from now on if all jobs run to their time limits, as Slurm plans."""
+        return self.limit_profile or self.profile
+
     def for_job(
         self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = (), *, user: str = ""
     ) -> "Partition":
@@ -172,10 +179,11 @@ class Partition(RawPartition, frozen=True, kw_only=True):
         most = None if "PartitionMaxNodes" in flags else self.max_nodes
         least = 1 if "PartitionMinNodes" in flags else self.min_nodes
         longest = None if "PartitionTimeLimit" in flags else self.max_time_s
-        free, nodes, part = self._fitting(share)
+        free, held, nodes, part = self._fitting(share)
         return replace(
             self,
             profile=free,
+            limit_profile=held,
             nodes=nodes,
             node_part=part,
             outlook=self.outlook and self.outlook.for_share(share, nodes, user),
@@ -187,9 +195,11 @@ class Partition(RawPartition, frozen=True, kw_only=True):
 
     def fitting(self, share: NodeShare) -> "Partition":
         """Partition with those nodes only that can take a job's share of each, and their times."""
-        free, nodes, part = self._fitting(share)
+        free, held, nodes, part = self._fitting(share)
         outlook = self.outlook and self.outlook.for_share(share, nodes)
-        return replace(self, profile=free, nodes=nodes, node_part=part, outlook=outlook)
+        return replace(
+            self, profile=free, limit_profile=held, nodes=nodes, node_part=part, outlook=outlook
+        )
 
     def wait(self, nodes: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
         """Estimate how long a job waits from now on.
@@ -217,16 +227,24 @@ class Partition(RawPartition, frozen=True, kw_only=True):
             estimate = replace(estimate, recorded=0, bound=later)
         return estimate.after(after_s - now_s)
 
-    def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int, float]:
+    def _fitting(
+        self, share: NodeShare
+    ) -> tuple[NodeAvailability, NodeAvailability | None, int, float]:
         if self.pool is None:
-            return self.profile, self.nodes, self.node_part
+            return self.profile, self.limit_profile, self.nodes, self.node_part
         counted = self.pool.less(share, self.promised)
-        return counted.left or counted.free, counted.nodes, counted.part
+        held = counted.left_by_limits or counted.by_limits
+        return counted.left or counted.free, held, counted.nodes, counted.part
 
     def blocked(self, until_s: float) -> "Partition":
         """Partition where nothing starts before ``until_s``."""
-        closed = self.profile.reserve(self.nodes, self.profile.times_s[0], until_s)
-        return replace(self, profile=closed, blocked_s=until_s)
+        first_s, held = self.profile.times_s[0], self.limit_profile
+        return replace(
+            self,
+            profile=self.profile.reserve(self.nodes, first_s, until_s),
+            limit_profile=held and held.reserve(self.nodes, first_s, until_s),
+            blocked_s=until_s,
+        )
 
     def promise(
         self,
@@ -240,9 +258,11 @@ class Partition(RawPartition, frozen=True, kw_only=True):
 
         share: what it takes of each of its nodes; ``part``: the same, as part of a node.
         """
+        held = self.limit_profile
         return replace(
             self,
             profile=self.profile.reserve(nodes, start_s, end_s),
+            limit_profile=held and held.reserve(nodes, start_s, end_s),
             promised=(*self.promised, (nodes, start_s, end_s, share)),
             ahead=self.ahead + nodes * part,
         )

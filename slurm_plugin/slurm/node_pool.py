@@ -166,6 +166,8 @@ class NodeGroup:
     features: frozenset[str] = frozenset()
     steps: tuple[Step, ...]  #: rising; before the first nothing is free
     empty_s: float = inf  #: time from which it is unused
+    #: both where all jobs run to their time limits; None: that is what they say
+    by_limits: tuple[tuple[Step, ...], float] | None = None
     closed: tuple[tuple[float, float], ...] = ()  #: reserved for others: begin and end
 
 
@@ -173,18 +175,35 @@ class NodeGroup:
 class NodePool:
     """All usable nodes of a partition.
 
-    ``taken`` is what backfill has planned for jobs that wait; ``listed`` are the nodes of the whole
-    cluster, which lists of excluded ones are compared with once; None: those of the pool.
+    ``taken`` is what backfill has planned for jobs that wait, moved ahead where predictions say so;
+    ``planned`` the same as it stands, by time limits; None: nothing here is predicted.  ``listed``
+    are the nodes of the whole cluster, which lists of excluded ones are compared with once; None:
+    those of the pool.
     """
 
     now_s: float
     groups: Mapping[NodeGroup, tuple[str, ...]] = field(default_factory=dict)
     taken: tuple[Promise, ...] = ()
+    planned: tuple[Promise, ...] | None = None
     memo: dict[NodeShare, "Counted"] = field(default_factory=dict, compare=False, repr=False)
     listed: NodeNames | None = field(default=None, compare=False, repr=False)
 
+    def by_limits(self, share: NodeShare) -> NodeAvailability | None:
+        """Nodes over time that can take a share if all jobs run to their time limits.
+
+        None: nothing is predicted, so that it is what :meth:`fitting` says.
+        """
+        if self.planned is None:
+            return None
+        return self._free(share, self.planned, by_limits=True)[0]
+
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
+        return self._free(share, self.taken, by_limits=False)
+
+    def _free(
+        self, share: NodeShare, taken: Sequence[Promise], *, by_limits: bool
+    ) -> tuple[NodeAvailability, int]:
         excluded = self._excluded(share)
         changes, total = [(self.now_s, 0)], 0
         for group, names in self.groups.items():
@@ -192,12 +211,15 @@ class NodePool:
                 continue
             count = len(names) - (len(excluded.intersection(names)) if excluded else 0)
             total += count
-            fitting = (step[0] for step in group.steps if _holds(step[1:], share))
-            start = group.empty_s if share.whole else next(fitting, inf)
+            steps, empty_s = group.steps, group.empty_s
+            if by_limits and group.by_limits is not None:
+                steps, empty_s = group.by_limits
+            fitting = (step[0] for step in steps if _holds(step[1:], share))
+            start = empty_s if share.whole else next(fitting, inf)
             if start < inf and count:
                 changes += _around(max(start, self.now_s), group.closed, count)
-        if self.taken:
-            changes += _blocking(self.taken, share, self._room(share))
+        if taken:
+            changes += _blocking(taken, share, self._room(share))
         return profile(changes), total
 
     def names(self, share: NodeShare) -> tuple[str, ...]:
@@ -224,11 +246,15 @@ class NodePool:
     def less(self, share: NodeShare, promised: Sequence[Promise]) -> "Counted":
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
         counted = self.memo.get(share) or Counted(
-            *self.fitting(share), self._part(share), self._room(share)
+            *self.fitting(share),
+            part=self._part(share),
+            room=self._room(share),
+            by_limits=self.by_limits(share),
         )
         done, free, parts = counted.promised, counted.left or counted.free, counted.parts
+        held = counted.left_by_limits or counted.by_limits
         if tuple(promised[: len(done)]) != done:  # they are another user's
-            done, free, parts = (), counted.free, ()
+            done, free, parts, held = (), counted.free, (), counted.by_limits
         for promise in promised[len(done) :]:
             nodes, start_s, end_s, taken = promise
             part = _part_taken(taken, share, counted.room)
@@ -239,7 +265,10 @@ class NodePool:
             ]
             more = _added(beside, nodes, part, whole=share.whole)
             free, parts = free.reserve(more, start_s, end_s), (*parts, part)
-        made = replace(counted, promised=tuple(promised), left=free, parts=parts)
+            held = held and held.reserve(more, start_s, end_s)
+        made = replace(
+            counted, promised=tuple(promised), left=free, parts=parts, left_by_limits=held
+        )
         if len(share.constraint) + len(share.excluded) <= _LONGEST:
             if share not in self.memo and len(self.memo) >= _MEMO:
                 self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
@@ -288,6 +317,9 @@ class Counted:
     promised: tuple[Promise, ...] = ()
     left: NodeAvailability | None = None
     parts: tuple[float, ...] = ()  #: of a node's room, that each promise leaves none of
+    #: ``free`` and ``left`` if all jobs run to their time limits; None: the same
+    by_limits: NodeAvailability | None = None
+    left_by_limits: NodeAvailability | None = None
 
 
 @lru_cache(maxsize=16)

@@ -337,6 +337,7 @@ def _for_job(
 def _together(parts: Sequence[Partition], job: Job) -> Partition:
     """Several partitions as one: the job starts in that where it can first."""
     profile: NodeAvailability = highest([part.profile for part in parts])
+    predicted = any(part.limit_profile for part in parts)
     leanest = min(parts, key=lambda part: footprint(job, part).mem_mib)
     strictest = min(parts, key=lambda part: part.largest)
     times = [part.max_time_s for part in parts if part.max_time_s is not None]
@@ -345,6 +346,7 @@ def _together(parts: Sequence[Partition], job: Job) -> Partition:
         **{name: getattr(leanest, name) for name in _MEMORY},
         name=",".join(part.name for part in parts),
         profile=profile,
+        limit_profile=highest([part.by_limits for part in parts]) if predicted else None,
         max_nodes=strictest.largest,
         min_nodes=max(part.min_nodes for part in parts),
         max_time_s=min(times, default=None),

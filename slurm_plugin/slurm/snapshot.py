@@ -8,6 +8,7 @@ which backfill gave a start take their nodes from then on, or earlier; reservati
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, exp, inf
 from typing import NamedTuple
 
@@ -133,12 +134,17 @@ class _SnapshotBuilder:
             groups=pools.grouped((name, _capped(self.nodes[name], one)) for name in own),
             listed=self.listed,
         )
-        pool = replace(pool, taken=self._planned(waiting, inside, pool, (cpus, memory)), memo={})
+        plans = partial(self._planned, waiting, inside, (cpus, memory))
+        planned = plans(None) if self.ends_predicted else None
+        # Whole nodes that are free, but for these jobs.
+        taken = plans(pool.fitting(pools.NodeShare())[0]) if self.ends_predicted else plans(None)
+        pool = replace(pool, taken=taken, planned=planned, memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None
         # Answer now what the pool before was asked.
         for share in list(before.pool.memo if before and before.pool else ()):
             pool.less(share, ())
-        free, count = pool.fitting(pools.NodeShare())
+        whole = pools.NodeShare()
+        free, count = pool.fitting(whole)
         # Memory of a job that asks for none, and the most: a partition's limit for each CPU or for
         # each node replaces both of the site's; where none counts each CPU has none.
         limits = asdict(one)
@@ -152,6 +158,7 @@ class _SnapshotBuilder:
             **limits,
             nodes=count,
             profile=free,
+            limit_profile=pool.by_limits(whole),
             pool=pool,
             queue=depth,
             queue_mean=_mean(one.name, depth, self.taken_s, self.previous),
@@ -165,8 +172,8 @@ class _SnapshotBuilder:
         self,
         waiting: Iterable[_Waiting],
         own: frozenset[str],
-        pool: pools.NodePool,
         node: tuple[int, int],
+        free: pools.NodeAvailability | None,
     ) -> tuple[pools.Promise, ...]:
         """Nodes that jobs will take for which backfill planned a start.
 
@@ -175,18 +182,20 @@ class _SnapshotBuilder:
 
         own: names of the partition's nodes.
         node: CPUs and memory (MiB) of the smallest.
+        free: whole nodes that are free as jobs are expected to end; None: plans stand as they are,
+            and jobs take their limits.
         """
         jobs = [
             (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)
             for alike in waiting
             for job in alike.planned
         ]
-        # Whole nodes that are free, but for these jobs; None: plans stand as they are.
-        free = pool.fitting(pools.NodeShare())[0] if self.ends_predicted else None
+        moves = free is not None
         memory = self.settings.counts_memory
         taken = []
         for number, (job, nodes) in enumerate(sorted(jobs, key=lambda one: one[0].start_s)):
-            start_s, longest_s = max(job.start_s, self.taken_s), expected_run_time_s(job)
+            start_s = max(job.start_s, self.taken_s)
+            longest_s = expected_run_time_s(job) if moves else None
             lasts_s = min(longest_s or inf, job.end_s - job.start_s)
             if free is not None and number < _MOVED:
                 whole = whole_nodes(job, nodes, node if memory else (node[0], 0))
@@ -202,19 +211,24 @@ def _groups(
 ) -> dict[str, pools.NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, list[_Use]] = defaultdict(list)
+    held: dict[str, list[_Use]] = defaultdict(list)  # the same up to their limits
     for job in raw.jobs:
         if job.node_names and job.state not in WAITS:
             end = taken_s if job.state in _DONE else max(expected_end_s(job, taken_s), taken_s)
-            share = (end, *_each(job))
+            limit_s = taken_s if job.state in _DONE else max(job.end_s, taken_s)
+            each = _each(job)
             for name in job.node_names:
-                use[name].append(share)
+                use[name].append((end, *each))
+                held[name].append((limit_s, *each))
     windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for one in raw.reservations:
         for name in one.node_names:
             windows[name].append((one.start_s, one.end_s))
     closed = {name: _union(spans) for name, spans in windows.items()}
     return {
-        node.name: _group(node, use.get(node.name, []), settings, taken_s, closed)
+        node.name: _group(
+            node, use.get(node.name, []), held.get(node.name, []), settings, taken_s, closed
+        )
         for node in raw.nodes
         if node.state.isdisjoint(UNUSABLE)
     }
@@ -231,6 +245,7 @@ def _each(job: cluster_state.RawJob) -> tuple[int, int, dict[str, int]]:
 def _group(
     node: cluster_state.RawNode,
     use: Sequence[_Use],
+    held: Sequence[_Use],
     settings: SlurmConf,
     taken_s: float,
     closed: Mapping[str, tuple[tuple[float, float], ...]],
@@ -245,6 +260,7 @@ def _group(
         features=node.features,
         steps=steps,
         empty_s=empty_s,
+        by_limits=None if held == use else _steps(node, held, ready_s),
         closed=closed.get(node.name, ()),
     )
 
@@ -288,12 +304,17 @@ def _capped(group: pools.NodeGroup, one: cluster_state.RawPartition) -> pools.No
     """Group as the partition gives it out (MaxCPUsPerNode)."""
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
-    most = one.max_cpus_node
+    most, held = one.max_cpus_node, group.by_limits
     return replace(
         group,
         cpus=most,
-        steps=tuple((t, min(cpus, most), mem, gres) for t, cpus, mem, gres in group.steps),
+        steps=_steps_within(group.steps, most),
+        by_limits=held and (_steps_within(held[0], most), held[1]),
     )
+
+
+def _steps_within(steps: Iterable[pools.Step], most: int) -> tuple[pools.Step, ...]:
+    return tuple((time_s, min(cpus, most), mem, gres) for time_s, cpus, mem, gres in steps)
 
 
 def _mean(name: str, depth: int, taken_s: float, previous: cluster_state.Cluster | None) -> float:

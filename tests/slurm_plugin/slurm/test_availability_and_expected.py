@@ -42,6 +42,26 @@ def test_a_job_ends_by_its_reliable_prediction():
     assert observed.shown == {"0" * 12}
 
 
+def test_free_nodes_by_limits_alone_stand_beside_the_predicted_ones():
+    nodes, jobs = busy(note())
+    later = NOW - 10 + HOUR
+    plan = pending(
+        1, start_s=later, end_s=later + HOUR, alone=True, tres={"cpu": 4.0}, admin_comment=note()
+    )
+    part = view(nodes, [*jobs, plan]).partitions["batch"]
+    for share, one in ((WHOLE, part), (CPU, part.fitting(CPU))):
+        assert one.profile.earliest_start(1, 1.0) == NOW + 14
+        held = [one.by_limits.earliest_start(n, 1.0) for n in (1, 2)]
+        assert held == [later, later + HOUR], share
+    # What is booked, and what is closed for the job, counts in both.
+    booked = part.promise(1, later, later + 9 * HOUR).by_limits
+    assert booked.earliest_start(1, 1.0) == later + HOUR
+    assert part.blocked(later + 60).by_limits.earliest_start(1, 1.0) == later + 60
+    nothing = view(nodes, busy("")[1]).partitions["batch"]
+    assert nothing.limit_profile is None
+    assert nothing.by_limits is nothing.profile
+
+
 @pytest.mark.parametrize(
     "comment", ["", "JS1:x", note(verdict="doubtful"), note(nodes=2), note(high_s=7200)]
 )

@@ -1,0 +1,155 @@
+"""What others' records say makes a choice more careful, and never makes a job wait by it."""
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from predictor.waits.estimate import WaitEstimate
+from slurm_plugin.decision.allowed_counts import Request
+from slurm_plugin.decision.node_options import PolicyInput
+from slurm_plugin.decision.policy import Action, as_scheduled, decide
+from slurm_plugin.slurm.node_pool import profile
+from tests.slurm_plugin.decision.choosing import RULES, choose, policy
+from tests.slurm_plugin.made import NOW, amdahl, partition, table
+
+HOUR, DAY = 3600.0, 86_400.0
+#: Two nodes are free in six minutes, six more in a week; the records of who has them say minutes.
+BY_LIMITS = profile([(NOW, 0), (NOW + 360, 2), (NOW + 7 * DAY, 6)])
+BY_RECORDS = profile([(NOW, 0), (NOW + 200, 6), (NOW + 360, 2)])
+RANGE = Request(low=1, high=8, limit_s=3000.0)
+LEARNED = table(amdahl(54.0, 1746.0), nodes=range(1, 9), observed=(1, 2, 4, 8))
+
+
+def full(by_records=BY_RECORDS, by_limits=BY_LIMITS, **fields):
+    return partition(by_records, limit_profile=by_limits, nodes=8, **fields)
+
+
+def start_by_limits(part, nodes, limit_s, begin_s=NOW):
+    return part.by_limits.earliest_start(nodes, limit_s, from_s=begin_s)
+
+
+def test_a_count_that_waits_for_nodes_that_others_keep_is_not_taken():
+    """Slurm alone would start the job on two nodes, in six minutes."""
+    decided = choose(RANGE, LEARNED, full())
+    assert (decided.chosen.nodes, decided.request.nodes) == (2, 2)
+    # Without the six nodes that are said to be free the decision is the same.
+    assert choose(RANGE, LEARNED, full(BY_LIMITS, None)).chosen.nodes == 2
+
+
+def test_a_deadline_is_no_reason_to_wait_for_what_records_promise():
+    due = replace(RANGE, deadline_s=NOW + 1300.0)
+    decided = choose(due, LEARNED, full())
+    assert decided.chosen.nodes == 2
+    free = choose(due, LEARNED, full(by_limits=None))  # that is what Slurm plans by, too
+    assert free.chosen.nodes > 2
+
+
+def test_more_nodes_that_end_sooner_by_limits_too_may_be_waited_for():
+    """In ten minutes there are eight for sure, and two now: alone it would take hours."""
+    steep = table(amdahl(0.0, 8 * HOUR), nodes=range(1, 9), observed=(1, 2, 4, 8))
+    there = profile([(NOW, 2), (NOW + 600, 6)])
+    free = policy(growth_share=1.0, price=0.01, guard_ratio=100.0)
+    asked = replace(RANGE, limit_s=9 * HOUR)
+    assert choose(asked, steep, full(there, there), by=free).chosen.nodes == 8
+
+
+def test_a_job_that_gets_its_range_back_may_wait_for_what_is_predicted():
+    roomy = policy(growth_share=1.0)
+    chosen = [
+        choose(replace(RANGE, reopens=opens), LEARNED, full(), by=roomy).chosen.nodes
+        for opens in (False, True)
+    ]
+    assert chosen[0] == 2 < chosen[1]
+
+
+def test_room_for_others_is_what_limits_leave():
+    """Nodes that others are said to leave soon are no room to grow into."""
+    by_limits, by_records = profile([(NOW, 5)]), profile([(NOW, 5), (NOW + 1, 27)])
+    steep = table(amdahl(0.0, 36000.0))
+    request = Request(low=1, high=32, asked=1, limit_s=20 * HOUR)
+    grown = [
+        choose(request, steep, partition(by_records, limit_profile=one)).chosen.nodes
+        for one in (by_limits, None)
+    ]
+    assert grown[0] == choose(request, steep, partition(by_limits)).chosen.nodes
+    assert grown[0] <= grown[1]
+
+
+class Said:
+    """An outlook that says any wait of any count, as records of others may make it do."""
+
+    def __init__(self, waits):
+        self.waits = waits
+
+    def for_share(self, *_):
+        return self
+
+    def wait(self, nodes, _):
+        return WaitEstimate((self.waits[nodes % len(self.waits)],), recorded=99)
+
+    def arriving(self, *_):
+        return 0.0
+
+
+moments = st.floats(1.0, 40_000.0)
+changes = st.lists(st.tuples(moments, st.integers(1, 5)), max_size=5)
+
+
+@st.composite
+def scenes(draw):
+    """A cluster by limits, and by what others' records say of when its nodes are free."""
+    now = draw(st.integers(0, 8))
+    held = [(NOW + after, n) for after, n in draw(changes)]
+    said = [(NOW + draw(st.floats(0.0, time_s - NOW)), n) for time_s, n in held]
+    outlook = draw(st.none() | st.builds(Said, st.lists(st.just(0.0) | moments, min_size=1)))
+    total = now + sum(n for _, n in held)
+    return partition(
+        profile([(NOW, now), *said]),
+        limit_profile=profile([(NOW, now), *held]),
+        nodes=max(total, 1),
+        outlook=outlook,
+        queue=draw(st.integers(0, 300)),
+        queue_mean=float(draw(st.integers(0, 300))),
+    )
+
+
+requests = st.builds(
+    Request,
+    low=st.integers(1, 6),
+    high=st.integers(1, 16),
+    asked=st.none() | st.integers(1, 16),
+    limit_s=st.sampled_from((600.0, 4000.0, 9000.0)),
+    deadline_s=st.none() | st.integers(int(NOW) + 60, int(NOW) + 30_000),
+    begin_s=st.sampled_from((-inf, NOW + 900.0)),
+    explore=st.booleans(),
+)
+curves = st.builds(amdahl, st.floats(1.0, 500.0), st.floats(0.0, 7000.0))
+
+
+@settings(max_examples=1500)
+@given(requests, curves, scenes(), st.sampled_from((RULES, policy(price=0.1, growth_share=1.0))))
+def test_by_limits_alone_no_choice_starts_and_ends_later_than_the_request(asked, curve, part, by):
+    low, high = min(asked.low, asked.high), max(asked.low, asked.high)
+    asked = replace(asked, low=low, high=high)
+    if asked.asked is not None:
+        asked = replace(asked, asked=min(max(asked.asked, low), high))
+    learned = table(curve, nodes=range(1, 17), observed=(1, 2, 4, 8, 16))
+    decided = decide(PolicyInput(asked, learned, part, by, NOW))
+    if decided.action is not Action.SET:
+        return
+    chosen, begin_s = decided.chosen, max(NOW, asked.begin_s)
+    own = as_scheduled(asked, part, now_s=NOW)
+    assert decided.request.nodes == own
+    alone_s = start_by_limits(part, asked.asked or asked.low, asked.limit_s, begin_s)
+    start_s = start_by_limits(part, chosen.nodes, chosen.limit_s, begin_s)
+    ends_no_later = start_s + chosen.time_s <= alone_s + decided.request.time_s
+    assert start_s <= alone_s or ends_no_later
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 10.0, 5000.0])
+def test_what_an_outlook_says_of_waits_is_no_reason_either(wait_s):
+    decided = choose(RANGE, LEARNED, full(BY_LIMITS, None, outlook=Said([wait_s])))
+    assert decided.chosen.nodes == 2
