@@ -316,6 +316,32 @@ def _directives(lines: Iterable[str]) -> Iterator[str]:
             return
 
 
+def checked_options(text: str) -> tuple[Options, bool]:
+    r"""Options of a script's ``#SBATCH`` lines, and whether they are all that stands there.
+
+    They are not where a word is no option, or a quote has no end: sbatch refuses both.
+
+    >>> checked_options("#!/bin/sh\n#SBATCH -N 4 four\n")
+    ({'nodes': '4'}, False)
+    """
+    directives = list(islice(_directives(text.split("\n")), _MOST_DIRECTIVES))
+    words = deque(next(_components(directives)))
+    options = _read_options("sbatch", words)
+    return options, not words and all(map(_quotes_end, directives))
+
+
+def _quotes_end(directive: str) -> bool:
+    quote = ""
+    for part in (match[0] for match in _TOKEN.finditer(directive)):
+        if part == quote:
+            quote = ""
+        elif not quote and part == "#":
+            return True
+        elif not quote and part in "\"'":
+            quote = part
+    return not quote
+
+
 def _components(directives: Iterable[str]) -> Iterator[list[str]]:
     """Words of the directives, one list for each component of a heterogeneous job.
 

@@ -58,6 +58,8 @@ _OWN = {
 _LINK = "the store cannot be read; on a login node: no link to nimod"
 _WORDS = {
     ("advise", 0): "advice was given",
+    ("advise", 66): "the job script cannot be read, or sbatch refuses it",
+    ("scale", 66): "the job script cannot be read, or sbatch refuses it",
     ("advise", 1): "an error, printed on stderr, or Slurm would refuse the job",
     ("doctor", 1): "a check failed, or an error, printed on stderr",
     ("plan", 1): "an error, printed on stderr, or a step failed",

@@ -6,6 +6,7 @@ Options from the environment (sbatch(1), INPUT ENVIRONMENT VARIABLES) go before 
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from sacct_ingest.errors import ScriptError, system_errors
-from sacct_ingest.scripts.job_script import Options, parse_command_line, parse_script
+from sacct_ingest.scripts.job_script import (
+    Options,
+    Value,
+    checked_options,
+    lookup,
+    parse_command_line,
+)
 from slurm_plugin.slurm.job_request import JobFields, Submitter, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
+_BLANKS = b" \t\n\v\f\r"  #: of isspace(3)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  #: Windows' editors begin UTF-8 with it
 
 #: The script that sbatch makes of --wrap (src/sbatch/sbatch.c).
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
@@ -38,11 +47,28 @@ _OPTIONS = (
 )  # fmt: skip
 #: Options of sbatch whose values only Slurm can judge.
 _SLURMS = frozenset({
-    *("account", "array", "clusters", "cluster-constraint", "constraint", "exclude", "gpus"),
+    *("account", "array", "clusters", "cluster-constraint", "constraint", "dependency"),
+    *("exclude", "gpus"),
     *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "licenses", "mem"),
     *("mem-per-cpu", "mem-per-gpu", "nodelist", "partition", "qos", "reservation", "segment"),
     "switches",
 })  # fmt: skip
+#: Values that every release takes, of options of which it takes few; of others Slurm is asked.
+_USUAL = {
+    name: re.compile(values, re.IGNORECASE)
+    for name, values in {
+        "distribution": "(block|cyclic|arbitrary|plane=[0-9]+)(:(block|cyclic))?",
+        "exclusive": "(user|mcs)?",
+        "hint": "compute_bound|memory_bound|(no)?multithread",
+        "kill-on-invalid-dep": "yes|no",
+        "mail-type": "(,?(NONE|BEGIN|END|FAIL|REQUEUE|ALL|TIME_LIMIT(_50|_80|_90)?))*",
+        "nice": "[0-9]*",
+        "open-mode": "append|truncate",
+        "signal": "([RB]+:)?(SIG)?(HUP|INT|TERM|KILL|USR1|USR2|[0-9]+)(@[0-9]{1,4})?",
+    }.items()
+}
+_LONGEST = 1024  #: bytes of a text that slurmctld takes (``_valid_job_desc_strings``)
+_TOO_LARGE = re.compile("[0-9]{10,}")  #: numbers that some releases cut short and others refuse
 #: Files that say how many tasks a job runs with, and what their lines look like.
 _INPUTS = {
     "system/decomposeParDict": re.compile(r"^[ \t]*(numberOfSubdomains[ \t]+\d+)", re.MULTILINE),
@@ -60,7 +86,9 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
     """
     command = parse_command_line(["sbatch", *words])
     wrapped = command.options.get("wrap")
-    script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
+    if wrapped is not None and command.script:
+        raise ScriptError("Script arguments not permitted with --wrap option, says sbatch")
+    script = _read(command.script) if wrapped is None else _WRAPPED.format(wrapped)
     mine, now_s = user_name(), time.time()
     own = user in ("", mine)
     submitter = Submitter(
@@ -98,8 +126,22 @@ def needs_slurm(job: JobFields, words: Sequence[str], largest: int | None) -> bo
     if not fits(job, largest):
         return True
     typed = parse_command_line(["sbatch", *words]).options
-    options = {*parse_script(job["script"]).options, *options_of(os.environ), *typed}
-    return not _SLURMS.isdisjoint(options)
+    scripts, every_word_read = checked_options(job["script"])
+    options = {**scripts, **options_of(os.environ), **typed}
+    return not every_word_read or any(map(_is_for_slurm, options, options.values()))
+
+
+def _is_for_slurm(name: str, value: str | None) -> bool:
+    """Whether only Slurm can judge this option: it, its value, or how long that is."""
+    option = lookup("sbatch", name)
+    if option is None or name in _SLURMS:
+        return True
+    if value is None:
+        return option[1] is Value.NEEDED
+    if len(value) > _LONGEST or _TOO_LARGE.fullmatch(value):
+        return True
+    usual = _USUAL.get(name)
+    return usual is not None and not usual.fullmatch(value)
 
 
 def fits(job: JobFields, largest: int | None) -> bool:
@@ -125,6 +167,41 @@ def _read(path: str) -> str:
         raise ScriptError("no job script is given; 'nimo-advise --help' shows examples")
     with system_errors(ScriptError, path):
         data = sys.stdin.buffer.read() if path in ("", "-") else Path(path).read_bytes()
-    if len(data) > _MAX_SCRIPT_BYTES or b"\0" in data:
-        raise ScriptError(f"{path}: not a job script")
+    if refusal := refusal_of(data, path):
+        raise ScriptError(refusal)
     return data.decode(errors="replace")
+
+
+def refusal_of(data: bytes, path: str) -> str:
+    """Say what sbatch says of a script that it refuses, and how to mend it; empty: it takes it.
+
+    These are the checks of ``get_script_buffer`` in ``src/sbatch/sbatch.c``, in their order
+    (22.05 to 26.05), and slurmctld's of its length.  The words are Slurm's.
+
+    >>> refusal_of(b"", "job.sh")
+    'job.sh: sbatch refuses this script: Batch script is empty!  To mend it, write commands into it'
+    """
+    name = path if path not in ("", "-") else "standard input"
+    if not data:
+        words, mend = "Batch script is empty!", "write commands into it"
+    elif not data.partition(b"\0")[0].strip(_BLANKS):
+        words, mend = "Batch script contains only whitespace!", "write commands into it"
+    elif not data.startswith(b"#!"):
+        words = "This does not look like a batch script."
+        mend = "have its first line say what runs it: #!/bin/bash"
+        if data.startswith(_BYTE_ORDER_MARK):
+            mend = (
+                f"take off its byte order mark: sed -i '1s/^\\xEF\\xBB\\xBF//' {shlex.quote(name)}"
+            )
+    elif b"\0" in data:
+        words = "The Slurm controller does not allow scripts that contain a NULL character"
+        mend = "is it a program? srun in a script runs it"
+    elif b"\r\n" in data:
+        words = "Batch script contains DOS line breaks"
+        mend = f"turn them into Unix line breaks: sed -i 's/\\r$//' {shlex.quote(name)}"
+    elif len(data) > _MAX_SCRIPT_BYTES:
+        words = "Pathname of a file, directory or other parameter too long"
+        mend = "move what is long into files that it reads (max_script_size in slurm.conf)"
+    else:
+        return ""
+    return f"{name}: sbatch refuses this script: {words}  To mend it, {mend}"

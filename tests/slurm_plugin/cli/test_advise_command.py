@@ -167,7 +167,7 @@ def test_a_script_or_option_that_cannot_be_read_is_one_line(words, said, use, ca
 def test_a_binary_is_no_job_script(tmp_path, capsys):
     (tmp_path / "a.out").write_bytes(b"\x7fELF\0\0")
     assert main([str(tmp_path / "a.out")]) == 66
-    assert "not a job script" in capsys.readouterr().err
+    assert "does not look like a batch script" in capsys.readouterr().err
 
 
 def test_help_has_examples_and_all_statuses(capsys):
