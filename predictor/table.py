@@ -26,6 +26,7 @@ from predictor.types import (
     PredictionTable,
     Problem,
     SizeTerm,
+    Starts,
     Verdict,
     problem,
 )
@@ -208,6 +209,34 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
         high_s=_log_mix(table.high_s[low], table.high_s[high], share),
         level=table.confidence,
         curve_sd=table.curve_sd[low] * (1 - share) + table.curve_sd[high] * share,
+        unbounded=any(one.unbounded for one in _starts_around(table, low, high)),
+    )
+
+
+def starts_at(table: PredictionTable, nodes: int) -> Starts | None:
+    """Give what the starts on ``nodes`` nodes say that the columns do not; None: nothing."""
+    return next((one for one in table.starts if one.nodes == nodes), None)
+
+
+def _starts_around(table: PredictionTable, low: int, high: int) -> list[Starts]:
+    """Give what starts say on the entries around a count."""
+    if not table.starts:
+        return []
+    counts = {table.nodes[low], table.nodes[high]}
+    return [one for one in table.starts if one.nodes in counts]
+
+
+def scaled_starts(one: Starts, nodes: int, factor: float) -> Starts:
+    """Give what starts say of another count, on which they would take ``factor`` as long."""
+    return replace(
+        one,
+        nodes=nodes,
+        over_s=round_time(factor * one.over_s),
+        longest_s=round_time(factor * one.longest_s),
+        ends=tuple(
+            (share, None if end_s is None else round_time(factor * end_s))
+            for share, end_s in one.ends
+        ),
     )
 
 
@@ -219,10 +248,10 @@ def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> Predi
     """
 
     def fitting(own: PredictionTable | ByType, one: Problem) -> Problem:
-        counts = [point.nodes for point in own.observed]
+        counts = sorted({one.nodes for one in own.observed} | {one.nodes for one in own.starts})
         if one.observe is None or one.observe <= largest:
             return one
-        fewer = counts[0] // 2 if one.name == "no_curve" else 0
+        fewer = counts[0] // 2 if counts and one.name == "no_curve" else 0
         return replace(one, observe=(fewer or None) if largest in counts else largest)
 
     def problems(own: PredictionTable | ByType) -> tuple[Problem, ...]:
@@ -248,7 +277,7 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
         return table
     own = min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
     median, low = (tuple(min(t, limit_s) for t in one) for one in (own.median_s, own.low_s))
-    return replace(table, median_s=median, low_s=low, high_s=own.high_s)
+    return replace(table, median_s=median, low_s=low, high_s=own.high_s, starts=own.starts)
 
 
 def for_sizes(table: PredictionTable, numbers: Mapping[str, float]) -> PredictionTable:
@@ -303,6 +332,7 @@ def _of_size(table: PredictionTable, log_factor: float, sd: float) -> Prediction
             replace(one, time_s=factor * one.time_s, cut_s=factor * one.cut_s)
             for one in table.longest
         ),
+        starts=tuple(scaled_starts(one, one.nodes, factor) for one in table.starts),
     )
 
 
@@ -406,6 +436,9 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
             if one.nodes % cpus == 0
         ),
         longest=tuple(replace(one, nodes=-(-one.nodes // cpus)) for one in table.longest),
+        starts=tuple(
+            replace(one, nodes=one.nodes // cpus) for one in table.starts if one.nodes % cpus == 0
+        ),
         need=None,
     )
 
@@ -422,7 +455,8 @@ def _kind(layout: Layout) -> tuple[bool, Each]:
 def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
     """Give the run time in seconds that ``share`` of new runs on ``nodes`` stay below, or more.
 
-    That of the lowest share in the table which is no lower.  None where there is none.
+    That of the lowest share in the table which is no lower.  None where there is none, or where so
+    many starts were cut off that it is beyond all that was seen.
 
     Raises LookupError: ``nodes`` is outside the table; see :func:`covers`.
     """
@@ -430,7 +464,18 @@ def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
     if tail is None:
         return None
     low, high, part = _bracket(table, nodes)
-    return _log_mix(tail.time_s[low], tail.time_s[high], part)
+    time_s = _log_mix(tail.time_s[low], tail.time_s[high], part)
+    return _no_less(time_s, _starts_around(table, low, high), share)
+
+
+def _no_less(time_s: float, starts: Sequence[Starts], share: float) -> float | None:
+    """Quantile that is no less than those of starts; None: one of them is beyond what was seen."""
+    for one in starts:
+        end_s = one.end_s(share)
+        if end_s is None:
+            return None
+        time_s = max(time_s, end_s)
+    return time_s
 
 
 def of_rows(table: PredictionTable, rows: slice) -> PredictionTable:
@@ -442,11 +487,11 @@ def of_rows(table: PredictionTable, rows: slice) -> PredictionTable:
 
 
 @lru_cache(maxsize=_CACHED)
-def level_quantile(table: PredictionTable, nodes: int, share: float) -> float:
+def level_quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
     """Give the run time in seconds that ``share`` of new runs on ``nodes`` stay below.
 
     The logs of run times are taken to be normal on each side of the median, as wide as the
-    interval.
+    interval.  None where so many starts were cut off that it is beyond all that was seen.
 
     Raises LookupError: ``nodes`` is outside the table; ValueError: ``share`` is no share.
     """
@@ -454,7 +499,9 @@ def level_quantile(table: PredictionTable, nodes: int, share: float) -> float:
     one, normal = at(table, nodes), NormalDist()
     end_s = one.high_s if share >= 0.5 else one.low_s
     reach = abs(normal.inv_cdf(share)) / normal.inv_cdf((1 + table.confidence) / 2)
-    return float(one.time_s * (end_s / one.time_s) ** reach)
+    time_s = float(one.time_s * (end_s / one.time_s) ** reach)
+    low, high, _ = _bracket(table, nodes)
+    return _no_less(time_s, _starts_around(table, low, high), share)
 
 
 def longest(table: PredictionTable, nodes: int) -> float:

@@ -23,8 +23,8 @@ class Verdict(StrEnum):
 class Run:
     """One run of an application: what a curve is made of.
 
-    ``censored`` runs were stopped at ``elapsed_s`` by their time limit: the true run time is
-    longer.  ``limit_s`` is the requested limit; 0: unknown.
+    ``censored`` runs were cut off at ``elapsed_s``: the true run time is longer.  ``limit_s`` is
+    the requested limit; 0: unknown.
     """
 
     nodes: int
@@ -33,6 +33,7 @@ class Run:
     censored: bool = False
     limit_s: float = 0.0
     submit_s: float = 0.0  #: 0: unknown
+    out_of_time: bool = False  #: its limit or its deadline cut it off
 
     @property
     def submitted_s(self) -> float:
@@ -116,7 +117,9 @@ class Prediction:
     """Run time on ``nodes`` nodes: the median and an interval for one new run at ``level``.
 
     ``curve_sd`` is the uncertainty of the median itself, as a standard deviation of log time:
-    what a decision between node counts has to fear, where one run's own noise cancels.
+    what a decision between node counts has to fear, where one run's own noise cancels.  Where it is
+    ``unbounded`` there is no median and no upper end: half of the runs take ``time_s`` or more, and
+    ``high_s`` is the longest that was seen.
     """
 
     nodes: int
@@ -125,6 +128,7 @@ class Prediction:
     high_s: float
     level: float
     curve_sd: float = 0.0
+    unbounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,33 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Starts:
+    """What the starts on ``nodes`` nodes say of run times: some of them may have been cut off.
+
+    Where it is ``unbounded`` there is no median: half of the starts or more were cut off, or what
+    half of them take is beyond all that was seen.  Half of them ran for ``over_s`` or longer.
+    """
+
+    nodes: int
+    starts: int
+    cut_off: int
+    out_of_time: int  #: how many of these by their limit or deadline
+    unbounded: bool
+    over_s: float
+    longest_s: float  #: of those that were cut off; 0: none was
+    #: pairs of a share and the time that it of the starts takes at most; None: beyond what was seen
+    ends: tuple[tuple[float, float | None], ...]
+
+    def end_s(self, share: float) -> float | None:
+        """Time in seconds that ``share`` of the starts take at most, or a larger one; None: none.
+
+        >>> Starts(1, 9, 3, 3, False, 60.0, 90.0, ((0.5, 60.0), (0.9, None))).end_s(0.4)
+        60.0
+        """
+        return next((end_s for least, end_s in self.ends if least >= share), None)
+
+
+@dataclass(frozen=True, slots=True)
 class AtLimit:
     """Columns of a history's table for jobs that ask for one time limit."""
 
@@ -145,6 +176,7 @@ class AtLimit:
     median_s: tuple[float, ...]
     low_s: tuple[float, ...]
     high_s: tuple[float, ...]
+    starts: tuple[Starts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +338,8 @@ class ByType:
     #: times say what a change does, and of another node type those of the table's
     change: Change | None = None
     power: NodePower | None = None  #: None: not measured, or its runs shared their nodes
+    #: of counts where starts were cut off, or took longer than the columns say; rising in nodes
+    starts: tuple[Starts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +463,10 @@ WORDS: Final = {
     "drift": "run times {change} by {by:.0%} with the run of {when}; earlier runs are left out",
     "drift:scaled": "run times {change} by {by:.0%} with the run of {when}; on {stale} nodes none "
     "has finished since, so older times are scaled",
-    "cut_short": "runs on {nodes} nodes reached their limit of {limit}; a longer limit would show "
-    "how long they take",
+    "cut_short": "runs on {nodes} nodes were cut off, the longest after {limit}; a longer limit "
+    "would show how long they take",
+    "unbounded": "run time on {counts}: over {over} ({cut} of {starts} runs {how})",
+    "cut_off": "{cut} of {starts} runs on {counts} {how}: it may take longer than predicted",
     "unfinished": "{which} of this command {what}",
     "failed_early": "{failed} of the last {runs} runs failed within {longest}: their output may "
     "say why",

@@ -13,11 +13,11 @@ from typing import Annotated, Final
 import msgspec
 
 
-class RunTime(Enum):
-    """What the elapsed time of a run in some state says of its run time."""
+class Says(Enum):
+    """What a start of a job that ended in some state says of its run time, or of its memory."""
 
-    WHOLE = "whole"  #: it is the run time
-    AT_LEAST = "at least"  #: it was stopped for lack of time: it would have taken longer
+    WHOLE = "whole"  #: what was measured is what the job takes
+    AT_LEAST = "at least"  #: it was cut off: it would have taken as much or more
     NOTHING = "nothing"
 
 
@@ -52,14 +52,29 @@ class JobState(StrEnum):
         return _STATES[self].ended and self is not JobState.REQUEUED
 
     @property
+    def run_time(self) -> Says:
+        """What the elapsed time of such a run says of its run time."""
+        return _STATES[self].run_time
+
+    @property
+    def memory(self) -> Says:
+        """What the memory of such a run says of what it needs."""
+        return _STATES[self].memory
+
+    @property
     def cut_short(self) -> bool:
-        """Whether the run was stopped for lack of time."""
-        return _STATES[self].run_time is RunTime.AT_LEAST
+        """Whether the run was cut off, by whatever: it would have taken longer."""
+        return _STATES[self].run_time is Says.AT_LEAST
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the run was cut off for lack of time: by its limit or its deadline."""
+        return _STATES[self].out_of_time
 
     @property
     def says_run_time(self) -> bool:
-        """Whether predictions are made of such runs: finished, or cut short."""
-        return _STATES[self].run_time is not RunTime.NOTHING
+        """Whether predictions are made of such runs: finished, or cut off."""
+        return _STATES[self].run_time is not Says.NOTHING
 
     @property
     def interrupted(self) -> bool:
@@ -81,28 +96,35 @@ class _State:
 
     code: str
     ended: bool = True
-    run_time: RunTime = RunTime.NOTHING
+    run_time: Says = Says.NOTHING
+    memory: Says = Says.NOTHING
+    out_of_time: bool = False
     interrupted: bool = False
     may_lack_memory: bool = False
 
 
-#: The only place that says which states are finished, cut short, ended, or say a run time.
+def _cut_off(code: str, **more: bool) -> _State:
+    """Give a state in which a run had not done its work, whatever ended it: it needed more."""
+    return _State(code, run_time=Says.AT_LEAST, memory=Says.AT_LEAST, **more)
+
+
+#: The only place that says what an ending means; `sacct_ingest.runs.evidence` reads it.
 _STATES: Final = {
     JobState.PENDING: _State("PD", ended=False),
     JobState.RUNNING: _State("R", ended=False),
     JobState.SUSPENDED: _State("S", ended=False),
-    JobState.REQUEUED: _State("RQ", interrupted=True, may_lack_memory=True),
+    JobState.REQUEUED: _cut_off("RQ", interrupted=True, may_lack_memory=True),
     # A resized job's row up to the resize: see `sacct_ingest.ingest.into_store.to_store`.
     JobState.RESIZING: _State("RS", ended=False),
-    JobState.COMPLETED: _State("CD", run_time=RunTime.WHOLE),
-    JobState.CANCELLED: _State("CA", interrupted=True),
+    JobState.COMPLETED: _State("CD", run_time=Says.WHOLE, memory=Says.WHOLE),
+    JobState.CANCELLED: _cut_off("CA", interrupted=True),
     JobState.FAILED: _State("F", may_lack_memory=True),
-    JobState.TIMEOUT: _State("TO", run_time=RunTime.AT_LEAST),
-    JobState.NODE_FAIL: _State("NF", interrupted=True),
-    JobState.PREEMPTED: _State("PR", interrupted=True),
+    JobState.TIMEOUT: _cut_off("TO", out_of_time=True),
+    JobState.NODE_FAIL: _cut_off("NF", interrupted=True),
+    JobState.PREEMPTED: _cut_off("PR", interrupted=True),
     JobState.BOOT_FAIL: _State("BF", interrupted=True),
-    JobState.DEADLINE: _State("DL", run_time=RunTime.AT_LEAST),
-    JobState.OUT_OF_MEMORY: _State("OOM"),
+    JobState.DEADLINE: _cut_off("DL", out_of_time=True),
+    JobState.OUT_OF_MEMORY: _State("OOM", memory=Says.AT_LEAST),
     JobState.REVOKED: _State("RV", interrupted=True),
     JobState.UNKNOWN: _State("", ended=False),
 }

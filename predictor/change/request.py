@@ -152,6 +152,7 @@ def for_request(
         ),
         at_limits=(),
         longest=tuple(types.Longest(n, seen_s * time_s / one.time_s) for n, time_s in rows),
+        starts=_scaled(tables.starts_at(table, level), rows, one.time_s),
         memory=own.memory if own and own.memory else _at_asked(table.memory, asked),
         need=table.need and _needed(table.need, asked, nodes),
         knee=_best(nodes, [n * t * t for n, t in rows]),
@@ -163,6 +164,15 @@ def for_request(
     seen = min(counts, key=lambda n: abs(log(n / asked)))
     where = f"{asked} {table.unit.plural}"
     return tables.doubtful(made, [types.problem("not_run", asked, where=where, near=seen)])
+
+
+def _scaled(
+    own: types.Starts | None, rows: Sequence[tuple[int, float]], base_s: float
+) -> tuple[types.Starts, ...]:
+    """Give what starts say of each count; they took ``base_s`` where they ran."""
+    if own is None:
+        return ()
+    return tuple(tables.scaled_starts(own, n, time_s / base_s) for n, time_s in rows)
 
 
 def usual(table: types.PredictionTable) -> types.Point | None:

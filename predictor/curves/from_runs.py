@@ -1,4 +1,4 @@
-"""Runs of one application to a curve: repeats, outliers, time limits as censored.
+"""Runs of one application to a curve: repeats, outliers, runs that were cut off as censored.
 
 Runs may differ in a second size.  Where nodes are counted it is GPUs, tasks or CPUs on each of
 them.  Where CPUs or GPUs of the whole job are counted it is how they are laid out: tasks, CPUs for
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.product_limit import ProductLimit
 from predictor.types import Curve, Drift, Point, Problem, Run, problem
 
 Floats = NDArray[np.float64]
@@ -258,7 +259,7 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
     """Curve of ``runs``: the typical time at each node count, as ADEPT asks (section V.B).
 
     Repeats at one node count are reduced to one point, so that a count that was run often does
-    not outweigh the others.  Runs stopped by their limit take part as censored observations: the
+    not outweigh the others.  Runs that were cut off take part as censored observations: the
     median is that of the product-limit estimate (Kaplan and Meier, 1958); where it is undefined
     the node count goes to ``Curve.censored`` with the longest time survived.
 
@@ -266,8 +267,7 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
     twice, and where the level of run times changed only those since (see
     :mod:`predictor.curves.from_runs`).
 
-    runs: finished runs and runs stopped by their time limit; runs without nodes or time are
-        ignored.
+    runs: finished runs and runs that were cut off; runs without nodes or time are ignored.
     """
     chosen = settings or CurveSettings()
     points, censored = [], []
@@ -276,42 +276,27 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
     for nodes, group in sorted(_by_nodes(level).items()):
         inliers = _without_outliers(_latest(group, chosen), chosen)
         newest = inliers[-chosen.newest :] if len(inliers) > chosen.newest else []
-        median = censored_median([*inliers, *newest])
+        counted = [(run.elapsed_s, run.censored) for run in (*inliers, *newest)]
+        median = ProductLimit.of(counted).median()
         if median is None:
             longest = max(run.elapsed_s for run in inliers)
             censored.append(Point(nodes, longest, len(inliers)))
         else:
-            points.append(Point(nodes, median, len(inliers), _spread(inliers)))
+            finished = sum(not run.censored for run in inliers)
+            points.append(Point(nodes, median, finished, _spread(inliers)))
     # Also from before the level changed: it may change again.
     recent = (_latest(group, chosen) for _, group in sorted(_by_nodes(usable).items()))
     surprises = tuple(chain.from_iterable(map(_surprises, recent)))
     return Curve(tuple(points), tuple(censored), chosen.resolution_s, drift, surprises)
 
 
-def censored_median(runs: Sequence[Run]) -> float | None:
-    """Median run time in seconds, where some runs were cut short; None where it cannot be computed.
-
-    >>> censored_median([Run(4, 10.0), Run(4, 12.0), Run(4, 11.0, censored=True)])
-    12.0
-    """
-    survival, at_risk, half = 1.0, len(runs), None
-    # At equal times a finished run counts before a stopped one (the estimator's convention).
-    for run in sorted(runs, key=lambda run: (run.elapsed_s, run.censored)):
-        if not run.censored:
-            survival *= 1 - 1 / at_risk
-            if half is not None:
-                return (half + run.elapsed_s) / 2
-            if survival < 0.5 - 1e-12:
-                return run.elapsed_s
-            if survival < 0.5 + 1e-12:
-                half = run.elapsed_s
-        at_risk -= 1
-    return None
-
-
 def _latest(group: list[Run], settings: "CurveSettings") -> list[Run]:
+    """Last runs that finished, with all that were cut off since: these crowd none of them out."""
     ordered = sorted(group, key=lambda run: (run.end_s, run.elapsed_s, run.censored))
-    return ordered[-settings.recent :]
+    finished = [place for place, run in enumerate(ordered) if not run.censored]
+    if len(finished) > settings.recent:
+        return ordered[finished[-settings.recent] :]
+    return ordered
 
 
 def _by_nodes(runs: Iterable[Run]) -> dict[int, list[Run]]:

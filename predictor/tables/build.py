@@ -23,6 +23,7 @@ from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
 from predictor.tables.settings import TableSettings
+from predictor.tables.starts import with_starts
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store.rows import RunRow
 
@@ -68,6 +69,15 @@ def tabulate(
             counted = next(iter(groups.values()))
     own = facts.runs_of(counted)
     finished = sum(not run.censored for run in own)
+    if table is not None:
+        others_of_type = {name: facts.runs_of(group) for name, group in groups.items()}
+        table = replace(
+            table,
+            by_type=tuple(
+                with_starts(one, others_of_type.get(one.node_type, []), same=True)
+                for one in table.by_type
+            ),
+        )
     if table is None:
         drawn = _drawn(tuple(own), settings.curve) if curve else types.Curve(())
         if others is not None and drawn.points:
@@ -80,6 +90,7 @@ def tabulate(
         else:
             return None
     table = _with_record(table, earned, rows, same=curve)
+    table = with_starts(table, own[-settings.recent :], same=curve)
     return _described(table, runs, settings, finished)
 
 
@@ -140,6 +151,7 @@ def mixture(
         return None
     table = history_table(own, runs.level, settings, record)
     table = _with_record(table, record, runs.rows, same=True)
+    table = with_starts(table, own[-settings.recent :], same=_same(runs.level, settings))
     return _described(table, runs, settings, finished)
 
 
@@ -214,9 +226,7 @@ def history_table(
     problems = _no_curve(ran) if same else (types.problem("no_identity", by=by),)
     rows = list(zip(judged, nodes, strict=True))
     # Time limits, the newest first; none if there is only one.
-    asked = dict.fromkeys(
-        run.limit_s for run in reversed(recent) if run.limit_s > 0 and not run.censored
-    )
+    asked = dict.fromkeys(run.limit_s for run in reversed(recent) if run.limit_s > 0)
     return replace(
         table_of(
             [to_prediction(one, n, settings.confidence) for one, n in rows],

@@ -24,12 +24,12 @@ from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
 from predictor.tables.learned import learned
 from predictor.tables.of_node_types import SumsByType
-from predictor.tables.resource_use import ran_short
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import ARRAY_INDEX, LONGEST, MEMORY, describe, numbers_of
+from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
 from sacct_ingest.store.rows import RunRow
 

@@ -10,8 +10,8 @@ Of memory there are quantiles over size.  It is that of a node where sizes count
 the job.  Its logarithm is taken to be linear in that of the size.  What runs needed beyond that
 line, each judged by the runs before it, has a conformal quantile (Vovk et al., *Algorithmic
 Learning in a Random World*, 2005, section 4.1).  A run that ended for lack of memory is censored:
-it needed more than it had (Kaplan and Meier, Journal of the American Statistical Association 53,
-1958).
+it needed more than it had; one that was cut off by something else needed at least what was measured
+(Kaplan and Meier, Journal of the American Statistical Association 53, 1958).
 """
 
 from bisect import insort
@@ -22,8 +22,10 @@ from math import ceil, exp, inf, log
 from operator import attrgetter
 from statistics import median
 
+from predictor.product_limit import ProductLimit
 from predictor.types import Memory, MemoryNeed, NodePower, ResourceUse
-from sacct_ingest.records import JobState
+from sacct_ingest.records import JobState, Says
+from sacct_ingest.runs.evidence import evidence_of, node_memory, node_need
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
 
@@ -43,20 +45,13 @@ class _MemoryUse:
     need: int
     given: int
     short: bool
-    completed: bool
+    says: Says  #: of its need
     end_s: float
 
-
-def ran_short(row: RunRow) -> bool:
-    """Whether a run ended for lack of memory: its state says so, or its measured memory."""
-    if not row.state.may_lack_memory:
-        return row.state is JobState.OUT_OF_MEMORY
-    return 0 < (row.req_mem_bytes or 0) <= node_need(row) * row.nodes
-
-
-def node_need(row: RunRow) -> int:
-    """Memory that a run needed on a node: that of its largest task, for each; 0: not known."""
-    return (row.mem_bytes or 0) * ceil((row.tasks or row.nodes) / row.nodes)
+    @property
+    def completed(self) -> bool:
+        """Whether it needed no more than was measured."""
+        return self.says is Says.WHOLE
 
 
 def memory_need(rows: Iterable[RunRow], *, margin: float) -> MemoryNeed | None:
@@ -98,11 +93,17 @@ def _highest(uses: Iterable[_MemoryUse], size: int, line: "_Line") -> int:
 
 
 def _memory_use(row: RunRow) -> _MemoryUse | None:
-    short, completed = ran_short(row), row.state is JobState.COMPLETED
-    need, given = node_need(row), round((row.req_mem_bytes or 0) / row.nodes)
-    if not need and not short:
+    said = evidence_of(row)
+    if said.memory is Says.NOTHING and not (said.lacked_memory or row.mem_bytes):
         return None
-    return _MemoryUse(row.nodes, need, given, short, completed, float(row.end_s or 0))
+    return _MemoryUse(
+        size=row.nodes,
+        need=node_need(row),
+        given=node_memory(row),
+        short=said.lacked_memory,
+        says=said.memory,
+        end_s=float(row.end_s or 0),
+    )
 
 
 def _least_need(use: _MemoryUse) -> int:
@@ -133,12 +134,13 @@ class _Line:
         before: list[float] = []
         for use in uses:
             need = _least_need(use)
-            if not need or not (use.completed or use.short):
+            if not need or use.says is Says.NOTHING:
                 continue
             scaled = log(need) - self.slope * log(use.size)
+            cut_off = use.says is Says.AT_LEAST
             if len(before) >= _FIRST_USE:
-                yield scaled - median(before), use.short
-            if not use.short:
+                yield scaled - median(before), cut_off
+            if not cut_off:
                 insort(before, scaled)
 
 
@@ -154,15 +156,10 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
 
 def _quantile(residuals: Sequence[tuple[float, bool]]) -> float:
     """Quantile of a new residual, by Kaplan and Meier; infinite: too few say so."""
-    count = len(residuals)
-    needed = MEMORY_LEVEL * (count + 1) / count if count else inf
-    left = 1.0  # share that may need more
-    for index, (value, censored) in enumerate(sorted(residuals)):
-        if not censored:
-            left *= 1 - 1 / (count - index)
-        if 1 - left >= needed - 1e-9:
-            return max(value, 0.0)
-    return inf
+    if not residuals:
+        return inf
+    value = ProductLimit.of(residuals).quantile(MEMORY_LEVEL * (1 + 1 / len(residuals)))
+    return inf if value is None else max(value, 0.0)
 
 
 def _enough_memory(uses: Sequence[_MemoryUse], margin: float) -> Iterator[bool]:

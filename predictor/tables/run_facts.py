@@ -15,7 +15,6 @@ from statistics import fmean
 from predictor.change.posterior import ChangeRun, Posterior, posterior
 from predictor.change.request import log_ratios
 from predictor.table import folder_digest
-from predictor.tables.resource_use import node_need, ran_short
 from predictor.types import (
     UNBOUNDED,
     AskedRange,
@@ -29,8 +28,9 @@ from predictor.types import (
     Run,
     problem,
 )
-from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.records import JobState, KeyLevel, Says
 from sacct_ingest.runs.attributes import attributes
+from sacct_ingest.runs.evidence import evidence_of, node_need
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import name_template, template
 from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
@@ -142,23 +142,28 @@ _SINCE_CUT = 10
 
 
 def ended_runs(rows: Iterable[RunRow]) -> list[RunRow]:
-    """Select the runs with a run time: finished, or cut short; failed ones have none."""
-    return [row for row in rows if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0]
+    """Select the runs with a run time: finished, or cut off; failed ones have none."""
+    return [row for row in rows if evidence_of(row).run_time is not Says.NOTHING]
 
 
 def runs_of(rows: Iterable[RunRow]) -> list[Run]:
     """Give what a curve needs of the runs with a run time."""
-    return [
-        Run(
+    runs = []
+    for row in rows:
+        said = evidence_of(row)
+        if said.run_time is Says.NOTHING:
+            continue
+        run = Run(
             nodes=row.nodes,
-            elapsed_s=float(row.elapsed_s),
+            elapsed_s=float(said.elapsed_s),
             end_s=float(row.end_s or 0),
-            censored=row.state.cut_short,
+            censored=said.run_time is Says.AT_LEAST,
             limit_s=float(row.limit_s or 0),
             submit_s=float(row.submit_s),
+            out_of_time=row.state.out_of_time,
         )
-        for row in ended_runs(rows)
-    ]
+        runs.append(run)
+    return runs
 
 
 def attributes_of_run(row: RunRow) -> dict[str, str]:
@@ -203,15 +208,16 @@ def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
 def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
     """Highest memory of a node on each count: the largest task times tasks on a node.
 
-    A run that ended for lack of memory is left out: its need is above all that was measured.
+    A run that ended for lack of memory is left out: its need is above all that it had.
     """
     needs: dict[int, int] = {}
     short: dict[int, int] = {}
     for row in rows:
-        if row.nodes > 0 and (row.mem_bytes or ran_short(row)):
-            need = node_need(row)
-            measured = short if ran_short(row) else needs
-            measured[row.nodes] = max(need, measured.get(row.nodes, 0))
+        said = evidence_of(row)
+        if said.lacked_memory and row.nodes > 0:
+            short[row.nodes] = max(said.mem_bytes, short.get(row.nodes, 0))
+        elif row.nodes > 0 and row.mem_bytes:
+            needs[row.nodes] = max(node_need(row), needs.get(row.nodes, 0))
     needs |= {n: UNBOUNDED for n, least in short.items() if least >= needs.get(n, 0)}
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
 
@@ -231,7 +237,7 @@ def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
         elapsed_s = float(row.elapsed_s)
         times[row.nodes] = max(elapsed_s, times.get(row.nodes, 0.0))
         completed += not row.state.cut_short
-        if row.state.cut_short and completed < _SINCE_CUT:
+        if row.state.out_of_time and completed < _SINCE_CUT:
             cut[row.nodes] = max(elapsed_s, cut.get(row.nodes, 0.0))
     return tuple(Longest(n, time_s, cut.get(n, 0.0)) for n, time_s in sorted(times.items()))
 

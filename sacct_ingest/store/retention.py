@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
+from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState
 from sacct_ingest.store.changes import mark_decided, mark_runs
 from sacct_ingest.store.decision_outcomes import PRUNED
 from sacct_ingest.store.engine import parts, reading, translated, writing
@@ -88,10 +88,12 @@ def _keys(engine: sa.Engine, query: sa.Select[Any]) -> Sequence[Any]:
 def _old_runs(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
     at = sa.func.coalesce(runs.c.end_s, runs.c.submit_s)
     curve = runs.c.state.in_(RUN_TIME_STATES)
+    # What was cut off takes no place of what completed.
+    completed = runs.c.state == JobState.COMPLETED.value
     ranks = [
         sa.func.row_number()
         .over(
-            partition_by=[runs.c[level.value], runs.c.nodes, curve],
+            partition_by=[runs.c[level.value], runs.c.nodes, curve, completed],
             order_by=[at.desc(), runs.c.submit_s.desc(), runs.c.job_id.desc()],
         )
         .label(f"{level.value}_rank")

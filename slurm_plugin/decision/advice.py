@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from predictor.change.request import for_request
 from predictor.table import at, covers, level_quantile, verdict_at, worse
-from predictor.types import Prediction, PredictionTable, Verdict
+from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
@@ -126,18 +126,23 @@ def advice_of(
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, part)
-    advice.rows = [
-        _row(
-            option,
-            table,
-            base,
-            _limits(option, considered, table, rules, part),
-            best=advice.nodes,
-            waits=fresh,
-        )
-        for option in options
-        if low <= option.nodes <= high and option.nodes % request.segment == 0
-    ]
+    advice.rows = _with_unbounded(
+        [
+            _row(
+                option,
+                table,
+                base,
+                _limits(option, considered, table, rules, part),
+                best=advice.nodes,
+                waits=fresh,
+            )
+            for option in options
+            if low <= option.nodes <= high and option.nodes % request.segment == 0
+        ],
+        table,
+        low,
+        high,
+    )
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess:
         advice.limit_text = messages.short_limit(base.prediction, request)
@@ -164,8 +169,9 @@ def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[i
 
 def _mark_front(rows: Sequence[Row]) -> None:
     """Mark the rows that no other beats in the end of the job and in node time, as cost goes."""
-    costs = [(row.time_s + (row.wait_s or 0.0), row.node_hours) for row in rows]
-    for row, own in zip(rows, costs, strict=True):
+    ending = [row for row in rows if not row.unbounded]
+    costs = [(row.time_s + (row.wait_s or 0.0), row.node_hours) for row in ending]
+    for row, own in zip(ending, costs, strict=True):
         row.front = not any(one != own and all(map(le, one, own)) for one in costs)
 
 
@@ -191,6 +197,8 @@ def _add_amounts(
     advice.currency, advice.energy_text = energy.currency, "; ".join(filter(None, texts))
     begin_s = max(case.now_s, case.request.begin_s)
     for row in advice.rows:
+        if row.high_s is None:
+            continue
         start_s = begin_s + (row.wait_s or 0.0)
         one = Prediction(row.nodes, row.time_s, row.low_s, row.high_s, table.confidence)
         grams = grams_between(energy, start_s, start_s + row.time_s)
@@ -242,7 +250,8 @@ def _likely(advice: Advice) -> Row | None:
     """Find the recommended count; without one, that which ends first."""
     if advice.nodes is not None:
         return next((row for row in advice.rows if row.recommended), None)
-    return min(advice.rows, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
+    ending = (row for row in advice.rows if not row.unbounded)
+    return min(ending, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
 
 
 def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
@@ -466,6 +475,28 @@ def _row(
         limit_s=limits.limit_s if limits else None,
         time_min_s=limits.least_s if limits else None,
         meets_deadline=option.meets_deadline,
+    )
+
+
+def _with_unbounded(rows: Sequence[Row], table: PredictionTable, low: int, high: int) -> list[Row]:
+    """Add the rows of counts on which so many runs were cut off that there is no median."""
+    bounded = {row.nodes for row in rows}
+    unbounded = [one for one in table.starts if one.unbounded and low <= one.nodes <= high]
+    more = [_unbounded_row(one) for one in unbounded if one.nodes not in bounded]
+    return sorted([*rows, *more], key=lambda row: row.nodes)
+
+
+def _unbounded_row(one: Starts) -> Row:
+    return Row(
+        nodes=one.nodes,
+        time_s=one.over_s,
+        low_s=one.over_s,
+        high_s=None,
+        speedup=None,
+        efficiency=None,
+        node_hours=one.nodes * one.over_s / 3600,
+        observed=True,
+        unbounded=True,
     )
 
 

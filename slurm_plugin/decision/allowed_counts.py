@@ -233,7 +233,8 @@ def is_serial(table: PredictionTable) -> bool:
     own = table.layout
     if table.is_guess:
         return False
-    on_one = table.unit is Unit.NODES and {one.nodes for one in table.observed} == {1}
+    counts = {one.nodes for one in table.observed} | {one.nodes for one in table.starts}
+    on_one = table.unit is Unit.NODES and counts == {1}
     return on_one and own.each is Each.NODE and own.cpus == 1 and own.tasks <= 1 and not own.gpus
 
 

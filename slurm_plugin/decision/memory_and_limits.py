@@ -240,5 +240,7 @@ def planned_s(
     own_s: its time limit; where little of it would be left out, it is planned with that.
     """
     long_s = level_quantile(table, size, share)
+    if long_s is None:
+        return own_s
     limit_s = max(whole_minutes(max(long_s, rules.least_share * own_s)), _LEAST_S)
     return limit_s if limit_s < _WHOLE * own_s else own_s

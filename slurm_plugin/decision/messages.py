@@ -387,6 +387,8 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
 
 
 def _without_curve(table: PredictionTable) -> str:
+    if any(one.name == "unbounded" for one in table.problems):
+        return "There is no median run time: too many runs were cut off."
     if table.change is None or not table.change.learnt:
         return "There are run times, but no scaling curve yet."
     *counts, last = table.change.learnt

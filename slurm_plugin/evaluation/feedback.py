@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
 from predictor.table import decode, encode
-from predictor.tables.resource_use import ran_short
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
+from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.accuracy import Comparison, compare

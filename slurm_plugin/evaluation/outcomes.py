@@ -270,7 +270,7 @@ class OutcomeTally:
         self._pairs.add(name, decision, run)
         self._newest.append(one := outcome_of(name, decision, run))
         changed = one.given_limit_s is not None or one.given_nodes is not None
-        if changed and run.state.cut_short:
+        if changed and run.state.out_of_time:
             self._stopped.append(one)
         # A week's errors are of the predictions that the headline counts.
         trusted = (self._all, week, self._counted[name])

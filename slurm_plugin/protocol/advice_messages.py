@@ -22,9 +22,9 @@ class Row:
     """One node count of an advice."""
 
     nodes: int
-    time_s: float
+    time_s: float  #: where it is ``unbounded`` half of the runs take so long or longer
     low_s: float
-    high_s: float
+    high_s: float | None  #: None: it is unbounded
     speedup: float | None  #: against the fewest nodes of the table's observations; None: a guess
     efficiency: float | None
     node_hours: float
@@ -50,6 +50,8 @@ class Row:
     cost: float | None = None  #: in the site's currency
     co2_g: float | None = None  #: CO2e in grams
     front: bool = False  #: no other row ends sooner and takes less money, or node time, than this
+    #: so many runs were cut off that there is no median and no upper end
+    unbounded: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

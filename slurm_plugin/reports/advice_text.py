@@ -180,9 +180,15 @@ def _interval(advice: Advice, worth: int) -> cols.OutputColumn:
     title = f"{fmt.percent(advice.confidence)} of runs take"
 
     def interval(row: Row | LayoutRow | PartitionRow) -> str:
+        if isinstance(row, Row) and row.unbounded:
+            return f"over {fmt.duration(row.low_s)}"
         return cols.between(row.low_s, row.high_s, fmt.duration)
 
     return cols.OutputColumn("interval", title, interval, worth=worth, derived=True)
+
+
+def _run_time(row: Row) -> str:
+    return f"{'over ' if row.unbounded else ''}{fmt.duration(row.time_s)}"
 
 
 def _if(word: str, other: str = "") -> Callable[[bool], str]:
@@ -237,7 +243,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
     return [
         _MARKED,
         cols.OutputColumn("nodes", advice.unit.plural),
-        seconds("time_s", "run time", cols.ALWAYS),
+        cols.OutputColumn("time_s", "run time", show=_run_time, worth=cols.ALWAYS),
         seconds("low_s", "at least"),
         seconds("high_s", "at most"),
         _interval(advice, 5),
@@ -281,6 +287,9 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
         cols.OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
         cols.OutputColumn(
             "wait_bound", "bound", as_text=_if("at most"), worth=cols.ON_REQUEST, left=True
+        ),
+        cols.OutputColumn(
+            "unbounded", "", as_text=_if("no upper end"), worth=cols.ON_REQUEST, left=True
         ),
     ]
 

@@ -4,16 +4,16 @@ import csv
 import io
 import json
 import re
-from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, inf
 from pathlib import PurePosixPath as Path
 
-from predictor.tables.resource_use import node_need
+from predictor.product_limit import ProductLimit
 from sacct_ingest.errors import NoHistory
-from sacct_ingest.records import JobState
+from sacct_ingest.records import JobState, Says
+from sacct_ingest.runs.evidence import evidence_of
 from sacct_ingest.scripts.engines import engine_job
 from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import RunRow
@@ -23,7 +23,7 @@ from slurm_plugin.text.formatting import clock, count, duration
 
 #: Completed runs that a need rests on, at least.
 FEWEST = 5
-SCHEMA = 1  #: of the JSON; raised where a field changes its meaning or goes
+SCHEMA = 2  #: of the JSON; raised where a field changes its meaning or goes
 _MIB = 2**20
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
@@ -32,23 +32,27 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 class Need:
     """What one application needs; memory is that of a node, None where it was not measured.
 
-    ``time_s`` and ``mem_bytes`` are at least what every completed run took.
+    ``time_s`` and ``mem_bytes`` are at least what every completed run took.  Times and memory are
+    None where so many runs were cut off that they are beyond all that was seen: ``over`` says so.
     """
 
     application: str
-    runs: int
-    low_s: float  #: 5 % of completed runs ended earlier ...
-    median_s: float
-    high_s: float  #: ... and 5 % later
-    time_s: float
+    runs: int  #: that completed
+    low_s: float | None  #: 5 % of the runs ended earlier ...
+    median_s: float | None
+    high_s: float | None  #: ... and 5 % later
+    time_s: float | None
     mem_bytes: int | None
     cpus_per_task: int
     tasks: int
     nodes: int
     last_s: float  #: when the newest run ended, seconds since the epoch
-    predicted: int  #: completed runs whose need was predicted from earlier runs ...
+    predicted: int  #: runs whose need was predicted from earlier runs ...
     short: int  #: ... that took longer or more memory
-    spared_s: float  #: what their time limits were longer
+    spared_s: float  #: what the time limits of those that completed were longer
+    cut_off: int = 0  #: runs that did not complete: they took longer than they ran
+    lacked_memory: int = 0  #: runs that ended for lack of memory
+    over: str = ""  #: what is beyond all that was seen, in words; empty: nothing
     partition: str = ""  #: of the newest run
     most_s: float | None = None  #: that a job may ask for there; None: unknown, or no limit
     most_mem_bytes: int | None = None  #: on one node
@@ -57,17 +61,51 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class BacktestedRun:
-    """A completed run, and what it would have been given by the runs before it."""
+    """A run, and what it would have been given by the runs before it.
+
+    What was cut off took as long, or needed as much, or more.
+    """
 
     elapsed_s: float
     need_bytes: int  #: 0: not measured
     own_s: float  #: its time limit; 0: unknown
-    limit_s: float
-    mem_bytes: float  #: 0: unknown
+    limit_s: float  #: inf: nothing is said
+    mem_bytes: float  #: 0: nothing is said
+    completed: bool = True
 
     def is_short(self, limit_s: float, mem_bytes: float) -> bool:
         """Whether it takes longer than a limit, or more memory; 0: unknown memory."""
         return self.elapsed_s > limit_s or 0 < mem_bytes < self.need_bytes
+
+    def tells(self, limit_s: float, mem_bytes: float) -> bool:
+        """Whether it says if a limit and a memory are enough."""
+        return self.completed or self.is_short(limit_s, mem_bytes)
+
+
+@dataclass(slots=True)
+class _Amounts:
+    """What runs took of time or of memory, and whether they were cut off; the newest last."""
+
+    pairs: list[tuple[float, bool]] = field(default_factory=list)
+    completed: int = 0
+
+    def add(self, value: float, says: Says) -> None:
+        if says is Says.NOTHING or value <= 0:
+            return
+        self.pairs.append((value, says is Says.AT_LEAST))
+        self.completed += says is Says.WHOLE
+
+    def quantile(self, share: float) -> float | None:
+        """Smallest value that ``share`` of them do not exceed (Kaplan and Meier 1958)."""
+        return ProductLimit.of(self.pairs).quantile(share)
+
+    def covering(self, share: float, margin: float) -> float | None:
+        """Value with a margin that covers this share, and all that completed; None: none does."""
+        least = self.quantile(share)
+        if least is None:
+            return None
+        most = max((value for value, cut_off in self.pairs if not cut_off), default=0.0)
+        return max(least * margin, most)
 
 
 def need_of(
@@ -76,44 +114,84 @@ def need_of(
     """Work out a need, and try it on the runs; None: fewer than `FEWEST` completed.
 
     rows: runs of one application, the newest last.
-    quantile: share of completed runs that a need covers, before the margin.
+    quantile: share of the runs that a need covers, before the margin.
     margin: factor on that quantile.
     """
     done = [row for row in rows if row.state is JobState.COMPLETED and row.nodes > 0]
     if len(done) < FEWEST:
         return None
-    times: list[float] = []
-    measured: list[float] = []
+    times, memory = _Amounts(), _Amounts()
     backtest = []
-    for place, row in enumerate(done):
-        mem_bytes = node_need(row)
-        if place >= FEWEST:
-            given = _covering(times, quantile, margin), _covering(measured, quantile, margin)
-            own_s = float(row.limit_s or 0)
-            backtest.append(BacktestedRun(row.elapsed_s, mem_bytes, own_s, *given))
-        insort(times, float(row.elapsed_s))
-        if mem_bytes:
-            insort(measured, float(mem_bytes))
+    lacked = 0
+    for row in rows:
+        said = evidence_of(row)
+        if said.run_time is Says.NOTHING and said.memory is Says.NOTHING:
+            continue
+        if times.completed >= FEWEST:
+            run = BacktestedRun(
+                elapsed_s=0.0 if said.run_time is Says.NOTHING else row.elapsed_s,
+                need_bytes=said.mem_bytes + said.lacked_memory,
+                own_s=float(row.limit_s or 0),
+                limit_s=times.covering(quantile, margin) or inf,
+                mem_bytes=(memory.covering(quantile, margin) if memory.completed else None) or 0.0,
+                completed=row.state is JobState.COMPLETED,
+            )
+            if run.tells(run.limit_s, run.mem_bytes):
+                backtest.append(run)
+        times.add(float(row.elapsed_s), said.run_time)
+        memory.add(float(said.mem_bytes), said.memory)
+        lacked += said.lacked_memory
+    mem_bytes = None
+    if memory.completed >= FEWEST:
+        mem_bytes = memory.covering(quantile, margin)
+        if mem_bytes is None and not lacked:
+            # Time cut them off: what they needed by then, and the margin, is not too little.
+            mem_bytes = margin * max(value for value, _ in memory.pairs)
+    cut_off = len(times.pairs) - times.completed
+    halved = 2 * cut_off >= len(times.pairs)
     need = Need(
         application=application,
         runs=len(done),
-        low_s=_quantile(times, 0.05),
-        median_s=_quantile(times, 0.5),
-        high_s=_quantile(times, 0.95),
-        time_s=_covering(times, quantile, margin),
-        mem_bytes=(
-            ceil(_covering(measured, quantile, margin)) if len(measured) >= FEWEST else None
-        ),
+        low_s=times.quantile(0.05),
+        median_s=None if halved else times.quantile(0.5),
+        high_s=times.quantile(0.95),
+        time_s=times.covering(quantile, margin),
+        mem_bytes=None if mem_bytes is None else ceil(mem_bytes),
         cpus_per_task=_usual([ceil((row.req_cpus or row.cpus) / (row.tasks or 1)) for row in done]),
         tasks=_usual([row.tasks or 1 for row in done]),
         nodes=_usual([row.nodes for row in done]),
         last_s=float(done[-1].end_s or 0),
         predicted=len(backtest),
         short=sum(one.is_short(one.limit_s, one.mem_bytes) for one in backtest),
-        spared_s=sum(max(one.own_s - one.limit_s, 0.0) for one in backtest),
+        spared_s=sum(_spared_s(one) for one in backtest),
+        cut_off=cut_off,
+        lacked_memory=lacked,
+        over=_over(rows, times, memory, quantile),
         partition=done[-1].partition,
     )
     return need, backtest
+
+
+def _spared_s(run: BacktestedRun) -> float:
+    return max(run.own_s - run.limit_s, 0.0) if run.completed else 0.0
+
+
+def _over(rows: Sequence[RunRow], times: _Amounts, memory: _Amounts, share: float) -> str:
+    """Say what is beyond all that was seen; empty: nothing."""
+    said = []
+    if times.quantile(share) is None:
+        cut_off = [one for one in map(evidence_of, rows) if one.run_time is Says.AT_LEAST]
+        limited = sum(row.state.out_of_time for row in rows)
+        how = "reached their limit" if limited == len(cut_off) else "were cut off"
+        longest_s = max(one.elapsed_s for one in cut_off)
+        of = count(len(times.pairs), "run")
+        said.append(f"run time: over {duration(longest_s)} ({len(cut_off)} of {of} {how})")
+    short = [one for one in map(evidence_of, rows) if one.lacked_memory]
+    if short and memory.completed >= FEWEST and memory.quantile(share) is None:
+        most = max(one.mem_bytes for one in short)
+        of = count(len(memory.pairs), "run")
+        said.append(f"memory: over {ceil(most / _MIB)}M ({len(short)} of {of} ran out of it)")
+    return "; ".join(said)
 
 
 def bounded(need: Need, state: RawState) -> Need:
@@ -128,7 +206,7 @@ def bounded(need: Need, state: RawState) -> Need:
     most_mem = most_mib * _MIB if most_mib else None
     return replace(
         need,
-        time_s=lower_of(need.time_s, part.max_time_s) or need.time_s,
+        time_s=need.time_s and (lower_of(need.time_s, part.max_time_s) or need.time_s),
         mem_bytes=need.mem_bytes and lower_of(need.mem_bytes, most_mem),
         most_s=part.max_time_s,
         most_mem_bytes=most_mem,
@@ -139,14 +217,6 @@ def bounded(need: Need, state: RawState) -> Need:
 def _usual(counts: Sequence[int]) -> int:
     """Give the largest of the last runs: a count that users lowered long ago is needed no more."""
     return max(*counts[-FEWEST:], 1)
-
-
-def _covering(ordered: Sequence[float], quantile: float, margin: float) -> float:
-    return max(_quantile(ordered, quantile) * margin, ordered[-1]) if ordered else 0.0
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(max(ceil(share * len(ordered)) - 1, 0), len(ordered) - 1)]
 
 
 def of_workflow(rows: Iterable[RunRow], name: str) -> list[RunRow]:
@@ -182,16 +252,25 @@ def _lines(needs: Iterable[Need], engine: str) -> list[tuple[str, str, Need]]:
     chosen = [(process, one) for one in needs if (process := process_of(one, engine))]
     if not chosen:
         raise NoHistory(f"no process of {engine} has enough runs; csv and json have all tags")
-    return [
-        (
-            process,
-            f"{count(one.runs, 'run')}, {duration(one.median_s)} ({duration(one.low_s)} to "
-            f"{duration(one.high_s)}), to {clock(one.last_s)[:10]}; backtest: {one.short} of "
-            f"{count(one.predicted, 'run')} short, limits {duration(one.spared_s)} less",
-            one,
-        )
-        for process, one in chosen
-    ]
+    return [(process, _comment(one), one) for process, one in chosen]
+
+
+def _comment(need: Need) -> str:
+    """Say what a need rests on."""
+    times = need.over
+    if need.low_s is not None and need.median_s is not None and need.high_s is not None:
+        ends = f"{duration(need.low_s)} to {duration(need.high_s)}"
+        times = "; ".join(filter(None, (f"{duration(need.median_s)} ({ends})", need.over)))
+    elif not times:
+        times = "no median run time"
+    runs = count(need.runs, "run")
+    if need.cut_off or need.lacked_memory:
+        runs = f"{runs} completed, {need.cut_off + need.lacked_memory} did not"
+    return (
+        f"{runs}, {times}, to {clock(need.last_s)[:10]}; backtest: "
+        f"{need.short} of {count(need.predicted, 'run')} short, limits {duration(need.spared_s)} "
+        "less"
+    )
 
 
 #: Slurm's logs of the last attempts at a job of Snakemake, as an expression of its profile.
@@ -221,7 +300,8 @@ def snakemake(needs: Iterable[Need]) -> str:
 
     for rule, said, need in _lines(needs, "snakemake"):
         made += [f"  # {said}", f"  {rule}:"]
-        made.append(grows("runtime", 60, need.time_s, need.most_s, "oom_kill"))
+        if need.time_s is not None:
+            made.append(grows("runtime", 60, need.time_s, need.most_s, "oom_kill"))
         if need.mem_bytes is not None:
             most = need.most_mem_bytes
             made.append(grows("mem_mb", _MIB, need.mem_bytes, most, "DUE TO TIME LIMIT"))
@@ -251,7 +331,8 @@ def nextflow(needs: Iterable[Need]) -> str:
     for process, said, need in _lines(needs, "nextflow"):
         selector = process.replace(".", "[.]").replace("_", "[:_]")
         made += [f"    // {said}", f"    withName: '{selector}' {{"]
-        made.append(grows("time", f"{ceil(need.time_s / 60)}.min", 137))
+        if need.time_s is not None:
+            made.append(grows("time", f"{ceil(need.time_s / 60)}.min", 137))
         if need.mem_bytes is not None:
             made.append(grows("memory", f"{ceil(need.mem_bytes / _MIB)}.MB", 140))
         made.append(f"        cpus = {need.cpus_per_task * need.tasks}")
@@ -327,7 +408,9 @@ def compared(
             continue
         short = sum(one.is_short(limit_s or inf, mem_bytes or 0.0) for one in runs)
         line = f"{process}: of {count(len(runs), 'run')} {need.short} would fail instead of {short}"
-        if limit_s:
+        if need.over:
+            line += f"; {need.over}"
+        if limit_s and all(one.limit_s < inf for one in runs):
             new_s = sum(one.limit_s for one in runs)
             less_s = len(runs) * limit_s - new_s
             line += f"; limits {duration(new_s / len(runs))} instead of {duration(limit_s)}"

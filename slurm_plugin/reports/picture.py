@@ -190,16 +190,17 @@ def of_table(table: PredictionTable, runs: Sequence[RunRow] = (), *, cluster: st
 
 def of_advice(advice: Advice) -> Picture:
     """Picture of an advice of now. Raises PlotError: nothing was observed."""
+    rows = [row for row in advice.rows if row.high_s is not None]  # what is unbounded has no band
     return _checked(
         Picture(
             title=printable(advice.application),
             caption=_caption(
                 advice.runs, f"{advice.verdict}, {clock(time.time())[:10]}", advice.cluster
             ),
-            nodes=tuple(row.nodes for row in advice.rows),
-            median_s=tuple(row.time_s for row in advice.rows),
-            low_s=tuple(row.low_s for row in advice.rows),
-            high_s=tuple(row.high_s for row in advice.rows),
+            nodes=tuple(row.nodes for row in rows),
+            median_s=tuple(row.time_s for row in rows),
+            low_s=tuple(row.low_s for row in rows),
+            high_s=tuple(row.high_s or row.time_s for row in rows),
             confidence=advice.confidence,
             observed=tuple(Point(**asdict(one)) for one in advice.points),
             knee=advice.knee,

@@ -37,6 +37,7 @@ from predictor.occupancy.fit import supported
 from predictor.occupancy.functions import Shape, Term
 from predictor.occupancy.regression import LinearOccupancyModel, linear
 from predictor.occupancy.samples import Occupancies, Sample, history_samples
+from predictor.product_limit import ProductLimit
 from predictor.refit import RefitInput, fits_of
 from predictor.table import table_of
 from predictor.tables.of_curve import to_prediction
@@ -225,7 +226,10 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "forecasts.forecasters.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
     "curves.from_runs.build": (None, {"runs": ROWS}),
-    "curves.from_runs.censored_median": (None, {"runs": ROWS}),
+    "product_limit.ProductLimit": (
+        lambda values, share: ProductLimit.of((one, False) for one in values).quantile(share),
+        {"values": [1.0, 2.0, 3.0], "share": 0.9},
+    ),
     "models.selection.fit_curve": (None, {"curve": CURVE}),
     "tables.of_curve.grid": (None, {"observed": NODES, "settings": TableSettings()}),
     "tables.of_curve.knee_of": (None, {"nodes": NODES, "times": TIMES}),

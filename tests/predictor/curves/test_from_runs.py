@@ -1,11 +1,11 @@
 import math
-import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.curves.from_runs import CurveSettings, build, censored_median
+from predictor.curves.from_runs import CurveSettings, build
 from predictor.types import Run
 
 
@@ -62,18 +62,20 @@ def test_where_every_run_was_stopped_the_curve_knows_a_lower_bound():
 
 def test_stopped_runs_raise_the_median():
     finished, stopped = runs(4, 10.0, 11.0, 12.0), runs(4, 12.5, 12.5, censored=True)
-    assert censored_median(finished) == 11.0
-    assert censored_median([*finished, *stopped]) == 12.0
+    assert build(finished).points[0].time_s == 11.0
+    assert build([*finished, *stopped]).points[0].time_s == 12.0
 
 
 def test_a_run_stopped_early_says_little():
     finished = runs(4, 10.0, 11.0, 12.0)
-    assert censored_median([*finished, *runs(4, 1.0, censored=True)]) == 11.0
+    assert build([*finished, *runs(4, 1.0, censored=True)]).points[0].time_s == 11.0
 
 
-@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=30))
-def test_without_stopped_runs_the_median_is_the_median(times):
-    assert censored_median(runs(1, *times)) == pytest.approx(statistics.median(times))
+def test_runs_that_were_cut_off_crowd_no_finished_one_out():
+    recent = CurveSettings().recent
+    cut_off = runs(4, *[1.0] * (2 * recent), censored=True)
+    curve = build([*runs(4, *[10.0] * 5), *(replace(run, end_s=99.0) for run in cut_off)])
+    assert [(point.nodes, point.time_s) for point in curve.points] == [(4, 10.0)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0.1, 1e4), st.booleans()), max_size=30))

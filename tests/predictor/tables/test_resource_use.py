@@ -7,9 +7,10 @@ from statistics import median
 
 import pytest
 
-from predictor.tables.resource_use import memory_need, ran_short, resource_uses
+from predictor.tables.resource_use import memory_need, resource_uses
 from predictor.types import Memory, ResourceUse
 from sacct_ingest.records import JobState
+from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import Unit
 from tests.predictor.rows import row
 from tests.predictor.tables.test_parts import made

@@ -32,7 +32,7 @@ def store(tmp_path, monkeypatch):
         shape = {"cpus": 2, "tasks": 1, "mem_bytes": (100 + 10 * number) * MIB}
         shape["partition"] = "batch"
         runs.append(run_of(one, job_id=number, elapsed_s=elapsed_s, **shape, **times))
-    failed = {"state": JobState.TIMEOUT, "elapsed_s": 9999.0, "job_id": 99, "submit_s": SUBMIT_S}
+    failed = {"state": JobState.FAILED, "elapsed_s": 9999.0, "job_id": 99, "submit_s": SUBMIT_S}
     with Store.open(f"sqlite:///{url}") as made:
         made.runs.add([*runs, run_of(flow[0], **failed)])
     for name, text in (("sinfo", SINFO), ("scontrol", PARTITIONS)):
@@ -127,7 +127,7 @@ def test_nextflow_s_language_reads_it_and_asks_for_more_of_what_ran_out(store, c
 def test_tables_and_what_would_change(store, capsys, tmp_path):
     assert main(["export", "json", *store]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert made["schema"] == 1
+    assert made["schema"] == 2
     assert [one["application"].rpartition(":")[2] for one in made["applications"]] == [
         "NFCORE_RNASEQ_ALIGN",
         "align",

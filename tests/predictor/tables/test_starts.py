@@ -1,0 +1,133 @@
+"""What starts that were cut off say of tables."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictor.change.request import for_request
+from predictor.table import at, for_limit, for_sizes, level_quantile, quantile, starts_at
+from predictor.tables.build import IdentityRuns, tabulate
+from predictor.tables.settings import TableSettings
+from predictor.types import SizeTerm, Verdict
+from sacct_ingest.records import JobState, KeyLevel, Says
+from tests.predictor.rows import row
+
+CUT_OFF = [state for state in JobState if state.run_time is Says.AT_LEAST]
+
+
+def table_of(rows, level=KeyLevel.SCRIPT):
+    ordered = [replace(one, end_s=10_000 * (i + 1)) for i, one in enumerate(rows)]
+    return tabulate(IdentityRuns(level, "key", ordered, 0.0), TableSettings())
+
+
+def starts(times, state=JobState.COMPLETED, nodes=1, limit_s=None):
+    return [replace(row(nodes, t, state), limit_s=limit_s) for t in times]
+
+
+def test_cut_off_are_all_that_would_have_gone_on():
+    assert set(CUT_OFF) == {
+        *(JobState.TIMEOUT, JobState.DEADLINE, JobState.PREEMPTED, JobState.REQUEUED),
+        *(JobState.NODE_FAIL, JobState.CANCELLED),
+    }
+
+
+@pytest.mark.parametrize("state", CUT_OFF)
+def test_where_most_starts_were_cut_off_there_is_no_median(state):
+    table = table_of(starts([600.0] * 8) + starts([28_800.0] * 32, state))
+    one = at(table, 1)
+    assert one.unbounded
+    assert one.time_s == 28_800.0
+    assert table.verdict is Verdict.REFUSED
+    assert quantile(table, 1, 0.9) is level_quantile(table, 1, 0.9) is None
+    assert "over 8.0 h (32 of 40 runs" in table.problems[0].text
+    assert not table.observed
+
+
+def test_what_was_stopped_by_its_limit_is_called_so():
+    table = table_of(starts([600.0] * 3) + starts([3605.0] * 5, JobState.TIMEOUT))
+    assert table.problems[0].text == (
+        "run time on 1 node: over 1.0 h (5 of 8 runs reached their limit)"
+    )
+
+
+def test_a_few_that_were_cut_off_raise_the_median_and_the_end():
+    finished = [600.0 + 10 * i for i in range(20)]
+    whole = table_of(starts(finished))
+    cut = table_of(starts(finished) + starts([700.0] * 6, JobState.PREEMPTED))
+    assert not at(cut, 1).unbounded
+    assert at(cut, 1).time_s > at(whole, 1).time_s
+    late = table_of(starts(finished) + starts([9000.0], JobState.PREEMPTED))
+    assert at(late, 1).high_s >= 9000.0
+
+
+def test_what_was_cut_off_at_once_says_nothing():
+    finished = starts([600.0 + 10 * i for i in range(8)])
+    table = table_of(finished + starts([5.0] * 20, JobState.CANCELLED))
+    assert not at(table, 1).unbounded
+    assert at(table, 1).time_s == pytest.approx(at(table_of(finished), 1).time_s)
+
+
+def test_runs_with_a_longer_limit_say_what_those_stopped_before_would_have_taken():
+    stopped = starts([3600.0] * 20, JobState.TIMEOUT, limit_s=3600)
+    longer = starts([7000.0 + 10 * i for i in range(12)], limit_s=14_400)
+    table = table_of(stopped + longer)
+    assert not at(table, 1).unbounded
+    assert at(for_limit(table, 14_400.0), 1).time_s > 6900
+
+
+def test_each_time_limit_has_its_own_starts():
+    short = starts([600.0 + i for i in range(12)], limit_s=3600)
+    table = table_of(short + starts([28_800.0] * 6, JobState.TIMEOUT, limit_s=28_800))
+    assert at(for_limit(table, 28_800.0), 1).unbounded
+    assert starts_at(for_limit(table, 28_800.0), 1).out_of_time == 6
+
+
+def test_tables_of_one_job_and_of_a_size_keep_what_starts_say():
+    rows = [one for n in (1, 2, 4) for one in starts([600.0 / n] * 3, nodes=n)]
+    table = table_of(rows + starts([3600.0] * 9, JobState.TIMEOUT, nodes=2))
+    assert at(table, 2).unbounded
+    assert not at(table, 4).unbounded
+    assert at(for_request(table, 2), 2).unbounded
+    sized = replace(table, sizes=(SizeTerm("n", 1.0, 0.0, 0.0, 1.0, 1.0, 4.0),))
+    assert at(for_sizes(sized, {"n": 2.0}), 2).time_s == 7200.0
+
+
+HISTORY = st.lists(
+    st.tuples(
+        st.sampled_from([JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY, *CUT_OFF]),
+        st.floats(60.0, 1e5),
+        st.sampled_from([1, 1, 1, 2, 4]),
+        st.sampled_from([None, 3600, 86_400]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+LEVELS = st.sampled_from([KeyLevel.SCRIPT, KeyLevel.NAME, KeyLevel.USER])
+
+
+@settings(max_examples=60)
+@given(HISTORY, LEVELS, st.sampled_from([0.75, 0.85, 0.9, 0.95, 0.99]))
+def test_no_start_contradicts_a_table(history, level, share):
+    rows = [replace(row(n, t, state), limit_s=limit) for state, t, n, limit in history]
+    table = table_of(rows, level)
+    if table is None:
+        return
+    for nodes in {one.nodes for one in rows} & set(table.nodes):
+        own = [one for one in rows if one.nodes == nodes and one.state.says_run_time]
+        cut_off = [one for one in own if one.state.cut_short]
+        for limit_s in (None, 3600.0, 86_400.0):
+            asked = for_limit(table, limit_s)
+            alike = [one for one in cut_off if limit_s is None or one.limit_s == limit_s]
+            if limit_s is None and level not in (KeyLevel.SCRIPT,):
+                continue  # of many problems each limit has its own runs
+            one = at(asked, nodes)
+            longest_s = max((stopped.elapsed_s for stopped in alike), default=0.0)
+            # A request with less time than was run is told no more than its limit.
+            assert one.unbounded or one.high_s >= min(longest_s, limit_s or longest_s) * 0.999
+        if level is KeyLevel.SCRIPT:
+            end_s = level_quantile(table, nodes, share)
+            if end_s is not None and own:
+                outlasted = sum(one.elapsed_s > end_s * 1.001 for one in own)
+                assert outlasted <= (1 - share) * len(own) + 1e-6
