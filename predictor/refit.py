@@ -166,7 +166,7 @@ def refit(  # noqa: PLR0913 - each by its name
     # Last finished runs of each user, of whatever application; the newest first.
     users: dict[str, list[Run]] = defaultdict(list)
     for row in newest:
-        if len(users[row.user]) < AROUND and not row.state.cut_short:
+        if len(users[row.user]) < AROUND and row.state.finished:
             users[row.user] += runs_of([row])
     source = RefitInput(
         partial(_changed, store, shared, only, marks, chosen.recent),

@@ -62,6 +62,11 @@ class JobState(StrEnum):
         return _STATES[self].memory
 
     @property
+    def finished(self) -> bool:
+        """Whether the elapsed time of such a run is its run time."""
+        return _STATES[self].run_time is Says.WHOLE
+
+    @property
     def cut_short(self) -> bool:
         """Whether the run was cut off, by whatever: it would have taken longer."""
         return _STATES[self].run_time is Says.AT_LEAST

@@ -110,6 +110,7 @@ def record_of(
 
     Of several node types that of the one with most runs.
     """
+    rows = [start for row in rows for start in row.each_start()]
     same, settings = _same(level, settings), _of_level(level, rows, settings)
     if same and len(settings.node_types) > 1:
         rows = next(iter(split(rows, settings.node_types).values()))
@@ -131,7 +132,7 @@ def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) 
     that was cut short outlasted those that finished, quantiles of these end too early.
     """
     last = rows[-AROUND:]
-    longest_s = max((row.elapsed_s for row in last if not row.state.cut_short), default=0.0)
+    longest_s = max((row.elapsed_s for row in last if row.state.finished), default=0.0)
     ended = not any(row.state.cut_short and row.elapsed_s > longest_s for row in last)
     own = replace(settings.backtest, averaged=ended)
     if level is KeyLevel.USER:

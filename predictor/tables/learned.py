@@ -37,7 +37,7 @@ def learned(
 
     finished: runs of one user's application, the newest last.
     """
-    ended = [row for row in finished if not row.state.cut_short and row.elapsed_s > 0 < row.cpus]
+    ended = [row for row in finished if row.state.finished and row.elapsed_s > 0 < row.cpus]
     if sum(row.name.startswith(_NAMED) for row in ended) < _FEWEST:
         return
     asked = [(row, _requested(row)) for row in ended]

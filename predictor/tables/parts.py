@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from math import exp, log
 from typing import Any
 
@@ -68,7 +69,8 @@ def tables_of(
     by_model: the runs are as a model of the application moved them: nothing else tells them apart.
     """
     level = identity.level
-    asked = (run_facts.with_asked_cpus(row) for row in identity.rows)
+    starts = chain.from_iterable(row.each_start() for row in identity.rows)
+    asked = (run_facts.with_asked_cpus(row) for row in starts)
     rows: Sequence[RunRow] = [row.without_added_cpus() for row in asked]
     unmoved = replace(identity, rows=rows)
     before = (records or {}).get(identity.key, Record())
@@ -326,7 +328,7 @@ def _examples(
         )
         for layout, own in (axis.groups or {ANY: rows}).items()
         for row in own
-        if not row.state.cut_short
+        if row.state.finished
     ]
 
 

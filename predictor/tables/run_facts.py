@@ -236,7 +236,7 @@ def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
     for row in sorted(ended_runs(rows), key=lambda row: row.end_s or 0, reverse=True):
         elapsed_s = float(row.elapsed_s)
         times[row.nodes] = max(elapsed_s, times.get(row.nodes, 0.0))
-        completed += not row.state.cut_short
+        completed += row.state.finished
         if row.state.out_of_time and completed < _SINCE_CUT:
             cut[row.nodes] = max(elapsed_s, cut.get(row.nodes, 0.0))
     return tuple(Longest(n, time_s, cut.get(n, 0.0)) for n, time_s in sorted(times.items()))

@@ -105,9 +105,10 @@ def _by_tasks(
     rows: Sequence[RunRow], unit: Unit, each: Each | None = None
 ) -> dict[Layout, list[RunRow]]:
     """Group runs by layout; where the accounting has no tasks, by those of the submission."""
-    own = {row.run_id: row for row in rows}
-    groups = size_layouts([_with_tasks(row) for row in rows], unit, each)
-    return {layout: [own[row.run_id] for row in group] for layout, group in groups.items()}
+    sized = [_with_tasks(row) for row in rows]
+    own = {id(one): row for one, row in zip(sized, rows, strict=True)}
+    groups = size_layouts(sized, unit, each)
+    return {layout: [own[id(one)] for one in group] for layout, group in groups.items()}
 
 
 def _with_tasks(row: RunRow) -> RunRow:
@@ -160,7 +161,7 @@ def _squares(axis: Axis) -> tuple[float, int, int]:
 
 
 def _finished(row: RunRow) -> bool:
-    return not row.state.cut_short
+    return row.state.finished
 
 
 def _misfit(points: Sequence[tuple[float, float]]) -> tuple[float, int]:

@@ -157,6 +157,15 @@ class RunRow:
         )
         return (*self.earlier, last)
 
+    def each_start(self) -> tuple["RunRow", ...]:
+        """Give the job as a row for each of its starts, in their order: each is evidence."""
+        if not self.earlier:
+            return (self,)
+        names = Start.__struct_fields__
+        earlier = [{name: getattr(one, name) for name in names} for one in self.earlier]
+        last = replace(self, earlier=())
+        return (*(replace(last, **fields) for fields in earlier), last)
+
     @property
     def shape(self) -> str:
         """What its components have, in words; empty unless it is heterogeneous.

@@ -117,6 +117,7 @@ def need_of(
     quantile: share of the runs that a need covers, before the margin.
     margin: factor on that quantile.
     """
+    rows = [start for row in rows for start in row.each_start()]
     done = [row for row in rows if row.state is JobState.COMPLETED and row.nodes > 0]
     if len(done) < FEWEST:
         return None
