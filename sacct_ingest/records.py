@@ -8,7 +8,7 @@ Runs and steps come by the million: msgspec structs are made ten times as fast a
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -137,6 +137,34 @@ _STATES: Final = {
 RUN_TIME_STATES: Final = tuple(state.value for state in JobState if state.says_run_time)
 #: What sacct is asked for: rows that ended, and those that a resize ended.
 ENDED_CODES: Final = tuple(_STATES[s].code for s in JobState if s.ended or s is JobState.RESIZING)
+
+
+class Fault(StrEnum):
+    """Why an optional value is taken for unknown."""
+
+    OVERFLOWED = "overflowed"
+    UNREADABLE = "unreadable"
+    CONTRADICTED = "contradicted"  #: what must hold does not: a limit shorter than the run
+
+    @property
+    def words(self) -> str:
+        """What the column did, as a sentence goes on behind its name."""
+        return _FAULT_WORDS[self]
+
+
+_FAULT_WORDS = {
+    Fault.OVERFLOWED: "overflowed",
+    Fault.UNREADABLE: "could not be read",
+    Fault.CONTRADICTED: "was shorter than the run",
+}
+
+
+class OddValue(NamedTuple):
+    """An optional value that is unknown: whose, in which column, and why."""
+
+    kind: str  #: ``job`` or ``step``
+    column: str
+    fault: Fault
 
 
 class KeyLevel(StrEnum):

@@ -1,6 +1,7 @@
 """Ingests from a source into the store: resumable, the same when repeated, once or for ever."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.ingest import windows
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobRun, JobState, OddValue
 from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 
@@ -41,8 +42,8 @@ class IngestSummary:
     """What one ingest came to.
 
     ``read`` counts rows of jobs and steps, ``new``, ``changed`` and ``same`` runs; ``unfinished``
-    runs are left for the ingest after their end, ``refused`` rows could not be read.  ``joined``
-    decisions have found their runs.
+    runs are left for the ingest after their end, ``refused`` rows could not be read, nor could
+    ``unknown`` values in rows that were.  ``joined`` decisions have found their runs.
     """
 
     source: str
@@ -56,6 +57,18 @@ class IngestSummary:
     joined: int
     begin_s: int | None = None  #: None: no window, a file
     end_s: int | None = None
+    unknown: tuple["UnknownValues", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValues:
+    """Values of one column that could not be used, of jobs or of steps; one is an example."""
+
+    kind: str
+    column: str
+    fault: str
+    count: int
+    example: str
 
 
 def ingest(  # noqa: PLR0913 - each by its name
@@ -144,6 +157,7 @@ class _Loader:
         self._progress, self._reported = progress, 0
         self._unfinished = self._windows = 0
         self._left_s = self._total_s = 0
+        self._odd: Counter[OddValue] = Counter()
 
     def load_all(self) -> None:
         """Read a source that has no windows."""
@@ -151,7 +165,7 @@ class _Loader:
         try:
             self._load(0, self._now_s)
         finally:
-            self._store_rejects()
+            self._store_tally()
 
     def load_windows(self, spans: Sequence[windows.Span], pace: windows.Pace) -> None:
         """Read spans, window by window; each window is in the store before its mark moves."""
@@ -192,12 +206,16 @@ class _Loader:
             joined=joined,
             begin_s=spans[0].begin_s if spans else None,
             end_s=spans[0].end_s if spans else None,
+            unknown=tuple(
+                UnknownValues(*value, count, self._tally.examples.get(value, ""))
+                for value, count in self._odd.most_common()
+            ),
         )
 
     def _load_window(self, begin_s: int, end_s: int, pace: windows.Pace) -> bool:
         """Read one window; False where it was too large and is to be read in parts."""
         waited_s = self._tally.waited_s
-        self._tally.rejects.clear()
+        self._forget_tally()
         try:
             self._load(begin_s, end_s)
         except SacctOverload as error:
@@ -209,7 +227,7 @@ class _Loader:
         _log.info("%s %d to %d: answered in %.1f s", self._source.name, begin_s, end_s, waited_s)
         pace.answered(waited_s)
         # Only now: what a sacct that breaks off says is no row of the accounting.
-        self._store_rejects()
+        self._store_tally()
         self._windows += 1
         return True
 
@@ -223,7 +241,9 @@ class _Loader:
                 self._report()
         self._stored += writer.stored
 
-    def _store_rejects(self) -> None:
+    def _store_tally(self) -> None:
+        self._odd += self._tally.odd
+        self._store.value_counts.add(self._tally.read, self._tally.odd)
         self._store.rejects.add(
             [
                 RejectRow(
@@ -232,7 +252,13 @@ class _Loader:
                 for one in self._tally.rejects
             ]
         )
+        self._forget_tally()
+
+    def _forget_tally(self) -> None:
+        """Forget what was set aside and counted: it is stored, or will be read again."""
         self._tally.rejects.clear()
+        self._tally.read.clear()
+        self._tally.odd.clear()
 
     def _report(self, share: float | None = None) -> None:
         if self._progress:

@@ -1,6 +1,11 @@
 """What each column of sacct means: one row a column and field.
 
 To read another column, add a row here and a field to `JobRun` or `StepRun`.
+
+Required is what identifies and times a job (`REQUIRED_VALUES`): a row where such a value cannot be
+read is set aside.  All other values are optional: what cannot be read is unknown, and counted by
+its column.  Each converter checks the unit of its column as far as one value shows it; what the
+values of a row have to be to each other, `runs_from_rows` checks.
 """
 
 from collections.abc import Callable, Collection
@@ -37,14 +42,16 @@ def text(value: str) -> str:
 
 def count(value: str) -> int | None:
     """Whole number; None where sacct says nothing."""
-    if not value:
+    if value.lower() in slurm_text.NOTHING:
         return None
-    if value.isdecimal():
-        return slurm_text.storable(int(value))
+    number = slurm_text.whole_number(value)
+    if number.isdecimal():
+        return slurm_text.storable(int(number))
     # Counts without --noconvert have a letter: 2K tasks.
-    with suppress(ValueError):
-        if (size := slurm_text.parse_size(value)) is not None:
-            return size
+    if number[-1].isalpha():
+        with suppress(ValueError):
+            if (size := slurm_text.parse_size(number)) is not None:
+                return size
     raise ValueError(f"not a count: {value!r}")
 
 
@@ -58,24 +65,37 @@ def seconds(value: str) -> float | None:
     return slurm_text.parse_duration(value) if value else None
 
 
-def elapsed(value: str) -> float:
-    """Duration in seconds; 0 where sacct says nothing."""
+def elapsed(value: str) -> float | None:
+    """Duration in seconds; None where the accounting does not say."""
     if value.isdecimal():
         return slurm_text.possible_duration(float(value))
-    return slurm_text.parse_duration(value) or 0.0 if value else 0.0
+    return slurm_text.parse_duration(value)
 
 
 def epoch(value: str) -> int | None:
-    """Time in seconds since the epoch."""
+    """Time in seconds since the epoch; Slurm's 0 means that there is none."""
     seconds = slurm_text.parse_epoch(value)
-    return None if seconds is None else slurm_text.storable(seconds)
+    return slurm_text.in_life(seconds) if seconds else None
+
+
+def relative(value: str) -> int | None:
+    """Time in seconds since some moment: a log that does not say when it began."""
+    return slurm_text.storable(int(value)) if value else None
 
 
 def limit_of_minutes(value: str) -> int | None:
     """Time limit in seconds from minutes."""
-    if value.isdecimal():
-        return slurm_text.storable(int(value) * 60)
+    number = slurm_text.whole_number(value)
+    if number.isdecimal():
+        return slurm_text.storable(int(number) * 60)
+    if "." in number and ":" not in number:
+        raise ValueError(f"not a number of minutes: {value!r}")
     return limit(value)
+
+
+def memory_request(value: str) -> tuple[int, str] | None:
+    """Bytes that were asked for, and of what."""
+    return slurm_text.parse_memory_request(value)
 
 
 def limit(value: str) -> int | None:
@@ -246,7 +266,7 @@ COLUMNS: Final = (
     Column("ReqCPUS", count, job="req_cpus"),
     Column("ReqTRES", requested_cpus, job="req_cpus"),
     Column("NodeList", node_list, job="node_list"),
-    Column("ReqMem", text, job="_req_mem"),
+    Column("ReqMem", memory_request, job="_req_mem"),
     Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),
     Column("MaxRSS", slurm_text.parse_size, job="mem_bytes", step="mem_bytes"),
     Column("TRESUsageInTot", disk_total, step="disk_read_bytes"),
@@ -276,8 +296,12 @@ COLUMNS: Final = (
     Column("Elapsed", elapsed, job="elapsed_s", step="elapsed_s"),
 )  # fmt: skip
 
-#: Without these a row says nothing of use.
+#: Columns without which a table says nothing of use.
 REQUIRED: Final = ("JobID", "State", "Submit")
+#: What identifies and times a job: without a value that can be read the row is set aside.
+REQUIRED_VALUES: Final = frozenset(
+    ("JobIDRaw", "JobID", "Cluster", "State", "Submit", "Start", "End", "ElapsedRaw", "Elapsed")
+)
 
 
 def names() -> list[str]:

@@ -4,12 +4,14 @@ The tables hold for data_parser 0.0.38 to 0.0.45.  The values then have the mean
 `sacct_ingest.sources.columns` gives to those of the text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
+from sacct_ingest.sources.columns import REQUIRED_VALUES
 from sacct_ingest.sources.json_values import (
     SPECIAL,
     ColumnAt,
@@ -43,7 +45,9 @@ def _base_state(value: Any, *, flags: bool) -> str:
 def _db_state(job: Any) -> str:
     """State as sacct prints it, with who cancelled the job."""
     state = _base_state(job.state.current, flags=True)
-    by = plain(job.kill_request_user)
+    by = ""
+    with suppress(ValueError):  # the state is required, who ended it is not
+        by = plain(job.kill_request_user)
     return f"{state} by {by}" if state == "CANCELLED" and by else state
 
 
@@ -249,15 +253,16 @@ class RowPlan:
         self._values = attrgetter(*(it.place for it in at.values()))
         self._moments = [i for i, it in enumerate(at.values()) if it.moment]
         self._made = [read for name, read in columns.items() if name not in at]
-        read_in_order = [*at, *(name for name in columns if name not in at)]
+        self._names = [*at, *(name for name in columns if name not in at)]
         # What has no column is read from the end, where an empty text stands.
-        places = [read_in_order.index(name) if name in columns else -1 for name in header]
+        places = [self._names.index(name) if name in columns else -1 for name in header]
         self._in_order = itemgetter(*places)
 
-    def row(self, record: Any) -> list[str]:
+    def row(self, record: Any, unread: list[str]) -> list[str]:
         """Make the row of a record.
 
-        Raises ValueError: a value is none that the column can have; the message names the column.
+        unread: takes the names of optional columns whose value is none that the column can have.
+        Raises ValueError: so is that of a required one; the message names the column.
         """
         values = self._values(record)
         try:
@@ -273,12 +278,34 @@ class RowPlan:
                 if texts[i] == "0":
                     texts[i] = ""
             texts += [read(record) for read in self._made]
-        except ValueError:
-            for name, read in self._columns.items():
-                try:
-                    read(record)
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from error
-            raise
+        except NOT_A_VALUE:
+            texts = read_columns(self._columns, self._names, record, unread)
         texts.append("")
         return list(self._in_order(texts))
+
+
+#: What reading raises where a record holds something else than a value.
+NOT_A_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
+
+
+def read_columns(
+    columns: Mapping[str, Callable[[Any], str]],
+    names: Sequence[str],
+    record: Any,
+    unread: list[str],
+) -> list[str]:
+    """Read columns one by one: what one of them holds does not cost the others.
+
+    unread: takes the names of optional columns that cannot be read, which are left empty.
+    Raises ValueError: a required one cannot be read; the message names the column.
+    """
+    texts = []
+    for name in names:
+        try:
+            texts.append(columns[name](record))
+        except NOT_A_VALUE as error:
+            if name in REQUIRED_VALUES:
+                raise ValueError(f"{name}: {error}") from error
+            unread.append(name)
+            texts.append("")
+    return texts

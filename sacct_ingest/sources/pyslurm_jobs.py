@@ -5,15 +5,15 @@ PySlurm is imported when it is asked for only: it exists for one release of Slur
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.columns import names
-from sacct_ingest.sources.json_columns import job_id
-from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.json_columns import NOT_A_VALUE, job_id, read_columns
+from sacct_ingest.sources.run_source import Tally, take_unread
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 _Read = Callable[[Any], str]
@@ -156,19 +156,30 @@ class PySlurmJobs:
 
 def _rows(jobs: Iterable[Any], tally: Tally) -> Iterator[Row]:
     for number, job in enumerate(jobs, 1):
+        unread: list[str] = []
         try:
-            record = [JOB[name](job) if name in JOB else "" for name in _HEADER]
-            steps = [_step(record, step) for step in (job.steps or {}).values()]
-        except (AttributeError, TypeError, ValueError) as error:
+            record = _record(JOB, job, unread)
+            steps = list(_steps(record, job, tally, number))
+        except NOT_A_VALUE as error:
             tally.rows += 1
             tally.refuse(str(error), repr(job), number)
             continue
+        take_unread(tally, "job", unread, number)
         yield number, record
         yield from ((number, step) for step in steps)
 
 
-def _step(job: list[str], step: Any) -> list[str]:
-    record = [STEP[name](step) if name in STEP else "" for name in _HEADER]
+def _record(columns: Mapping[str, _Read], record: Any, unread: list[str]) -> list[str]:
+    names = list(columns)
+    texts = dict(zip(names, read_columns(columns, names, record, unread), strict=True))
+    return [texts.get(name, "") for name in _HEADER]
+
+
+def _steps(job: list[str], record: Any, tally: Tally, number: int) -> Iterator[list[str]]:
     at = _HEADER.index("JobID")
-    record[at] = f"{job[at]}.{record[at]}"
-    return record
+    for step in (record.steps or {}).values():
+        unread: list[str] = []
+        row = _record(STEP, step, unread)
+        row[at] = f"{job[at]}.{row[at]}"
+        take_unread(tally, "step", unread, number)
+        yield row

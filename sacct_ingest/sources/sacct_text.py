@@ -2,8 +2,14 @@
 
 Job names and comments may hold newlines (and delimiters): a record ends where it has as many
 fields as the header.
+
+Tables that other tools made of it (pandas, R, a spreadsheet) quote such values.  A table whose
+header is quoted, or that has commas, semicolons or tabs between its fields, is read by the rules of
+CSV (RFC 4180) wherever a line holds a quote; a line that breaks these rules is read as sacct's.
 """
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -105,6 +111,8 @@ _BEHIND_WORD = re.compile(r"([A-Za-z0-9]+)([^A-Za-z0-9]+)(?=[A-Za-z])")
 #: Characters and lines of a record; what is longer has lost its end.
 _MAX_RECORD = 2**20
 _MAX_LINES = 2000
+#: Lines of a quoted value; a quote that is open for longer is one of a job's own text.
+_MOST_QUOTED_LINES = 50
 _WINDOWS_END = re.compile(r"\r\n\Z")
 _FIX = (
     "write the file with 'sacct -P -a -D --noconvert -o ALL', or say with -o and --delimiter what "
@@ -133,16 +141,58 @@ def read_text(
         record.
     """
     source = _unix(iter(lines))
-    above, header_line = (0, "") if fields else _first_line(source)
-    delimiter = delimiter or _delimiter(header_line)
-    header = _with_job_id(list(fields) or header_line.split(delimiter))
+    if fields:
+        above, header_line, header = 0, "", list(fields)
+        source, header = _with_last_delimiter(source, header, delimiter)
+    else:
+        above, header_line = _first_line(source)
+        delimiter = delimiter or _delimiter(header_line)
+        header = quoted_values(header_line, delimiter) or header_line.split(delimiter)
+    header = _with_job_id(header)
     _check(header, cluster, header_line)
+    quoted = not word and (delimiter in _OF_TABLES or '"' in header_line)
     rejoin = rejoiner(header, delimiter)
-    rows = split_records(source, len(header), delimiter, tally, rejoin, above=above, word=word)
+    rows = split_records(
+        source, len(header), delimiter, tally, rejoin, above=above, word=word, quoted=quoted
+    )
     return runs_from_rows(rows, header, tally, cluster=cluster, delimiter=delimiter)
 
 
-def split_records(
+#: Delimiters of the tables that other tools write; sacct's own is another.
+_OF_TABLES: Final = frozenset({",", ";", "\t"})
+
+
+def quoted_values(text: str, delimiter: str) -> list[str] | None:
+    """Split a record by the rules of CSV; None where it has no quotes, or breaks the rules.
+
+    >>> quoted_values('1,"a,b",2', ","), quoted_values('1,"a', ",")
+    (['1', 'a,b', '2'], None)
+    """
+    if '"' not in text or len(delimiter) != 1:
+        return None
+    lines = io.StringIO(text.rstrip("\n"), newline="\n")
+    try:
+        records = list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return None
+    return records[0] if len(records) == 1 else None
+
+
+def _with_last_delimiter(
+    lines: Iterator[str], header: list[str], delimiter: str
+) -> tuple[Iterator[str], list[str]]:
+    """Add a column where each line of a text without a header ends with a delimiter.
+
+    ``sacct --parsable`` writes one behind the last field.
+    """
+    first = next(lines, "")
+    whole = chain([first], lines) if first else iter(())
+    ends = first.rstrip("\n").endswith(delimiter)
+    more = ends and first.count(delimiter) == len(header)
+    return whole, [*header, ""] if more else header
+
+
+def split_records(  # noqa: PLR0913 - each by its name
     lines: Iterable[str],
     width: int,
     delimiter: str,
@@ -151,6 +201,7 @@ def split_records(
     *,
     above: int = 0,
     word: str = "",
+    quoted: bool = False,
 ) -> Iterator[Row]:
     """Split lines into records of ``width`` values; each with the number of its first line.
 
@@ -159,10 +210,11 @@ def split_records(
     rejoin: puts the values of a record together of which there are too many; None where it cannot.
     above: lines that have been read before.
     word: as in :func:`read_text`.
+    quoted: whether values may stand between quotes.
     Raises FormatError: the text ends in the middle of a record.
     """
     lines = iter(lines)
-    joiner = _Joiner(width, delimiter, tally, rejoin)
+    joiner = _Joiner(width, delimiter, tally, rejoin, quoted=quoted)
     number, cut = above + 1, ""
     while block := list(islice(lines, _BLOCK)):
         if not block[-1].endswith("\n"):
@@ -171,7 +223,7 @@ def split_records(
         block = [line.replace(word, "") for line in block] if word else block
         records = [line.rstrip("\n").split(delimiter) for line in block]
         whole = not joiner.begun and False not in begins and set(map(len, records)) <= {width}
-        if whole:
+        if whole and not (quoted and '"' in "".join(block)):
             yield from enumerate(records, number)
         else:
             yield from joiner.join(number, block, records, begins)
@@ -179,14 +231,17 @@ def split_records(
     for first, values in joiner.join(number, [cut], [cut.split(delimiter)], [None]):
         tally.rows += 1
         tally.refuse("the text ends inside this line", delimiter.join(values), first)
+    yield from joiner.last()
     joiner.end()
 
 
 class _Joiner:
     """Puts together the records that go over several lines; ``begun`` is one that goes on."""
 
-    def __init__(self, width: int, delimiter: str, tally: Tally, rejoin: Rejoin) -> None:
-        self._width, self._delimiter = width, delimiter
+    def __init__(
+        self, width: int, delimiter: str, tally: Tally, rejoin: Rejoin, *, quoted: bool
+    ) -> None:
+        self._width, self._delimiter, self._quoted = width, delimiter, quoted
         self._tally, self._rejoin = tally, rejoin
         self.begun: list[str] = []
         # Fields, characters, first line of what has begun.
@@ -206,13 +261,19 @@ class _Joiner:
         for number, (line, values, begin) in enumerate(
             zip(lines, split, begins, strict=True), first
         ):
-            if self.begun and (begin or (begin is None and len(values) >= self._width)):
-                self._refuse()
+            if not self.begun and (record := self._csv(line)) is not None:
+                yield number, record
+                continue
+            # Where a quote is open the record goes on, whatever stands in it.
+            closed = not self._quoted or line.count('"') % 2 == 0
+            whole = closed and len(values) >= self._width
+            if self.begun and (begin or (begin is None and whole)):
+                yield from self._broken_off()
             if begin is False and not self.begun:
                 self._tally.rows += 1
                 self._tally.refuse("a job's text looks like a record", line, number)
                 continue
-            if len(values) == self._width and not self.begun:
+            if len(values) == self._width and not self.begun and whole:
                 yield number, values
                 continue
             if self.begun or line.strip():
@@ -228,6 +289,23 @@ class _Joiner:
                     or self._size > _MAX_RECORD
                 ):
                     self._refuse()
+
+    def _broken_off(self) -> Iterator[Row]:
+        """End what has begun before it is whole.
+
+        Where only a quote is open, a user typed it, and the record is as sacct prints it.
+        """
+        if not self._quoted or self._count != self._width:
+            self._refuse()
+            return
+        values = "".join(self.begun).rstrip("\n").split(self._delimiter)
+        self.begun = []
+        yield self._first, values
+
+    def last(self) -> Iterator[Row]:
+        """Give the last record, where only a quote of it is open."""
+        if self.begun and self._quoted and self._count == self._width:
+            yield from self._broken_off()
 
     def end(self) -> None:
         """Refuse a record that is incomplete at the end of the text."""
@@ -247,11 +325,21 @@ class _Joiner:
             self._count, self._size, self._first = fields, len(line), number
         self.begun.append(line)
 
+    def _csv(self, text: str) -> list[str] | None:
+        """Give a record with quoted values; None where it is none, or incomplete."""
+        values = quoted_values(text, self._delimiter) if self._quoted else None
+        return values if values is not None and len(values) == self._width else None
+
     def _whole(self) -> list[str] | None:
         """Give the record that has begun; None where it is incomplete or ambiguous."""
         if self._count < self._width:
             return None
-        values = "".join(self.begun).rstrip("\n").split(self._delimiter)
+        text = "".join(self.begun)
+        if (record := self._csv(text)) is not None:
+            return record
+        if self._quoted and text.count('"') % 2 and len(self.begun) <= _MOST_QUOTED_LINES:
+            return None
+        values = text.rstrip("\n").split(self._delimiter)
         return values if len(values) == self._width else self._rejoin(values)
 
     def _refuse(self) -> None:
@@ -306,8 +394,11 @@ def _check(header: Sequence[str], cluster: str, line: str) -> None:
 def _delimiter(header: str) -> str:
     """Find what stands between two names of columns."""
     known = {name.lower() for name in names()}
-    named = (match for match in _BEHIND_WORD.finditer(header) if match[1].lower() in known)
+    # Between quoted names the quotes are none of it.
+    text = re.sub(r'"\s*$|^\s*"', "", header.replace('""', ""))
+    named = (match for match in _BEHIND_WORD.finditer(text) if match[1].lower() in known)
     match = next(named, None)
-    if match is None or not match[2].strip(" "):
+    between = match[2].replace('"', "") if match is not None else ""
+    if not between.strip(" "):
         raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_FIX}")
-    return match[2]
+    return between

@@ -21,7 +21,7 @@ from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, RowPlan
 from sacct_ingest.sources.json_records import DbJob, LiveJob, decode_like, job_of
 from sacct_ingest.sources.json_values import well_formed
-from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.run_source import Tally, take_unread
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 
 CHUNK: Final = 2**20  #: characters read at a time
@@ -70,7 +70,8 @@ def _until_error(jobs: Iterator[_Numbered], ended: list[FormatError]) -> Iterato
 def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row]:
     for number, (value, source) in jobs:
         try:
-            records = list(_records(job_of(value) if source is None else value, cluster))
+            job = job_of(value) if source is None else value
+            records = list(_records(job, cluster, tally, number))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             tally.rows += 1
             whole = value if source is None else json.loads(source, strict=False)
@@ -80,17 +81,26 @@ def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row
         yield from zip(repeat(number), records, strict=False)
 
 
-def _records(job: Any, cluster: str) -> Iterator[list[str]]:
+def _records(job: Any, cluster: str, tally: Tally, number: int) -> Iterator[list[str]]:
     """Give the rows that sacct would have printed of a job and its steps."""
-    first = (_LIVE_JOB if isinstance(job, LiveJob) else _DB_JOB).row(job)
+    unread: list[str] = []
+    first = (_LIVE_JOB if isinstance(job, LiveJob) else _DB_JOB).row(job, unread)
     first[_CLUSTER] = first[_CLUSTER] or cluster
     if not first[_RAW_ID] or not first[_CLUSTER]:
-        raise ValueError("no job_id" if not first[_RAW_ID] else "no cluster; say it with -M")
+        raise ValueError(_NO_ID if not first[_RAW_ID] else "Cluster: no cluster; say it with -M")
+    take_unread(tally, "job", unread, number)
     yield first
     for step in () if isinstance(job, LiveJob) else job.steps:
-        row = _DB_STEP.row(step)
+        unread = []
+        row = _DB_STEP.row(step, unread)
         row[_ID] = f"{first[_ID]}.{row[_ID]}"
+        take_unread(tally, "step", unread, number)
         yield row
+
+
+_NO_ID: Final = (
+    "JobIDRaw: no job_id; a table of sacct's columns that another tool wrote as JSON is read as CSV"
+)
 
 
 _DB_JOB, _DB_STEP, _LIVE_JOB = (RowPlan(rows, _HEADER) for rows in (DB_JOB, DB_STEP, LIVE_JOB))

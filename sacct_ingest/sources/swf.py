@@ -13,6 +13,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
+from sacct_ingest.text.slurm_text import FIRST_S, LAST_S
 
 _FIELDS: Final = 18
 _NOTE = re.compile(r"\w+")
@@ -48,7 +49,7 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     cluster: their cluster; empty: the log's ``Computer``.
     Raises FormatError: neither ``cluster`` nor the log names the machine.
     """
-    return runs_from_rows(_rows(lines, tally, cluster), COLUMNS, tally)
+    return runs_from_rows(_rows(lines, tally, cluster), COLUMNS, tally, dated=False)
 
 
 def machine_nodes(lines: Iterable[str]) -> int:
@@ -90,9 +91,12 @@ class _Notes:
         Raises FormatError: what it says is no number.
         """
         said = self.values.get("UnixStartTime", "0")
-        if not re.match(r"\d", said):
-            raise FormatError(f"'; UnixStartTime: {said[:40]}' is no number of seconds; correct it")
-        return self.number("UnixStartTime")
+        start_s = self.number("UnixStartTime")
+        if not re.match(r"\d", said) or (start_s and not FIRST_S <= start_s <= LAST_S):
+            raise FormatError(
+                f"'; UnixStartTime: {said[:40]}' is no time in seconds since 1970; correct it"
+            )
+        return start_s
 
     def number(self, name: str) -> int:
         match = re.match(r"\d+", self.values.get(name, ""))
@@ -121,19 +125,24 @@ def _rows(lines: Iterable[str], tally: Tally, cluster: str) -> Iterator[Row]:
 
 
 def _record(values: list[str], notes: _Notes) -> list[str]:
-    """Give one line as the row that sacct would have printed of the job."""
+    """Give one line as the row that sacct would have printed of the job.
+
+    Raises ValueError: a number cannot be read that identifies or times the job.
+    """
     if len(values) < _FIELDS:
         raise ValueError(f"{len(values)} fields instead of {_FIELDS}")
-    job, submit, wait, run, procs, cpu_s, memory, requested_procs, limit_s, requested_memory = (
-        _number(value) for value in values[:10]
-    )
+    job, submit, wait, run = map(_required, _REQUIRED, values)
     if job is None or submit is None:
         raise ValueError("no job number or submit time")
+    procs, cpu_s, memory, requested_procs, limit_s, requested_memory = (
+        _optional(value) for value in values[4:10]
+    )
     state, user, group, program, queue, partition = values[10:16]
     if state not in _STATES:
-        raise ValueError(f"not a status: {state!r}")
+        raise ValueError(f"State: not a status: {state!r}")
     submit_s = notes.start_s + int(submit)
-    start_s = submit_s + int(wait or 0) if run is not None else None
+    # Whose wait is not known, its start is not.
+    start_s = None if run is None or wait is None else submit_s + int(wait)
     # Some logs have only one of both counts.
     cpus, requested_cpus = procs or requested_procs or 0, requested_procs or procs
     return [
@@ -152,13 +161,42 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         _text(_nodes(requested_cpus, notes)),
         _text(cpus),
         _text(requested_cpus),
-        f"{_text(requested_memory)}Kc" if requested_memory is not None else "",
-        f"{_text(memory)}K" if memory is not None else "",
-        # Field 6 is the mean over the processors.
-        _text(cpu_s * cpus if cpu_s is not None else None),
+        f"{text}Kc" if (text := _text(requested_memory)) else "",
+        f"{text}K" if (text := _text(memory)) else "",
+        _cpu_text(cpu_s, cpus),
         "" if program == "0" else _label(program, "program"),
         _text(run),
     ]
+
+
+#: What the first fields of a line are: they identify and time the job.
+_REQUIRED: Final = ("JobID", "Submit", "wait", "Elapsed")
+
+
+def _required(name: str, text: str) -> float | None:
+    try:
+        return _number(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+#: A number of a log; what is none, as it stands; None: unknown.
+_Value = float | str | None
+
+
+def _optional(text: str) -> _Value:
+    """Read a number; what is none stays as it is, to be counted by its column."""
+    try:
+        return _number(text)
+    except ValueError:
+        return text
+
+
+def _cpu_text(cpu_s: _Value, cpus: _Value) -> str:
+    """Give the CPU time of a job: field 6 is the mean over its processors."""
+    if isinstance(cpu_s, str) or cpu_s is None:
+        return _text(cpu_s)
+    return _text(cpu_s * cpus) if isinstance(cpus, float | int) else ""
 
 
 def _number(text: str) -> float | None:
@@ -169,16 +207,20 @@ def _number(text: str) -> float | None:
     return None if number < 0 else number
 
 
-def _text(number: float | None) -> str:
-    return "" if number is None else f"{number:.3f}".rstrip("0").rstrip(".")
+def _text(value: _Value) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _label(number: str, word: str) -> str:
     return "" if number == "-1" else f"{word}{number}"
 
 
-def _nodes(cpus: float | None, notes: _Notes) -> float | None:
+def _nodes(cpus: _Value, notes: _Notes) -> _Value:
     """Whole nodes of processors; one processor a node where the log does not say."""
+    if isinstance(cpus, str):
+        return cpus
     nodes, processors = notes.number("MaxNodes"), notes.number("MaxProcs")
     each = max(processors // nodes, 1) if nodes else 1
     return None if cpus is None else float(-(-cpus // each))

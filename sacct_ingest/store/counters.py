@@ -37,6 +37,19 @@ def find(connection: sa.Connection, name: str) -> int | None:
     return None if value is None else int(value)
 
 
+def all_of(connection: sa.Connection, begin: str) -> dict[str, int]:
+    """Give all counters whose names begin so."""
+    chosen = sa.select(counters).where(counters.c.name.startswith(begin, autoescape=True))
+    return {str(row.name): int(row.value) for row in connection.execute(chosen)}
+
+
+def halve(connection: sa.Connection, begin: str) -> None:
+    """Halve all counters whose names begin so."""
+    halved = {name: value // 2 for name, value in all_of(connection, begin).items()}
+    for name, value in halved.items():
+        lower(connection, name, value)
+
+
 def start(connection: sa.Connection, values: Mapping[str, int]) -> None:
     """Make counters with their first values."""
     rows = [{"name": name, "value": value} for name, value in values.items()]

@@ -1,6 +1,6 @@
 """How far each source has been read, its rows that could not be, and one ingest at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -11,8 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sacct_ingest.errors import StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
+from sacct_ingest.records import OddValue
 from sacct_ingest.store import counters
-from sacct_ingest.store.engine import StoreTable, put, translated, writing
+from sacct_ingest.store.engine import StoreTable, put, reading, translated, writing
 from sacct_ingest.store.rows import RejectRow
 from sacct_ingest.store.schema import prose, rejects, watermarks
 
@@ -80,6 +81,56 @@ class Rejects(StoreTable):
             RejectRow(source=row.source, reason=row.reason, text=row.text, read_s=row.seen_s)
             for row in self._rows(sa.select(rejects).order_by(*_OLDEST_FIRST))
         ]
+
+
+class ValueCounts(StoreTable):
+    """How many rows were read, and which of their values could not be: counters by column.
+
+    What is read again counts again, above and below: the shares stay.
+    """
+
+    def add(self, read: Mapping[str, int], odd: Mapping[OddValue, int]) -> None:
+        """Count rows by kind (``job``, ``step``), and odd values by kind, column and fault."""
+        added = {_counter_name(kind): count for kind, count in read.items() if count}
+        added |= {_counter_name(*value): count for value, count in odd.items()}
+        if not added:
+            return
+        with writing(self._engine) as connection:
+            counters.lock(connection, "runs")
+            for name, count in added.items():
+                if counters.find(connection, name) is None:
+                    counters.start(connection, {name: count})
+                else:
+                    counters.increase(connection, name, count)
+            for kind in read:
+                if (counters.find(connection, _counter_name(kind)) or 0) > MOST_COUNTED:
+                    counters.halve(connection, _counter_name(kind))
+
+    def shares(self) -> dict[tuple[str, str, str], float]:
+        """Share of the rows of its kind in which a value was odd, by kind, column and fault."""
+        counts: dict[str, int] = {}
+        with reading(self._engine) as connection:
+            for kind in _KINDS:
+                counts |= counters.all_of(connection, _counter_name(kind))
+        shares = {}
+        for name, count in counts.items():
+            letter, column, fault = (*name.split(_BETWEEN), "", "")[:3]
+            rows = counts.get(f"{letter}{_BETWEEN}", 0)
+            if column and rows and count:
+                kind = next(kind for kind in _KINDS if kind[0] == letter)
+                shares[kind, column, fault] = min(count / rows, 1.0)
+        return shares
+
+
+#: Rows of a kind from which on all its counts are halved: what is old fades.
+MOST_COUNTED: Final = 2_000_000
+_KINDS: Final = ("job", "step")
+_BETWEEN: Final = ":"
+
+
+def _counter_name(kind: str, column: str = "", fault: str = "") -> str:
+    """Name of a counter, within its 32 characters: ``s:TotalCPU:overflowed``, ``s:`` of rows."""
+    return f"{kind[0]}{_BETWEEN}{column}" + (f"{_BETWEEN}{fault}" if fault else "")
 
 
 _OLDEST_FIRST = (rejects.c.seen_s, rejects.c.digest)

@@ -391,8 +391,8 @@ rejects = sa.Table(
 )
 
 #: ``runs``: the next run id; ``fitted``: the first one that no refit met, ``joined`` that no join
-#: of decisions did; ``fits`` and ``standings``: the versions that nimod polls; ``sums``: the lock
-#: of those who add to them.
+#: of decisions did; ``j:`` and ``s:`` count rows that were read and odd values in them; ``fits``
+#: and ``standings``: the versions that nimod polls; ``sums``: the lock of those who add to them.
 counters = sa.Table(
     "counters",
     metadata,

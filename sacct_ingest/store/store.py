@@ -16,7 +16,7 @@ from sacct_ingest.store.changes import Changes
 from sacct_ingest.store.decisions import Decisions
 from sacct_ingest.store.engine import file_of, make_engine, path_of, reading, writing
 from sacct_ingest.store.fits import Fits, Records, Standings
-from sacct_ingest.store.ingests import Rejects, Watermarks
+from sacct_ingest.store.ingests import Rejects, ValueCounts, Watermarks
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes, Profiles
 from sacct_ingest.store.rows import Pruned, RetentionTimes
@@ -51,6 +51,7 @@ class Store:
         self.standings = Standings(engine)
         self.watermarks = Watermarks(engine)
         self.rejects = Rejects(engine)
+        self.value_counts = ValueCounts(engine)
         self.probes = Probes(engine)
         self.profiles = Profiles(engine)
         self.sums = NodeSums(engine)

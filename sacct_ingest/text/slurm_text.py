@@ -9,23 +9,50 @@ from typing import Final, NamedTuple
 #: Words in place of a limit that say that there is none, or none of the job's own.
 _NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
 #: Durations are rounded to the millisecond, which a double holds up to here: 285,000 years.
-_LONGEST_S: Final = 2.0**43
-_MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
+LONGEST_S: Final = 2.0**43
+MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
 _NEXT_UNIT, _WHOLE = 59.5 / 60, 9.95  #: shares of a unit that read as one of it, as ten of it
-_NO_TIME: Final = frozenset({"", "unknown", "none", "n/a", "invalid"})
+#: Words in place of a value that say that there is none: Slurm's, and those of other tools' tables.
+NOTHING: Final = frozenset(
+    {"", "unknown", "none", "n/a", "invalid", "nan", "nat", "null", "<na>", "na", "(null)"}
+)
+#: The life of any cluster: the Parallel Workloads Archive's oldest log is of 1993, and Slurm's
+#: times end with 32 bits.
+FIRST_S: Final = 631_152_000  # 1990-01-01
+LAST_S: Final = 2**32 - 1  # 2106-02-07
+#: What times of other tools count, where a number is beyond that life in seconds.
+_PARTS_OF_SECONDS: Final = (10**3, 10**6, 10**9)
 
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+#: Days also as pandas writes them: ``1 days 02:03:04``.
+_DURATION = re.compile(r"(?:(\d+)(?:-| days? ))?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_WHOLE_NUMBER = re.compile(r"(\d+)\.0*", re.ASCII)
+_EPOCH = re.compile(r"(\d+)(?:\.\d*)?", re.ASCII)
+_DAY = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])", re.ASCII)
 _LIMIT = re.compile(r"(?:(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?|(\d+)(?::(\d+)(?::(\d+))?)?)")
 _SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGTPE]?)(?:i?B)?([nc]?)", re.IGNORECASE)
 _POWERS: Final = ("", "K", "M", "G", "T", "P", "E")
 _JOB_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?")
 
 
+class TooLarge(ValueError):  # noqa: N818 - what a value is
+    """A number beyond what its unit can be: a counter of Slurm's that overflowed."""
+
+
 def storable(number: int) -> int:
-    """Give back a number that the store's databases can hold. Raises ValueError: they cannot."""
-    if number > _MAX_INTEGER:
-        raise ValueError(f"too large: {number}")
+    """Give back a number that the store's databases can hold. Raises TooLarge: they cannot."""
+    if number > MAX_INTEGER:
+        raise TooLarge(f"too large: {number}")
     return number
+
+
+def whole_number(text: str) -> str:
+    """Take the point off a whole number that went through a table of floats.
+
+    >>> whole_number("90.0"), whole_number("16"), whole_number("1.5")
+    ('90', '16', '1.5')
+    """
+    match = _WHOLE_NUMBER.fullmatch(text) if "." in text else None
+    return match[1] if match else text
 
 
 def parse_duration(text: str) -> float | None:
@@ -58,9 +85,9 @@ def time_span(seconds: float) -> str:
 
 
 def possible_duration(seconds: float) -> float:
-    """Give back a duration, seconds, that can be one. Raises ValueError: it is longer than any."""
-    if seconds > _LONGEST_S:
-        raise ValueError(f"too large: {seconds:g} s")
+    """Give back a duration, seconds, that can be one. Raises TooLarge: it is longer than any."""
+    if seconds > LONGEST_S:
+        raise TooLarge(f"too large: {seconds:g} s")
     return seconds
 
 
@@ -113,19 +140,34 @@ def parse_size(text: str) -> int | None:
     return None if isinf(size) else _in_63_bits(round(size))
 
 
-def parse_memory_request(text: str, *, nodes: int, cpus: int) -> int | None:
-    """Bytes that a job asked for on all its nodes, from sacct's ReqMem; None where it is 0.
+def parse_memory_request(text: str) -> tuple[int, str] | None:
+    """Bytes that a job asked for, and of what: ``n`` each node, ``c`` each CPU, else all of it.
 
-    With ``--mem=0``, or where memory is not counted, a job may have all that its nodes have, and
-    sacct's JSON says nothing.
+    None where it is 0: with ``--mem=0``, or where memory is not counted, a job may have all that
+    its nodes have, and sacct's JSON says nothing.
 
-    >>> parse_memory_request("4Gc", nodes=2, cpus=8) == 32 * 2**30
-    True
+    Raises ValueError: it is no size.
+
+    >>> parse_memory_request("4Gc"), parse_memory_request("1K"), parse_memory_request("0")
+    ((4294967296, 'c'), (1024, ''), None)
     """
     size = parse_size(text)
     if not size:
         return None
-    return _in_63_bits(size * {"n": nodes, "c": cpus}.get(text.strip()[-1].lower(), 1))
+    of = text.strip()[-1].lower()
+    return size, of if of in "nc" else ""
+
+
+def memory_in_all(request: tuple[int, str] | None, nodes: int, cpus: int) -> int | None:
+    """Bytes of a memory request on all nodes; None where there is none, or beyond 63 bits.
+
+    >>> memory_in_all((4 * 2**30, "c"), nodes=2, cpus=8) == 32 * 2**30
+    True
+    """
+    if request is None:
+        return None
+    size, of = request
+    return _in_63_bits(size * {"n": nodes, "c": cpus}.get(of, 1))
 
 
 def _in_63_bits(size: int) -> int | None:
@@ -177,14 +219,18 @@ def parse_job_id(text: str) -> JobId:
 def parse_epoch(text: str, zone: tzinfo | None = None) -> int | None:
     """Seconds since the epoch of a time in sacct's output; None for ``Unknown`` and ``None``.
 
-    Takes what ``SLURM_TIME_FORMAT=%s`` gives, and ISO 8601 with or without an offset.
+    Takes what ``SLURM_TIME_FORMAT=%s`` gives, ISO 8601 with or without an offset, and what other
+    tools make of both: seconds with a point, milli-, micro- and nanoseconds.
 
     zone: time zone of texts without an offset; None: the local one.
     Raises ValueError: it is no time.
+
+    >>> parse_epoch("1714557600"), parse_epoch("1714557600.0"), parse_epoch("1714557600000")
+    (1714557600, 1714557600, 1714557600)
     """
-    if text.isdecimal():
-        return int(text)
-    if text.lower() in _NO_TIME:
+    if _DAY.fullmatch(text) is None and (number := _EPOCH.fullmatch(text)):
+        return _in_seconds(int(number[1]))
+    if text.lower() in NOTHING:
         return None
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None and zone is not None:
@@ -192,7 +238,29 @@ def parse_epoch(text: str, zone: tzinfo | None = None) -> int | None:
     return int(moment.timestamp())
 
 
+def _in_seconds(number: int) -> int:
+    """Seconds of a time that may count parts of them: no time beyond the life of clusters."""
+    if number > LAST_S:
+        for part in _PARTS_OF_SECONDS:
+            if FIRST_S <= number // part <= LAST_S:
+                return number // part
+    return number
+
+
+def in_life(epoch_s: int) -> int:
+    """Give back a time that a cluster may have seen. Raises ValueError: none has.
+
+    >>> in_life(1714557600)
+    1714557600
+    """
+    if epoch_s > LAST_S:
+        raise TooLarge(f"too large for a time: {epoch_s}")
+    if epoch_s < FIRST_S:
+        raise ValueError(f"no cluster is so old: {epoch_s} s since 1970")
+    return epoch_s
+
+
 def _check_no_limit(text: str) -> None:
     word = text.strip().lower()
-    if word not in _NO_LIMIT and word not in _NO_TIME:
+    if word not in _NO_LIMIT and word not in NOTHING:
         raise ValueError(f"not a duration: {text!r}")

@@ -52,6 +52,7 @@ CHECKS = (
     Check("limits", slurm_checks.limits, Need.SLURMCTLD),
     Check("store", nimo_checks.store, Need.CONFIGURATION),
     Check("ingest and fit", nimo_checks.learned, Need.CONFIGURATION),
+    Check("values", nimo_checks.values, Need.CONFIGURATION),
     Check("nimod", nimo_checks.nimod, Need.CONFIGURATION),
     Check("socket", nimo_checks.reach, Need.CONFIGURATION),
 )

@@ -4,19 +4,21 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
+from sacct_ingest.records import Fault
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Operation
 from slurm_plugin.protocol.status_messages import Status, Uplinks
 from slurm_plugin.store_access import count_outdated
-from slurm_plugin.text.formatting import clock, count
+from slurm_plugin.text.formatting import clock, count, percent
 
 _Reply = TypeVar("_Reply", Status, Uplinks)
 _TIMEOUT_S = 2.0
@@ -120,6 +122,39 @@ def learned(installation: Installation) -> Iterator[Finding]:
         yield warning(made, f"{_AS_NIMO} fit")
     for command, at_s in times_s.items():
         yield _age(command, at_s, installation.now_s)
+
+
+def values(installation: Installation) -> Iterator[Finding]:
+    """Say which columns of the accounting had values that could not be used."""
+    from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
+    from sacct_ingest.store.migrate import revision  # noqa: PLC0415
+    from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
+
+    url = installation.settings.store_url
+    try:
+        if revision(url) != HEAD:
+            yield skipped("the store is of another release")
+            return
+        with Store.open(url, create=False) as opened:
+            shares = opened.value_counts.shares()
+    except NimoError:
+        yield skipped("the store cannot be opened")
+        return
+    many = {value: share for value, share in shares.items() if share >= _MANY_ODD}
+    if not many:
+        yield fine("the values that accounting gives can be read")
+    for (kind, column, fault), share in sorted(many.items(), key=itemgetter(1), reverse=True):
+        said = f"{column} {Fault(fault).words} in {percent(share)} of {kind}s"
+        yield warning(f"{said}: unknown there", _ODD_FIXES[Fault(fault)])
+
+
+#: Share of rows from which on odd values of a column are worth a word.
+_MANY_ODD = 0.01
+_ODD_FIXES = {
+    Fault.OVERFLOWED: "nothing in NIMO; a newer Slurm may have mended it",
+    Fault.UNREADABLE: f"{_AS_NIMO} ingest; it shows such a value",
+    Fault.CONTRADICTED: "see that it has the unit that docs/sources.md names for it",
+}
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:

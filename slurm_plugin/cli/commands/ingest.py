@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sacct_ingest.errors import ConfigError, FormatError
 from sacct_ingest.ingest.into_store import IngestSettings, IngestSummary, ingest
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
+from sacct_ingest.records import Fault
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
@@ -128,6 +129,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
+        shown += [line for one in done for line in unknown_lines(one)]
         turned = feedback.judge_applications(store, config, now_s=time.time())
         memory = feedback.keep_memory(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
@@ -161,7 +163,17 @@ def describe(done: IngestSummary) -> str:
         parts.append(f"{count(done.joined, 'decision')} joined with an outcome")
     if done.refused:
         parts.append(f"{count(done.refused, 'row')} refused (text is in the store)")
+    if done.unknown:
+        number = sum(values.count for values in done.unknown)
+        parts.append(f"{count(number, 'value')} unknown")
     return "; ".join(parts)
+
+
+def unknown_lines(done: IngestSummary) -> Iterator[str]:
+    """Say which columns had values that could not be used, with an example of each."""
+    for values in done.unknown:
+        where = count(values.count, values.kind)
+        yield f"  {values.column} {Fault(values.fault).words} in {where}: {values.example}"
 
 
 def _sources(args: argparse.Namespace, config: Config) -> Iterator[RunSource]:

@@ -83,7 +83,8 @@ def test_a_file_that_is_not_there(sqlite_store, tmp_path):
 
 def test_rejected_rows_are_retained(sqlite_store, tmp_path):
     path = tmp_path / "sacct.txt"
-    path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|x|\xff\xfe\n2|c|FAILED|5|b\n")
+    rows = b"1|c|FAILED|x|\xff\xfe\n2|c|FAILED|1700000005|b\n"
+    path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n" + rows)
     for _ in range(2):
         summary = ingest(sqlite_store, SavedSacct(path), now_s=SUBMIT_S)
         assert summary.refused == 1

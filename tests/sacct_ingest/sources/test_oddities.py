@@ -22,9 +22,9 @@ JOB = {
     "User": "ann",
     "State": "COMPLETED",
     "ExitCode": "0:0",
-    "Submit": "1000",
-    "Start": "1010",
-    "End": "1070",
+    "Submit": "1700001000",
+    "Start": "1700001010",
+    "End": "1700001070",
     "Timelimit": "00:05:00",
     "NNodes": "2",
     "NCPUS": "8",
@@ -58,7 +58,7 @@ GIB = 2**30
         ({"State": "CANCELLED by 1000", "Start": "None"}, {"start_s": None}),
         ({"TotalCPU": "00:00.204"}, {"cpu_s": 0.204}),
         ({"TotalCPU": "7-17:10:15"}, {"cpu_s": 666615}),
-        ({"Elapsed": "1-02:03:04"}, {"elapsed_s": 93784}),
+        ({"Elapsed": "1-02:03:04", "End": "1700099999"}, {"elapsed_s": 93784}),
         ({"Timelimit": "Partition_Limit"}, {"limit_s": None}),
         ({"Timelimit": "UNLIMITED"}, {"limit_s": None}),
         ({"Timelimit": "365-00:00:00"}, {"limit_s": 365 * 86400}),
@@ -75,13 +75,13 @@ GIB = 2**30
         ({"JobName": "two\nlines"}, {"name": "two\nlines"}),
         ({"JobName": "quo`te's,;\"\\n"}, {"name": "quo`te's,;\"\\n"}),
         ({"JobName": "\x1b[31mred\t\x00"}, {"name": "\x1b[31mred\t\x00"}),
-        ({"Submit": "1970-01-01T00:16:40+00:00"}, {"submit_s": 1000}),
+        ({"Submit": "2023-11-14T22:13:20+00:00"}, {"submit_s": 1_700_000_000}),
         ({"ExitCode": "0:9"}, {"exit_code": 0, "exit_signal": 9}),
         ({"ExitCode": ""}, {"exit_code": None}),
         # A clock that was set back while the job ran, and one that jumped ahead.
-        ({"End": "900", "Elapsed": "00:00:00"}, {"elapsed_s": 0, "end_s": 900}),
-        ({"End": "900", "Elapsed": "00:00:50"}, {"elapsed_s": 50}),
-        ({"End": "99999", "Elapsed": "00:00:50"}, {"elapsed_s": 50, "end_s": 99999}),
+        ({"End": "1700000900", "Elapsed": "00:00:00"}, {"elapsed_s": 0, "end_s": 1_700_000_900}),
+        ({"End": "1700000900", "Elapsed": "00:00:50"}, {"elapsed_s": 50}),
+        ({"End": "1700099999", "Elapsed": "00:00:50"}, {"elapsed_s": 50, "end_s": 1_700_099_999}),
     ],
 )
 def test_one_row(row, expected):
@@ -101,15 +101,10 @@ HUGE = "99999999999999999999"
         ({"JobID": f"6_{HUGE}"}, "too large"),
         ({"Submit": HUGE}, "Submit"),
         ({"End": "0001-01-01T00:00:00"}, "End"),
-        ({"Timelimit": f"{HUGE}-00:00:00"}, "Timelimit"),
         ({"Elapsed": HUGE}, "Elapsed"),
         ({"Elapsed": "9" * 400}, "Elapsed"),
         ({"Elapsed": f"{'9' * 400}-00:00:00"}, "Elapsed"),
         ({"Elapsed": "-10"}, "Elapsed"),
-        ({"NNodes": f"{HUGE}E"}, "NNodes"),
-        ({"NCPUS": "-4"}, "NCPUS"),
-        ({"ExitCode": f"{HUGE}:0"}, "ExitCode"),
-        ({"ReqMem": "?"}, "ReqMem"),
         ({"State": "SLEEPING"}, "State"),
         ({"Cluster": ""}, "-M"),
     ],
@@ -128,22 +123,32 @@ def test_what_no_job_can_be_costs_only_itself(row, column):
 )
 def test_sums_that_no_database_holds_cost_only_themselves(usage):
     header = "JobID|Cluster|State|Submit|TRESUsageInTot"
-    rows = ["1|c|FAILED|5|", f"1.0|c|FAILED|5|{usage}", f"1.1|c|FAILED|5|{usage}", "2|c|FAILED|5|"]
+    rows = [
+        "1|c|FAILED|1700000005|",
+        f"1.0|c|FAILED|1700000005|{usage}",
+        f"1.1|c|FAILED|1700000005|{usage}",
+        "2|c|FAILED|1700000005|",
+    ]
     tally = Tally()
     runs = list(read_text([f"{line}\n" for line in (header, *rows)], tally))
-    assert runs[-1].job_id == 2
-    assert tally.refused == tally.rows - sum(1 + len(run.steps) for run in runs) > 0
+    assert [(run.job_id, len(run.steps)) for run in runs] == [(1, 2), (2, 0)]
+    assert (tally.refused, sum(tally.odd.values())) == (0, 1 if "disk" in usage else 2)
     assert sum(map(len, pack_runs(runs))) == len(runs)
 
 
 def test_a_clock_that_went_back_makes_no_time_below_zero():
-    text = ["JobID|Cluster|State|Submit|Start|End\n", "7|oak|COMPLETED|50|100|90\n"]
+    text = [
+        "JobID|Cluster|State|Submit|Start|End\n",
+        "7|oak|COMPLETED|1700000050|1700000100|1700000090\n",
+    ]
     (run,) = read_text(text, Tally())
     assert run.elapsed_s == 0
 
 
 def test_requeues_and_reused_ids_are_runs_of_their_own():
-    runs = read({"State": "REQUEUED"}, {"Submit": "1080"}, {"Submit": "2000000", "User": "bob"})
+    runs = read(
+        {"State": "REQUEUED"}, {"Submit": "1700001080"}, {"Submit": "1702000000", "User": "bob"}
+    )
     assert len({(run.cluster, run.job_id, run.submit_s) for run in runs}) == 3
     assert runs[0].state.ended
 
@@ -152,11 +157,13 @@ def test_steps_without_their_job_are_refused_and_cost_nothing_else():
     tally = Tally()
     (run,) = read({"JobID": "5.0", "JobIDRaw": "5.0"}, {}, tally=tally)
     assert run.job_id == 7
-    assert [reject.reason for reject in tally.rejects] == ["step without its job"]
+    assert "step without its job" in tally.rejects[0].reason
 
 
 def test_a_resized_jobs_earlier_part_is_no_run():
-    earlier, rest = read({"State": "RESIZING"}, {"Submit": "1070", "Start": "1070"})
+    earlier, rest = read(
+        {"State": "RESIZING"}, {"Submit": "1700001070", "Start": "1700001070", "End": "1700001130"}
+    )
     assert not earlier.state.ended
     assert rest.state.ended
 

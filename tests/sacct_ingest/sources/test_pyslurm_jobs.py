@@ -126,7 +126,7 @@ def test_a_record_becomes_a_run(install):
         ({"state": "CANCELLED", "cancelled_by": "root"}, "cancelled_by", "root"),
         ({"time_limit": "PartitionLimit"}, "limit_s", None),
         ({"time_limit": None}, "limit_s", None),
-        ({"elapsed_time": None}, "elapsed_s", 0),
+        ({"elapsed_time": None}, "elapsed_s", 60),
         ({"num_nodes": None}, "nodes", 0),
         ({"array_id": 6, "array_task_id": 3}, "array_task_id", 3),
         ({"array_id": 6, "array_tasks_waiting": "0-3"}, "array_job_id", 6),

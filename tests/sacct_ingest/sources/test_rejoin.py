@@ -18,7 +18,18 @@ HEADER = [
     "ElapsedRaw",
     "Comment",
 ]
-ROW = ["7", "solve", "ann", "1001", "COMPLETED", "50", "sbatch solve.sh", "/home/ann", "5", ""]
+ROW = [
+    "7",
+    "solve",
+    "ann",
+    "1001",
+    "COMPLETED",
+    "1700000050",
+    "sbatch solve.sh",
+    "/home/ann",
+    "5",
+    "",
+]
 rejoin = rejoiner(HEADER, "|")
 
 
@@ -61,7 +72,7 @@ def read(*rows):
 
 
 def row(job, name):
-    return f"{job}|c|{name}|ann|1001|COMPLETED|50|5\n"
+    return f"{job}|c|{name}|ann|1001|COMPLETED|1700000050|5\n"
 
 
 def test_rows_around_it_survive():
@@ -71,7 +82,7 @@ def test_rows_around_it_survive():
 
 
 def test_what_nobody_can_tell_is_refused_with_its_text():
-    odd = "2|c|x|ann|1001|COMPLETED|50|5|6\n"
+    odd = "2|c|x|ann|1001|COMPLETED|1700000050|5|6\n"
     names, tally = read(row(1, "a"), odd, row(3, "e"))
     assert names == ["a", "e"]
     assert [reject.text for reject in tally.rejects] == [odd]
@@ -79,7 +90,7 @@ def test_what_nobody_can_tell_is_refused_with_its_text():
 
 
 def test_the_last_record_too():
-    names, tally = read(row(1, "a"), "2|c|x\ny|ann|1001|COMPLETED|50|5|6\n")
+    names, tally = read(row(1, "a"), "2|c|x\ny|ann|1001|COMPLETED|1700000050|5|6\n")
     assert names == ["a"]
     assert tally.refused == 1
 

@@ -45,7 +45,7 @@ def read(source):
     return list(source.read(0, 10, Tally()))
 
 
-ROW = 'printf "%s$D" 1 c FAILED 50$W; echo 7'
+ROW = 'printf "%s$D" 1 c FAILED 1700000050$W; echo 7'
 
 
 def test_rows_are_read_as_they_are_printed(tmp_path):
@@ -69,7 +69,10 @@ def test_the_delimiter_is_another_each_time(tmp_path):
 
 
 def test_what_users_write_makes_no_other_jobs(tmp_path):
-    genuine, forged = "1${D}c${D}FAILED${D}50$W${D}", "9${D}c${D}COMPLETED${D}50${D}"
+    genuine, forged = (
+        "1${D}c${D}FAILED${D}1700000050$W${D}",
+        "9${D}c${D}COMPLETED${D}1700000050${D}",
+    )
     lines = (f"{genuine}x${{D}}7", f"{forged}y${{D}}8", f"{forged}z${{D}}9")
     body = "\n".join(f'echo "{line}"' for line in lines)
     tally = Tally()
@@ -119,16 +122,17 @@ def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path):
         f'echo "$@" >>{tmp_path}/argv\n'
         'case "$*" in *--jobs=*) N=2;; *) N=1;; esac\n'
         'row() { printf "%s$D" "$@"; echo 9; }\n'
-        "row 7 c COMPLETED 50$W 60$W; row 7.0 c COMPLETED 90$W 95$W\n"
-        "[ $N = 1 ] || row 7.1 c COMPLETED 60$W 70$W\n"
-        "row 8 c COMPLETED 90$W 105$W\n"
+        "row 7 c COMPLETED 1700000050$W 1700000060$W\n"
+        "row 7.0 c COMPLETED 1700000090$W 1700000095$W\n"
+        "[ $N = 1 ] || row 7.1 c COMPLETED 1700000060$W 1700000070$W\n"
+        "row 8 c COMPLETED 1700000090$W 1700000105$W\n"
     )
     source = fake(tmp_path, body, header="JobID Cluster State Submit Start ElapsedRaw")
-    runs = list(source.read(100, 200, Tally()))
+    runs = list(source.read(1_700_000_100, 1_700_000_200, Tally()))
     assert [(run.job_id, len(run.steps)) for run in runs] == [(8, 0), (7, 2)]
     asked = (tmp_path / "argv").read_text().splitlines()
     assert ["--jobs=7" in line for line in asked] == [False, True]
-    assert "--starttime=uts1000000 --endtime=uts200" in asked[1]
+    assert "--starttime=uts1700000060 --endtime=uts1700000200" in asked[1]
 
 
 def test_a_sacct_that_is_not_there(tmp_path):

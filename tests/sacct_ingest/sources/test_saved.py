@@ -131,7 +131,7 @@ def test_lines_of_windows(tmp_path):
 )
 def test_what_is_refused_says_where_in_the_file_it_is(tmp_path, form, where):
     bad = {
-        "text": "JobID|Cluster|State|Submit\n1|c|FAILED|5\n2|c|FAILED|soon\n",
+        "text": "JobID|Cluster|State|Submit\n1|c|FAILED|1700000005\n2|c|FAILED|soon\n",
         "json": json.dumps({"jobs": [new_job(), new_job(state=None)]}),
         "swf": f"; Computer: oak\n; Note: x\n{LINE}\n7 soon\n",
     }
@@ -156,13 +156,14 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_bytes_that_are_no_utf8_cost_nothing(tmp_path):
     path = tmp_path / "jobs"
-    path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|5|na\xefve\xff\n")
+    path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|1700000005|na\xefve\xff\n")
     assert read(path)[0].name == "na\ufffdve\ufffd"
 
 
 #: Columns of a file that names them otherwise, or not at all.
 FOREIGN = (
-    "job_id,wallclock_req,nodes_req,submit_time,state\n9,172800.0,10,2019-01-01 08:55:55,TIMEOUT\n"
+    "job_id,wallclock_req,nodes_req,submit_time,state,wallclock_used\n"
+    "9,172800.0,10.0,2019-01-01 08:55:55,TIMEOUT,172812.0\n"
 )
 
 
@@ -171,8 +172,8 @@ def test_columns_may_be_named(tmp_path):
     path.write_text(FOREIGN)
     tally = Tally()
     source = SavedSacct(
-        path, "c", ("JobID", "Timelimit", "NNodes", "Submit", "State"), delimiter=","
+        path, "c", ("JobID", "Timelimit", "NNodes", "Submit", "State", "Elapsed"), delimiter=","
     )
     (run,) = source.read(0, 0, tally)
-    assert (run.job_id, run.limit_s, run.nodes) == (9, 172800, 10)
+    assert (run.job_id, run.limit_s, run.nodes, run.elapsed_s) == (9, 172800, 10, 172812)
     assert [reject.text for reject in tally.rejects] == [FOREIGN.splitlines()[0]]

@@ -147,7 +147,7 @@ def test_json_and_archive_logs_are_recognised(tmp_path, capsys):
 
 def test_columns_and_delimiter_may_be_given(tmp_path, capsys):
     path = tmp_path / "jobs.csv"
-    path.write_text("5,x,FAILED,50\n")
+    path.write_text("5,x,FAILED,1700000050\n")
     options = ("-M", "oak", "-o", "JobID,-,State,Submit", "--delimiter", ",")
     assert ingest(tmp_path / "nimo.db", *options, str(path)) == 0
     assert "1 new" in capsys.readouterr().out

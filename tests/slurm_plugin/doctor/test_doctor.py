@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from predictor.refit import refit
+from sacct_ingest.records import Fault, OddValue
 from sacct_ingest.store import Store
 from sacct_ingest.store.ingests import REFITTED
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.doctor import CHECKS, FindingState, examine
-from slurm_plugin.doctor.nimo_checks import learned
+from slurm_plugin.doctor.nimo_checks import learned, values
 from slurm_plugin.nimod import client
 from slurm_plugin.text.table_columns import WIDTH
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
@@ -462,3 +463,18 @@ def test_saved_files_alone_are_no_news(tmp_path):
     files, fit = learned(installation_of(Namespace(config=None, store=url)))
     assert (files.state, fit.state) == (FindingState.WARNING, FindingState.OK)
     assert files.message.startswith("only saved files were read")
+
+
+def test_columns_that_overflow_are_named(tmp_path):
+    url = f"sqlite:///{tmp_path}/nimo.db"
+    with Store.open(url) as store:
+        store.value_counts.add(
+            {"job": 10, "step": 100},
+            {
+                OddValue("step", "TotalCPU", Fault.OVERFLOWED): 3,
+                OddValue("job", "MaxRSS", Fault.UNREADABLE): 0,
+            },
+        )
+    (finding,) = values(installation_of(Namespace(config=None, store=url)))
+    assert finding.state is FindingState.WARNING
+    assert finding.message == "TotalCPU overflowed in 3 % of steps: unknown there"
