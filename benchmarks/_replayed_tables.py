@@ -15,7 +15,6 @@ from history_accuracy import Fits, histories
 from numpy.typing import NDArray
 
 from predictor.table import at, covers, for_limit
-from predictor.tables.run_facts import attributes_of_run
 from predictor.types import Prediction
 from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.records import JobRun
@@ -37,7 +36,7 @@ def predictions(path: Path, work: Workload, ids: NDArray[np.int64]) -> Mapping[i
     rows = _replayed(path, work, ids)
     fits, made = Fits(histories(rows), _EVERY), dict[int, Prediction]()
     for row in sorted(rows, key=lambda one: (one.submit_s, one.job_id)):
-        attributes = partial(attributes_of_run, row)
+        attributes = partial(getattr, row, "attributes")
         layouts = layouts_of_run(row)
         table = fits.find(row.identity, layouts, attributes, float(row.submit_s))
         if table is None:

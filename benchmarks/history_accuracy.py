@@ -37,7 +37,7 @@ from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import attributes_of_run, runs_of
+from predictor.tables.run_facts import runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
@@ -272,7 +272,7 @@ def slopes(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
 
 def _scored(row: RunRow, fits: Fits, past: "_Past", number: int) -> Scored | None:
     identity, simple = row.identity, past.simple(row)
-    attributes = partial(attributes_of_run, row)
+    attributes = partial(getattr, row, "attributes")
     table = fits.find(identity, layouts_of_run(row), attributes, float(row.submit_s))
     if table is None or not simple:
         return None

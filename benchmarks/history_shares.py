@@ -27,7 +27,6 @@ import _bench
 from history_accuracy import Fits, histories, stored
 
 from predictor.table import at, covers, for_limit
-from predictor.tables.run_facts import attributes_of_run
 from predictor.types import HISTORY, PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.runs.layout import Unit, layouts_of_run
@@ -154,7 +153,7 @@ def walk(rows: Sequence[RunRow], *, every: int) -> list[Said]:
 
 
 def _said(row: RunRow, fits: Fits) -> Said:
-    attributes = partial(attributes_of_run, row)
+    attributes = partial(getattr, row, "attributes")
     table = fits.find(row.identity, layouts_of_run(row), attributes, float(row.submit_s))
     if table is None or not table.nodes:
         return Said("nothing")

@@ -49,6 +49,7 @@ from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
+from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
 from sacct_ingest.store.fits import BASIS, NODE_CPUS, OUTLOOK, PASTS_MADE, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
@@ -144,11 +145,12 @@ def refit(  # noqa: PLR0913 - each by its name
     need_finite("time of the refit", now_s)
     need_finite("workers", workers, least=1)
     started = perf_counter()
+    store.resolve()  # nothing to do but after an upgrade
     types = sums.node_types(store)
     sums.add_runs(store, types)
     several = len(types.types) > 1
     chosen = replace(settings or TableSettings(), node_types=types.types if several else {})
-    text = repr((chosen, tuple(shared), models_version()))
+    text = repr((chosen, tuple(shared), models_version(), RULES))
     digest = blake2b(text.encode(), digest_size=16).hexdigest()
     stored, waiting = store.records.find(*BASIS), store.changes.collect()
     basis = msgspec.json.decode(stored, type=Basis) if stored else Basis(0, "", PooledErrors())

@@ -555,9 +555,12 @@ _BY_COMMAND = (KeyLevel.SCRIPT, KeyLevel.LINE)
 
 def folder_digest(work_dir: str) -> str:
     """Short digest of a working directory, without what is volatile in it."""
-    return blake2b(
-        folder_template(work_dir.rstrip("/")).encode(errors="replace"), digest_size=6
-    ).hexdigest()
+    return digest_of_folder(folder_template(work_dir))
+
+
+def digest_of_folder(folder: str) -> str:
+    """Short digest of a working directory that has nothing volatile in it any more."""
+    return blake2b(folder.rstrip("/").encode(errors="replace"), digest_size=6).hexdigest()
 
 
 @lru_cache(maxsize=1024)

@@ -62,12 +62,11 @@ def last_runs(store: "Store", table: PredictionTable, most: int = 30) -> "list[R
     level, key = KeyLevel(table.level), whole_key(table.key)
     if key == table.key:
         return store.runs.of_key(level, key, most=most)
-    from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
 
     own = []
     for whole in map(decode, (one.payload for one in store.fits.find([(level, key)]))):
         for row in store.runs.of_key(level, key, most=10 * most):
-            part = part_for(whole, layouts_of_run(row), partial(attributes_of_run, row))
+            part = part_for(whole, layouts_of_run(row), partial(getattr, row, "attributes"))
             own += [row] if part and part.key == table.key else []
     return own[-most:]
 

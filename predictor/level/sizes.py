@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.types import SizeTerm
-from sacct_ingest.runs.attributes import SIZE
+from sacct_ingest.runs.submission import SIZE
 
 Floats = NDArray[np.float64]
 

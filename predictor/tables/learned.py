@@ -12,10 +12,10 @@ from math import exp, log
 from statistics import median
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
-from predictor.tables.run_facts import attributes_of_run
 from predictor.types import Part, SizeTerm
-from sacct_ingest.runs.attributes import MEMORY, SIZE, number_of
+from sacct_ingest.runs.attributes import number_of
 from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.submission import MEMORY, SIZE
 from sacct_ingest.store.rows import RunRow
 
 #: How runs of `nimo learn` are called; the fewest and most that are learned from, and tables.
@@ -75,7 +75,7 @@ def learned(
 
 def _requested(row: RunRow) -> dict[str, float]:
     """Amounts that a run asked for; memory in MiB on each node."""
-    size = number_of(attributes_of_run(row).get(SIZE, "")) or 0.0
+    size = number_of(row.attributes.get(SIZE, "")) or 0.0
     memory = round((row.req_mem_bytes or 0) / row.nodes / _MIB)
     given = {_NODES: row.nodes, _CPUS: row.cpus / row.nodes, MEMORY: memory, SIZE: size}
     return {name: float(amount) for name, amount in given.items() if amount > 0}

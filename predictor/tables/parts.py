@@ -29,9 +29,10 @@ from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.runs.attributes import ARRAY_INDEX, LONGEST, MEMORY, describe, numbers_of
+from sacct_ingest.runs.attributes import LONGEST, describe, numbers_of
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
+from sacct_ingest.runs.submission import ARRAY_INDEX, MEMORY
 from sacct_ingest.store.rows import RunRow
 
 #: Parts with tables of their own, at most.
@@ -165,7 +166,7 @@ def _sized(
     if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, rows)):
         return (), rows
     every = _examples(axis, finished)
-    values = {id(row): numbers_of(run_facts.attributes_of_run(row)) for row in rows}
+    values = {id(row): numbers_of(row.attributes) for row in rows}
     named = _names_of_record(before)
     if len(every) < sizes.FEWEST or not any(values.values()):
         return (), rows
@@ -189,8 +190,7 @@ def _sized(
 
 def _numbered(row: RunRow) -> bool:
     """Whether a run may have numbers besides its arguments."""
-    exported = "--export" in row.submit_line or "size=" in row.comment
-    return exported or row.array_task_id is not None
+    return row.submission.numbered or row.array_task_id is not None
 
 
 def _as_reference(
@@ -313,7 +313,7 @@ def _examples(
     axis: Axis, rows: Sequence[RunRow], sized: Collection[str] = ()
 ) -> list[split.Example]:
     def read(row: RunRow) -> dict[str, str]:
-        values = run_facts.attributes_of_run(row)
+        values = row.attributes
         return {n: value for n, value in values.items() if n not in sized and n != ARRAY_INDEX}
 
     return [
@@ -344,14 +344,14 @@ def _grouped(
     groups: dict[Part, list[RunRow]] = {}
     for layout, own in (axis.groups or {ANY: rows}).items():
         for row in own:
-            values = run_facts.attributes_of_run(row)
+            values = row.attributes
             named = tuple((name, values.get(name, "")) for name in names)
             groups.setdefault(Part("", layout, named), []).append(row)
     return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
 
 
 def _is_in(row: RunRow, group: Part) -> bool:
-    values = run_facts.attributes_of_run(row) if group.values else {}
+    values = row.attributes if group.values else {}
     alike = all(values.get(name, "") == value for name, value in group.values)
     return alike and any(group.layout.matches(one) for one in layouts_of_run(row))
 

@@ -3,7 +3,6 @@
 Of a change of count they say what their users asked for, and what they had.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from statistics import fmean
 
 from predictor.change.posterior import ChangeRun, Posterior, posterior
 from predictor.change.request import log_ratios
-from predictor.table import folder_digest
+from predictor.table import digest_of_folder
 from predictor.types import (
     UNBOUNDED,
     AskedRange,
@@ -29,14 +28,9 @@ from predictor.types import (
     problem,
 )
 from sacct_ingest.records import JobState, KeyLevel, Says
-from sacct_ingest.runs.attributes import attributes
 from sacct_ingest.runs.evidence import evidence_of, node_need
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.scripts.engines import name_template, template
-from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
-from sacct_ingest.scripts.signature import export_of_line, words_of_line
 from sacct_ingest.store.rows import RunRow
-from sacct_ingest.text.tag import study_of
 
 #: The latest runs that count.
 RECENT = 20
@@ -104,8 +98,10 @@ def _limit(row: RunRow, state: JobState) -> float | None:
 
 def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
     """Digests of the working directories; none where they differ from run to run."""
-    directories = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
-    digests = sorted(set(map(folder_digest, directories)))
+    directories = [
+        row.submission.folder for row in rows if row.state.says_run_time and row.submission.folder
+    ]
+    digests = sorted(set(map(digest_of_folder, directories)))
     return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
 
 
@@ -166,41 +162,19 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
     return runs
 
 
-def attributes_of_run(row: RunRow) -> dict[str, str]:
-    """Give the attributes of a stored run by name."""
-    return attributes(
-        words_of_line(row.submit_line, row.work_dir, row.comment, row.name),
-        account=row.account,
-        limit_s=row.limit_s,
-        mem_node_bytes=(row.req_mem_bytes or 0) / max(row.nodes, 1),
-        work_dir=row.work_dir,
-        script=row.script,
-        name=row.name,
-        comment=row.comment,
-        export=export_of_line(row.submit_line, row.comment, row.name),
-        array="" if row.array_task_id is None else str(row.array_task_id),
-    )
-
-
-_COMMAND_LENGTH = 200  #: characters of a command that tables keep
-
-
 def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
     """Script and arguments of the newest run that has a submit line; empty for other keys."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
         return ""
-    newest = next((row for row in reversed(rows) if row.submit_line), None)
-    if newest is None:
-        return ""
-    words = words_of_line(newest.submit_line, newest.work_dir, newest.name)
-    return template(" ".join(words))[:_COMMAND_LENGTH]
+    commands = (row.submission.command for row in reversed(rows) if row.submission.program)
+    return next(commands, "")
 
 
 def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
     """Name the application for people."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
         return key
-    name, _ = Counter(name_template(row.name) for row in rows).most_common(1)[0]
+    name, _ = Counter(row.submission.label or row.name for row in rows).most_common(1)[0]
     users = {row.user for row in rows}
     return f"{users.pop()}/{name}" if len(users) == 1 else name
 
@@ -286,7 +260,7 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
 
 
 def _is_try(row: RunRow) -> bool:
-    return row.try_of == LEARNED or bool(study_of(row.comment, row.submit_line))
+    return row.try_of == LEARNED or bool(row.submission.study)
 
 
 def _proven(rows: Sequence[RunRow]) -> tuple[int, ...]:
@@ -353,7 +327,8 @@ def with_asked_cpus(row: RunRow) -> RunRow:
 
     Of a range of nodes Slurm's accounting has the CPUs that were asked for on the fewest.
     """
-    least = row.least_nodes if row.asked_unit else _asked_range(row.submit_line)[0]
+    asked = row.submission.nodes
+    least = row.least_nodes if row.asked_unit else asked and asked[0]
     if not row.req_cpus or not least or least >= row.nodes or row.asked_unit in _SIZES:
         return row
     return replace(row, req_cpus=-(-row.req_cpus * row.nodes // least))
@@ -373,7 +348,7 @@ def _run(row: RunRow, unit: Unit) -> ChangeRun:
     memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
     if unit is not Unit.NODES:
         memory = float(row.mem_bytes or 0)  # of the whole job already
-    problem = study_of(row.comment, row.submit_line)
+    problem = row.submission.study
     return ChangeRun(asked, row.nodes, float(row.elapsed_s), memory, group, problem)
 
 
@@ -383,28 +358,14 @@ def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
     if unit is not Unit.NODES:
         return asked or row.nodes, (asked or row.nodes,) * 2
     low, high = row.asked_low, row.asked_high
-    if not row.asked_unit and row.submit_line:
-        low, high = _asked_range(row.submit_line)
+    if not row.asked_unit and row.submission.program:
+        low, high = row.submission.nodes or (None, None)
     elif not row.asked_unit:
         low = high = row.nodes
     if low != high or (asked is not None and low is None):
         return asked or row.nodes, (low or 0, high or 0)
     own = asked or row.nodes
     return own, (own, own)
-
-
-_RANGE = re.compile(r"\d-\d").search
-
-
-def _asked_range(submit_line: str) -> tuple[int | None, int | None]:
-    """Fewest and most nodes of a command line; None: it does not say."""
-    if not _RANGE(submit_line):
-        return None, None
-    text = parse_command_line(split_submit_line(submit_line)).options.get("nodes") or ""
-    low, dash, high = text.partition("-")
-    if not (dash and low.isdecimal() and high.isdecimal()):
-        return None, None
-    return int(low), int(high)
 
 
 @cache

@@ -24,9 +24,7 @@ import numpy as np
 
 from predictor.level.experts import SLOPE
 from sacct_ingest.runs.layout import Each, Layout, Unit, any_layout, layouts, size_layouts
-from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
 from sacct_ingest.store.rows import RunRow
-from sacct_ingest.text.tag import parse_tag
 
 #: Sizes that make a curve, and that make a step.
 _CURVE, _STEP = 3, 2
@@ -70,13 +68,13 @@ def axis_of(rows: Sequence[RunRow]) -> Axis:
 
 def _named(rows: Sequence[RunRow]) -> Axis | None:
     """Give the axis that the tag of the last run offers sizes on; None: it offers none."""
-    tag = parse_tag(rows[-1].comment) if rows else None
-    if tag is None or len({row.nodes for row in rows}) > 1:
+    sizes = rows[-1].submission.sizes if rows else ""
+    if not sizes or len({row.nodes for row in rows}) > 1:
         return None
-    unit = Unit.GPUS if tag.gpus else Unit.CPUS
-    if not (tag.gpus or tag.cpus or tag.tasks) or not all(map(unit.size_of, rows)):
+    unit = Unit.GPUS if sizes == Unit.GPUS.value else Unit.CPUS
+    if not all(map(unit.size_of, rows)):
         return None
-    return Axis(unit, _by_tasks(rows, unit, Each.TASK if tag.tasks else Each.JOB))
+    return Axis(unit, _by_tasks(rows, unit, Each.TASK if sizes == "tasks" else Each.JOB))
 
 
 def on_axis(rows: Sequence[RunRow], unit: Unit) -> list[RunRow]:
@@ -113,12 +111,12 @@ def _by_tasks(
 
 def _with_tasks(row: RunRow) -> RunRow:
     """Run with the tasks that its submission named, where it had no step with them."""
-    if row.tasks is not None or not row.submit_line:
+    if row.tasks is not None:
         return row
-    options = parse_command_line(split_submit_line(row.submit_line)).options
-    tasks, each = options.get("ntasks", ""), options.get("cpus-per-task")
-    if tasks and tasks.isdecimal():
-        return replace(row, tasks=int(tasks))
+    tasks = row.submission.tasks
+    if tasks is not None:
+        return replace(row, tasks=tasks)
+    each = row.submission.options.get("cpus-per-task")
     return replace(row, tasks=1) if each and row.nodes == 1 else row
 
 

@@ -8,16 +8,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, prod
 
+from sacct_ingest.runs.submission import (
+    ACCOUNT,
+    ARGUMENT,
+    ARRAY_INDEX,
+    COMMAND,
+    MEMORY,
+    NAME,
+    SAMPLE,
+    SCRIPT,
+    SIZE,
+    TIME_LIMIT,
+    WORK_DIR,
+    WORKFLOW,
+    Said,
+    named,
+)
 from sacct_ingest.scripts.engines import engine_job, folder_template, name_template
 from sacct_ingest.text.tag import parse_tag
 
-COMMAND, ARGUMENT = "command", "argument "
-TIME_LIMIT, MEMORY, ACCOUNT = "time limit", "memory", "account"
-WORK_DIR, SCRIPT, SIZE = "working directory", "script", "size"
-NAME, SAMPLE, WORKFLOW = "name", "sample", "workflow"
-ARRAY_INDEX = "array index"
 _NAMED = (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE, NAME, SAMPLE, WORKFLOW, ARRAY_INDEX)
-_MIB = 2**20
 #: Characters of a name or value that are shown.
 LONGEST = 40
 _NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)([kKMGT]?)(?:i?[bB])?")
@@ -60,26 +70,31 @@ def attributes(  # noqa: PLR0913 - each by its name
     {'command': 'run.sh', 'KPAR': '9', '--input': 'a.dat', 'argument 1': '4x4', \
 'time limit': '7200'}
     """
+    said = said_by(words, name=name, comment=comment, export=export)
+    return named(
+        said,
+        account=account,
+        limit_s=limit_s,
+        mem_node_bytes=mem_node_bytes,
+        folder=folder_template(work_dir),
+        script=script,
+        array=array,
+    )
+
+
+def said_by(words: Sequence[str], *, name: str, comment: str, export: str) -> Said:
+    """Read the texts of a job; parameters as of `attributes`."""
     tag, engine = parse_tag(comment), engine_job(name, comment, words)
-    more = {
-        TIME_LIMIT: f"{limit_s:.0f}" if limit_s else "",
-        MEMORY: f"{mem_node_bytes / _MIB:.0f}" if mem_node_bytes else "",
-        ACCOUNT: account,
-        WORK_DIR: folder_template(work_dir),
-        SCRIPT: script,
-        SIZE: size_text(tag.size) if tag else "",
-        ARRAY_INDEX: array if array.isdecimal() else "",
-    }
-    given = {}
+    size = size_text(tag.size) if tag else ""
     if engine is not None:
-        more |= {SAMPLE: engine.sample, WORKFLOW: engine.workflow}
-        if engine.attempt > 1:
-            more |= {TIME_LIMIT: "", MEMORY: ""}
-    elif words:
-        exported = (one for one in export.split(",") if "=" in one)
-        given = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
-        more[NAME] = name if name_template(name) != name else ""
-    return given | {name: value for name, value in more.items() if value}
+        return Said(
+            size=size, sample=engine.sample, workflow=engine.workflow, attempt=engine.attempt
+        )
+    if not words:
+        return Said(size=size)
+    exported = (one for one in export.split(",") if "=" in one)
+    arguments = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
+    return Said(arguments, size, name if name_template(name) != name else "")
 
 
 def size_text(text: str) -> str:

@@ -56,8 +56,15 @@ def identity_of_line(
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
     job's submission has it.
     """
-    words = words_of_line(submit_line, work_dir, comment, name)
-    return _identity(user, name, comment, "", words)
+    parsed = parsed_line(submit_line, (comment, name))
+    return identity_of_parsed(user, name, comment, parsed, work_dir)
+
+
+def identity_of_parsed(
+    user: str, name: str, comment: str, parsed: job_script.CommandLine, work_dir: str
+) -> Identity:
+    """Identity of a run whose submit line was read already, as of `identity_of_line`."""
+    return _identity(user, name, comment, "", words_of_command_line(parsed, work_dir))
 
 
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
@@ -97,23 +104,23 @@ def words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
     ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
     lost, and what follows a space in a comment would be taken for the script.
     """
-    parsed = _parsed_line(line, values)
+    return words_of_command_line(parsed_line(line, values), work_dir)
+
+
+def words_of_command_line(parsed: job_script.CommandLine, work_dir: str) -> tuple[str, ...]:
+    """Command of a submit line that was read already, and its arguments."""
     wrap = parsed.options.get("wrap")
     if wrap is not None:
         return _words_of_wrap(wrap)
     return _words_of_command(parsed.script, parsed.arguments, work_dir) if parsed.script else ()
 
 
-def export_of_line(line: str, *values: str) -> str:
-    """Give what a submit line's ``--export`` names; parameters as of `words_of_line`.
+def parsed_line(line: str, values: Iterable[str]) -> job_script.CommandLine:
+    """Read a submit line; ``values`` as of `words_of_line`.
 
-    >>> export_of_line("sbatch --export=ALL,STEPS=500 md.sh")
+    >>> parsed_line("sbatch --export=ALL,STEPS=500 md.sh", ()).options["export"]
     'ALL,STEPS=500'
     """
-    return (_parsed_line(line, values).options.get("export") or "") if "--export" in line else ""
-
-
-def _parsed_line(line: str, values: Iterable[str]) -> job_script.CommandLine:
     for value in values:
         if len(value.split()) > 1:
             line = line.replace(value, "_".join(value.split()), 1)

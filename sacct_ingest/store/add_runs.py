@@ -22,8 +22,9 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.runs.reading import resolved
+from sacct_ingest.runs.submission import RULES
 from sacct_ingest.runs.usage import node_watts
-from sacct_ingest.scripts.signature import identity_of_line
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
@@ -39,7 +40,7 @@ BATCH = 2000
 PACKED_TOGETHER: Final = 100
 #: Values of the columns of a table by their names, those of a column in the order of the rows.
 Columns = dict[str, Sequence[Any]]
-_IDENTITY: Final = ("user", "name", "comment", "submit_line")
+_TEXTS: Final = ("user", "name", "comment", "submit_line", "work_dir")
 _keys = attrgetter("tag", "script", "line")
 #: Cluster, submit time and job id of a run.
 Key = tuple[str, int, int]
@@ -289,10 +290,9 @@ _WAYS: Final[dict[str, Callable[[sa.Connection, sa.Table, Columns], None]]] = {"
 def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     columns = _by_field(JobRun, given)
     owned = columns.pop("steps")
-    # The working directory where the line names it, else nothing: it is part of the cache's key.
-    lines_of = zip(columns["work_dir"], columns["submit_line"], strict=True)
-    folders = (folder if folder and folder in line else "" for folder, line in lines_of)
-    identities = map(identity_of_line, *(columns[name] for name in _IDENTITY), folders)
+    read = map(resolved, *(columns[name] for name in _TEXTS))
+    identities, columns["submission"] = zip(*read, strict=True)
+    columns["rules"] = [RULES] * len(given)
     tags, scripts, lines = zip(*map(_keys, identities), strict=True)
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
     shapes = zip(columns["nodes"], columns["elapsed_s"], owned, strict=True)

@@ -1,11 +1,16 @@
 """Named counters: ids given in blocks, and versions that are cheap to poll."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store.schema import counters
+
+#: The counter with the first run that was not looked at by today's rules; its value where all were.
+RULES_PLACE: Final = f"rules {RULES}"
+DONE: Final = 2**62
 
 
 def lock(connection: sa.Connection, name: str) -> None:

@@ -86,6 +86,8 @@ def _create(connection: sa.Connection) -> None:
     connection.execute(sa.text(statement))
     metadata.create_all(connection, checkfirst=False)
     counters.start(connection, {"runs": 1, "fitted": 1, "fits": 0, "standings": 0, "sums": 0})
+    # There is nothing that was read by earlier rules.
+    counters.start(connection, {counters.RULES_PLACE: counters.DONE})
     connection.execute(sa.text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 

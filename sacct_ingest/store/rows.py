@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start
+from sacct_ingest.runs.submission import UNKNOWN, Submission, named
 
 #: Amounts of a heterogeneous job that are sums over its components.
 _SUMS: Final = (
@@ -112,8 +113,7 @@ class RunRow:
     components: tuple[Component, ...] = ()  #: empty unless it is heterogeneous
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
-    submit_line: str = ""
-    comment: str = ""
+    submission: Submission = UNKNOWN  #: what its texts say
     # What was decided of its job; only where runs are read by key.
     asked_size: int | None = None  #: what it would have had without NIMO, in ``asked_unit``
     asked_unit: str = ""
@@ -126,6 +126,19 @@ class RunRow:
     def identity(self) -> Identity:
         """Its identity keys."""
         return Identity(self.user, self.name, self.tag, self.script, self.line)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Its attributes by name: see `sacct_ingest.runs.attributes`."""
+        return named(
+            self.submission.said,
+            account=self.account,
+            limit_s=self.limit_s,
+            mem_node_bytes=(self.req_mem_bytes or 0) / max(self.nodes, 1),
+            folder=self.submission.folder,
+            script=self.script,
+            array="" if self.array_task_id is None else str(self.array_task_id),
+        )
 
     @property
     def starts(self) -> tuple[Start, ...]:

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.runs.submission import UNKNOWN, Submission
+from sacct_ingest.runs.submission import decode as decode_submission
 from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
 from sacct_ingest.store.changes import key_columns
 from sacct_ingest.store.engine import StoreTable, any_of, parts
@@ -21,7 +23,7 @@ from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
 _Record = TypeVar("_Record", RunRow, DecisionRow)
 #: What a run's attributes are made of; decisions are not joined with it.
-_ATTRIBUTES = ("account", "submit_line", "comment")
+_ATTRIBUTES = ("account", "submission")
 _DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
 #: Made of the column `pieces`.
 _PIECES = ("earlier", "components")
@@ -256,7 +258,18 @@ def record_maker(kind: type[_Record], names: tuple[str, ...]) -> Callable[[Seque
 
 def _setter(kind: type[Any], name: str) -> Callable[[Any, Any], None]:
     put: Callable[[Any, Any], None] = getattr(kind, name).__set__
-    return put if name != "state" else lambda record, value: put(record, JobState(value))
+    if name == "state":
+        return lambda record, value: put(record, JobState(value))
+    if name == "submission":
+        return lambda record, value: put(record, _submission(value))
+    return put
+
+
+def _submission(value: str | Submission | None) -> Submission:
+    """Read what is stored; a row that was not read by today's rules yet says nothing."""
+    if isinstance(value, str):
+        return decode_submission(value)
+    return value or UNKNOWN
 
 
 def _has_key(level: KeyLevel, keys: Iterable[str]) -> sa.ColumnElement[bool]:

@@ -149,6 +149,9 @@ runs = sa.Table(
     # what the others say, as JSON (`sacct_ingest.records.JobPieces`).  See `store.jobs`.
     _count("part_of"),
     sa.Column("pieces", long()),
+    # What its texts say, as JSON (`sacct_ingest.runs.submission`), and the version of the rules.
+    sa.Column("submission", long()),
+    sa.Column("rules", number(), nullable=False, server_default="0"),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     sa.UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     sa.Index("ix_runs_tag", "tag"),

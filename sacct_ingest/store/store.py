@@ -24,6 +24,7 @@ from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.sums import NodeSums
 
 if TYPE_CHECKING:
+    from sacct_ingest.store.resolution import Resolved
     from sacct_ingest.store.writer import RunWriter
 
 #: The counter with a store's random number, by which another in its place is noticed.
@@ -108,6 +109,18 @@ class Store:
         from sacct_ingest.store.retention import prune  # noqa: PLC0415
 
         return prune(self._engine, retention, dry_run=dry_run)
+
+    def resolve(self, report: "Callable[[Resolved], object] | None" = None) -> None:
+        """Read runs anew that an earlier release stored; see `sacct_ingest.store.resolution`."""
+        from sacct_ingest.store.resolution import resolve  # noqa: PLC0415
+
+        resolve(self._engine, report)
+
+    def unresolved(self) -> "Resolved | None":
+        """Say how far that is; None: there is nothing to read anew."""
+        from sacct_ingest.store.resolution import progress_of  # noqa: PLC0415
+
+        return progress_of(self._engine)
 
     def writer(self) -> AbstractContextManager["RunWriter"]:
         """Give what stores runs while the caller reads the next ones."""

@@ -247,6 +247,7 @@ def _queued(words: list[str], cluster: str) -> JobRun | None:
 
 def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | None) -> None:
     """Fit the identities among ``keys`` that changed since their last fit, or that others made."""
+    store.resolve()
     store.changes.collect()
     changed = any(page for level in KeyLevel for page in store.changes.pages(level, 1, keys))
     if not changed and not _outdated(store, keys):

@@ -110,6 +110,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
                 "fit": opened.watermarks.get(REFITTED),
             }
             outdated = count_outdated(opened)
+            unresolved = opened.unresolved()
     except NimoError:
         yield skipped("the store cannot be opened")
         return
@@ -117,6 +118,11 @@ def learned(installation: Installation) -> Iterator[Finding]:
         made = "only saved files were read, not the accounting: nothing new is learned"
         yield warning(made, _each_hour("ingest"))
         del times_s["ingest"]
+    if unresolved is not None:
+        read = (
+            f"{unresolved.runs:,} of {unresolved.of:,} stored runs are read by this release's rules"
+        )
+        yield warning(read, f"{_AS_NIMO} fit")
     if outdated:
         made = f"{count(outdated, 'prediction')} of another release: not used until made anew"
         yield warning(made, f"{_AS_NIMO} fit")

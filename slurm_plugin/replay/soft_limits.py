@@ -18,7 +18,6 @@ from predictor.level.record import Record
 from predictor.table import covers, encode, for_limit
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import attributes_of_run
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
@@ -169,7 +168,7 @@ def _found(
     payloads = [one for each in of_it for one in each.payloads(now_s)]
     layouts = layouts_of_run(row)
     table = PredictionLookup(payloads).find(
-        identity, layouts, attributes=partial(attributes_of_run, row), acting=True
+        identity, layouts, attributes=partial(getattr, row, "attributes"), acting=True
     )
     if table is None or table.runs < own_runs or not table.nodes:
         return None

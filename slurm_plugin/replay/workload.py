@@ -24,16 +24,14 @@ from predictor.change.request import DRAWS, for_request, ratios
 from predictor.models.downey import speedup
 from predictor.refit import RefitInput, fits_of
 from predictor.table import covers
-from predictor.tables.run_facts import asked_of, attributes_of_run
+from predictor.tables.run_facts import asked_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, KeyLevel
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.scripts.job_script import parse_command_line, split_submit_line
 from sacct_ingest.store import RunRow
 from sacct_ingest.text.hostlist import expand
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.decision.eligibility import proven_counts
 from slurm_plugin.decision.explore import RecentCounts
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -237,9 +235,9 @@ def proven(workload: Workload, moldable_jobs: Sequence[Moldable | None]) -> list
 
 def _proven(row: RunRow, one: Moldable, recent: RecentCounts) -> Moldable | None:
     counts = proven_counts(one.table, row.nodes)
-    asked, tag = parse_command_line(split_submit_line(row.submit_line)), parse_tag(row.comment)
-    kept = asked_of(row, Unit.NODES)[1] != (row.nodes, row.nodes) or (tag and tag.off)
-    other = row.submit_line and asked.program != "sbatch"
+    asked = row.submission
+    kept = asked_of(row, Unit.NODES)[1] != (row.nodes, row.nodes) or asked.off
+    other = asked.program not in {"", "sbatch"}
     if not counts or kept or other or asked.het or not _TIES.isdisjoint(asked.options):
         return None
     study = recent.is_study(one.table.key, row.nodes, float(row.submit_s))
@@ -267,7 +265,7 @@ def _truth(table: PredictionTable, own: int, which: int, nodes: int) -> float:
 def _moldable(
     row: RunRow, cluster_nodes: int, knowledge: Knowledge, reach: float, off: defaultdict[str, int]
 ) -> Moldable | None:
-    asked = partial(attributes_of_run, row)
+    asked = partial(getattr, row, "attributes")
     before = knowledge.before.find(row.identity, attributes=asked, acting=True)
     now = knowledge.now.find(row.identity, attributes=asked)
     if before is None or now is None or not before.is_curve or not now.is_curve:

@@ -14,8 +14,6 @@ from predictor.product_limit import ProductLimit
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import JobState, Says
 from sacct_ingest.runs.evidence import evidence_of
-from sacct_ingest.scripts.engines import engine_job
-from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.yaml_text import load_yaml
 from slurm_plugin.slurm.cluster_state import RawState, lower_of
@@ -233,13 +231,7 @@ def of_workflow(rows: Iterable[RunRow], name: str) -> list[RunRow]:
         ends = range(len(asked), len(path.parts) + 1)
         return any(parts[end - len(asked) : end] == asked for parts in ways for end in ends)
 
-    return [row for row in rows if named(row.work_dir) or named(_workflow(row))]
-
-
-def _workflow(row: RunRow) -> str:
-    words = words_of_line(row.submit_line, row.work_dir, row.comment, row.name)
-    job = engine_job(row.name, row.comment, words)
-    return job.workflow if job else ""
+    return [row for row in rows if named(row.work_dir) or named(row.submission.said.workflow)]
 
 
 def process_of(need: Need, engine: str) -> str:

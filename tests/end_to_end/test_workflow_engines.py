@@ -15,9 +15,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from predictor.tables.run_facts import attributes_of_run
 from sacct_ingest.records import JobState, KeyLevel
-from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
+from sacct_ingest.runs.submission import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
 from sacct_ingest.store import Store
 from tests.cluster import cgroups
 from tests.cluster.releases import cache
@@ -142,7 +141,7 @@ def test_two_runs_of_a_snakemake_workflow_are_three_applications(site, engines, 
     assert len(retries) == (0 if cgroups.lacking() else 2)
     for one in retries:
         assert (one.state, one.req_mem_bytes) == (JobState.COMPLETED, 1000 * 2**20)
-        asked = attributes_of_run(one)
+        asked = one.attributes
         assert (asked[SAMPLE], Path(asked[WORKFLOW]).name) == ("c", "Snakefile")
         assert not {MEMORY, TIME_LIMIT} & asked.keys()
     since_s = max(one.at_s for one, _ in site.decisions())
@@ -178,7 +177,7 @@ def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(site, engines, 
         for one in learnt(site)[f"snakemake:{rule}"]:
             if one.submit_s >= since_s - 1:
                 got = (one.limit_s or 0) / 60, (one.req_mem_bytes or 0) / 2**20
-                asked.setdefault((rule, attributes_of_run(one)[SAMPLE]), []).append(got)
+                asked.setdefault((rule, one.attributes[SAMPLE]), []).append(got)
     expected = {(rule, sample): [first[rule]] for rule in RULES for sample in MORE + LONGER}
     minutes, memory = first["align"]
     expected["align", LONGER] += [(2 * minutes, memory)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from predictor.table import models_version
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.runs.reading import submission_of
 from sacct_ingest.store import RecordRow, RunRow, Store
 from sacct_ingest.store.fits import BASIS
 
@@ -63,6 +64,17 @@ def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> R
         tag="",
         script="s",
         line="l",
+    )
+
+
+def submitted(row: RunRow, submit_line: str = "", comment: str = "", **changes: object) -> RunRow:
+    """Give a stored run as if it had been submitted so."""
+    other = replace(row, **changes)
+    return replace(
+        other,
+        submission=submission_of(
+            name=other.name, comment=comment, submit_line=submit_line, work_dir=other.work_dir
+        ),
     )
 
 

@@ -13,9 +13,12 @@ from predictor.table import decode, head
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs import attributes, reading
+from sacct_ingest.scripts import engines, job_script, signature
 from sacct_ingest.store import RecordRow, Store
 from sacct_ingest.store.fits import OUTLOOK, QUEUE
 from sacct_ingest.store.rows import RetentionTimes
+from sacct_ingest.text import tag
 from tests.predictor.rows import applications, job, of_another_release, outdate
 from tests.sacct_ingest.records import decision
 
@@ -286,3 +289,35 @@ def test_an_empty_store_leaves_no_tables(store):
     summary = refit(store, now_s=5.0)
     assert (summary.curves, summary.histories) == (0, 0)
     assert store.fits.all() == []
+
+
+def test_a_refit_parses_nothing(store, monkeypatch):
+    """Texts are read when a run is stored: a refit takes what was made of them."""
+    tagged = {"comment": "nimo:app=wrf,size=3G", "work_dir": "/scratch/3f/9a2bc07d1e55/run"}
+    lines = [f"sbatch -N {n} --export=ALL,STEPS=5 wrf.sh --dt 0.{n}" for n in (1, 2, 4, 8)]
+    more = [
+        job(90_000 + i, n, 900 / n, submit_line=line, **tagged)
+        for i, (n, line) in enumerate(zip((1, 2, 4, 8), lines, strict=True))
+    ]
+    store.runs.add([*applications(2), *more])
+
+    def refused(*texts, **_):
+        raise AssertionError(f"a refit parsed {texts}")
+
+    for module, name in (
+        (job_script, "parse_command_line"),
+        (job_script, "split_submit_line"),
+        (job_script, "parse_script"),
+        (signature, "parsed_line"),
+        (signature, "words_of_command_line"),
+        (engines, "_cut"),
+        (engines, "engine_job"),
+        (attributes, "said_by"),
+        (reading, "_resolved"),
+        (tag, "parse_tag"),
+        (tag, "study_of"),
+    ):
+        monkeypatch.setattr(module, name, refused)
+    assert refit(store, now_s=5.0).fitted > 0
+    (table,) = tables(store, KeyLevel.TAG).values()
+    assert table.work_dirs

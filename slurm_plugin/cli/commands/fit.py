@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from predictor.refit import RefitSummary
     from predictor.tables.settings import TableSettings
+    from sacct_ingest.store import Store
     from slurm_plugin.config.settings import Config
 
 #: Pauses of --follow.
@@ -76,6 +77,7 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
     with ExitStack() as stack:
         store = stack.enter_context(open_store(config))
         workers, pool = _workers(args, config.fit.workers, stack)
+        read_anew(store)
         report = stack.enter_context(progress("fitting"))
         done = refit(
             store,
@@ -95,6 +97,12 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
     verdicts = {word.value: 0 for word in Verdict} | Counter(one.verdict for one in once)
     shown = {**asdict(done), "applications": verdicts}
     print(json.dumps(shown) if args.json else describe(done, verdicts), flush=True)
+
+
+def read_anew(store: "Store") -> None:
+    """Read runs by this release's rules that an earlier one stored, and say how far that is."""
+    with progress("reading stored runs by the rules of this release") as report:
+        store.resolve(lambda done: report(0, f"{done.runs:,} runs", done.runs / done.of))
 
 
 def table_settings(config: "Config") -> "TableSettings":

@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _own_run(config: Config, job_id: int) -> str:
     """Say what is known of a job where no nimod decides."""
-    from predictor.tables.run_facts import attributes_of_run  # noqa: PLC0415 - numpy
-
     with open_store(config) as store:
         if pair := store.decisions.of_job(job_id):  # a nimod decided: the job's note says so
             return explain(explanation_of(*pair), job_id)
@@ -92,7 +90,7 @@ def _own_run(config: Config, job_id: int) -> str:
         keys = [(level, key) for level in KeyLevel if (key := run.identity.key(level))]
         fits = [(one.level, one.key, one.payload) for one in store.fits.find(keys)]
     table = PredictionLookup(fits).find(
-        run.identity, layouts_of_run(run), attributes=lambda: attributes_of_run(run)
+        run.identity, layouts_of_run(run), attributes=lambda: run.attributes
     )
     return explain_run(run, table)
 

@@ -18,6 +18,7 @@ from sacct_ingest.records import KeyLevel
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.curve_text import render
+from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
 
 STEPS = (500, 5000, 1000, 4000, 2000, 3000)
@@ -113,7 +114,7 @@ def rows(count):
         elapsed_s = (20 + 0.6 * steps) * (1 + (method == "b")) * rng.lognormvariate(0, 0.02)
         line = f"sbatch md.sh --steps {steps} --method {method}"
         one = row(number, 2, round(elapsed_s))
-        made.append(replace(one, submit_line=line, line=f"l{steps}{method}"))
+        made.append(submitted(one, line, line=f"l{steps}{method}"))
     return made
 
 
@@ -152,7 +153,7 @@ def test_numbers_and_node_counts_together_leave_the_interval_narrow():
         elapsed_s = (20 + 0.6 * steps * (0.1 + 0.9 / nodes)) * rng.lognormvariate(0, 0.02)
         line = f"sbatch -N {nodes} md.sh --steps {steps}"
         one = row(9000 * number, nodes, round(elapsed_s))
-        given.append(replace(one, submit_line=line, line=f"l{steps}"))
+        given.append(submitted(one, line, line=f"l{steps}"))
     whole = fitted(given)[0].table
     said = at(for_sizes(whole, {"--steps": 2500.0}), 8)
     assert said.low_s < 340 < said.high_s < 1.3 * said.low_s
@@ -171,7 +172,7 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
         }[beside]
         elapsed_s = round((20 + 0.6 * steps) * rng.lognormvariate(0, 0.02))
         line = {"submit_line": "sbatch md.sh"} | more
-        given.append(replace(row(number, 2, elapsed_s), **line))
+        given.append(submitted(row(number, 2, elapsed_s), **line))
     key = given[0].line
     made = tables_of(IdentityRuns(KeyLevel.LINE, key, given, 9e9), TableSettings())
     tables = PredictionLookup((t.level, t.key, encode(t)) for one in made if (t := one.table))

@@ -9,6 +9,7 @@ from predictor.table import over_nodes
 from predictor.tables.split import axis_of, on_axis
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
+from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import made, row
 
 
@@ -71,18 +72,14 @@ def test_threads_and_tasks_of_as_many_cpus_are_no_repeats():
 
 
 def test_without_steps_the_submission_says_how_many_tasks_there_were():
-    ranks = [
-        replace(one, submit_line=f"sbatch -N1 -n{one.cpus} job.sh", tasks=None) for one in threads()
-    ]
+    ranks = [submitted(one, f"sbatch -N1 -n{one.cpus} job.sh", tasks=None) for one in threads()]
     assert only(ranks).layout == Layout(cpus=1, each=Each.TASK, nodes=1)
     # The memory of a batch step is that of all its processes.
     table = only([replace(one, mem_bytes=100) for one in ranks])
     assert {one.mem_bytes for one in table.memory} == {100}
-    few = [
-        replace(one, submit_line=f"sbatch -c {one.cpus} job.sh", tasks=None) for one in threads()
-    ]
+    few = [submitted(one, f"sbatch -c {one.cpus} job.sh", tasks=None) for one in threads()]
     assert only(few).layout == Layout(1, each=Each.JOB, nodes=1)
-    unknown = [replace(one, submit_line="sbatch job.sh", tasks=None) for one in threads()]
+    unknown = [submitted(one, "sbatch job.sh", tasks=None) for one in threads()]
     assert only(unknown).layout == Layout(each=Each.JOB, nodes=1)
 
 

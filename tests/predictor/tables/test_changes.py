@@ -14,7 +14,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import Memory, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
-from tests.predictor.rows import row
+from tests.predictor.rows import row, submitted
 
 GIB = 2**30
 
@@ -62,7 +62,7 @@ def weak(counts=(1, 2, 4, 8)):
     ],
 )
 def test_what_was_asked_is_what_the_decision_says_or_else_the_command_line(fields, asked):
-    assert asked_of(replace(row(4, 9.0), **fields), Unit.NODES) == asked
+    assert asked_of(submitted(row(4, 9.0), **fields), Unit.NODES) == asked
 
 
 def test_a_node_type_with_runs_on_two_counts_has_a_change_of_its_own():
@@ -130,7 +130,7 @@ def test_tries_on_whole_nodes_have_the_layout_of_what_was_asked_for():
         for number, (n, least) in enumerate([(8, 1), (6, 6), (8, 8), (4, 4)], 1)
     ]  # fmt: skip
     assert not made(rows).parts
-    unknown = replace(row(8, 600.0), cpus=32, req_cpus=2, submit_line="sbatch -N 1-8 a.sh")
+    unknown = submitted(row(8, 600.0), "sbatch -N 1-8 a.sh", cpus=32, req_cpus=2)
     assert with_asked_cpus(unknown).req_cpus == 16
 
 

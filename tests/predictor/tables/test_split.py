@@ -11,12 +11,13 @@ from predictor.level.record import Record, decode, encode
 from predictor.table import folder_digest, for_inputs, part_for
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import attributes_of_run, limit_reached
+from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Example, choose
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from tests.predictor.rows import row as one_run
+from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
 
 SEEDS = range(12)
@@ -94,7 +95,7 @@ def test_inputs_of_twelve_submissions_by_export_have_a_table_each():
     for i, name in enumerate("abbabaabbaab"):
         line = f"sbatch -N 4 --export=ALL,INPUT={name} run.sh"
         one = row(i, 4, 600.0 * (1 + (name == "b")) + i)
-        given.append(replace(one, tag="ann/solve", submit_line=line))
+        given.append(submitted(one, line, tag="ann/solve"))
     assert "with INPUT=b" in made_of(fitted(given), given[1]).label
 
 
@@ -139,7 +140,7 @@ def rows(seed, *, named=True, runs=48):
         time_s = (600 / nodes + 40) * (3 if given == "b" else 1) * rng.lognormvariate(0, 0.01)
         one = row(number, nodes, round(time_s, 3))
         line = f"sbatch -N {nodes} run.sh IN={given}" if named else f"sbatch -N {nodes} run.sh"
-        made.append(replace(one, tag="ann/solve", submit_line=line))
+        made.append(submitted(one, line, tag="ann/solve"))
     return made
 
 
@@ -150,7 +151,7 @@ def fitted(given, level=KeyLevel.TAG):
 def made_of(made, job):
     """Table that a job like this one finds."""
     whole = made[0].table
-    part = part_for(whole, None, partial(attributes_of_run, job))
+    part = part_for(whole, None, partial(getattr, job, "attributes"))
     return next((one.table for one in made if part and one.key == part.key and one.table), whole)
 
 
@@ -177,7 +178,7 @@ def test_where_nothing_names_the_input_no_prediction_is_reliable(seed):
 
 def test_a_job_with_a_new_input_is_doubtful_with_the_reason():
     given = rows(1)
-    other = replace(given[0], submit_line="sbatch -N 1 run.sh IN=c")
+    other = submitted(given[0], "sbatch -N 1 run.sh IN=c", tag="ann/solve")
     table = made_of(fitted(given), other)
     assert Verdict.RELIABLE not in {table.verdict, *table.verdicts}
     assert table.problems[0].text == (
@@ -259,7 +260,9 @@ def test_half_of_the_runs_failing_is_reported_beside_the_prediction():
 
 
 def test_a_new_work_dir_lowers_the_verdict():
-    recorded = table_of([replace(one_run(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
+    recorded = table_of(
+        [submitted(one_run(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
+    )
     assert recorded.work_dirs == (folder_digest("/data/a"),)
     assert for_inputs(recorded, "/data/a/", None) is recorded
     assert for_inputs(recorded, "", None) is recorded
@@ -270,13 +273,13 @@ def test_a_new_work_dir_lowers_the_verdict():
 
 
 def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing():
-    rows = [replace(one_run(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
+    rows = [submitted(one_run(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
     recorded = table_of(rows)
     assert for_inputs(recorded, "/data/b", None) is recorded
 
 
 def test_a_tag_names_the_problem_wherever_it_runs():
-    rows = [replace(one_run(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
+    rows = [submitted(one_run(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
     recorded = table_of(rows, KeyLevel.TAG)
     assert for_inputs(recorded, "/data/b", recorded.last_s + 1) is recorded
 

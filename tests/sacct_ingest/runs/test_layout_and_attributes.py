@@ -2,7 +2,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from predictor.tables.run_facts import attributes_of_run
 from sacct_ingest.runs.attributes import attributes, describe
 from sacct_ingest.runs.layout import (
     UNKNOWN_GPUS,
@@ -17,6 +16,7 @@ from sacct_ingest.runs.layout import (
 from sacct_ingest.scripts.signature import identity_of_request
 from slurm_plugin.decision.lookup import attributes_of
 from slurm_plugin.protocol.request_messages import Job
+from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
 
 
@@ -129,13 +129,8 @@ def test_a_type_without_a_number_in_words():
 
 
 DIR = "/scratch/ann"
-RUN = replace(
-    row(1, 2, 100.0),
-    account="hpc",
-    req_mem_bytes=2 * 4096 * 2**20,
-    submit_line="sbatch -N 2 --mem=4G run.sh KPAR=9 --input /scratch/ann/a.dat -v 4x4 5x5",
-    work_dir=DIR,
-)
+LINE = "sbatch -N 2 --mem=4G run.sh KPAR=9 --input /scratch/ann/a.dat -v 4x4 5x5"
+RUN = submitted(row(1, 2, 100.0), LINE, account="hpc", req_mem_bytes=2 * 4096 * 2**20, work_dir=DIR)
 JOB = Job(
     user_name="ann",
     name="solve",
@@ -155,7 +150,7 @@ def test_a_request_has_the_attributes_of_its_run():
         user="ann", name="solve", comment="", script=JOB.script, argv=JOB.argv, work_dir=DIR
     ).script
     asked = attributes_of(JOB, None, script, JOB.account)
-    assert asked == attributes_of_run(replace(RUN, script=script))
+    assert asked == replace(RUN, script=script).attributes
     assert asked["KPAR"] == "9"
     assert asked["--input"] == "a.dat"
 
@@ -172,13 +167,13 @@ def test_a_request_has_the_attributes_of_its_run():
     ],
 )
 def test_what_differs_shows(name, change):
-    other = replace(RUN, **change)
-    assert attributes_of_run(other).get(name) != attributes_of_run(RUN).get(name)
+    other = submitted(RUN, **{"submit_line": LINE} | change)
+    assert other.attributes.get(name) != RUN.attributes.get(name)
 
 
 def test_no_number_of_nodes_is_an_attribute():
-    more = replace(RUN, nodes=4, req_mem_bytes=4 * 4096 * 2**20, submit_line=RUN.submit_line)
-    assert attributes_of_run(more) == attributes_of_run(RUN)
+    more = submitted(RUN, LINE, nodes=4, req_mem_bytes=4 * 4096 * 2**20)
+    assert more.attributes == RUN.attributes
 
 
 def test_nothing_has_no_attributes():

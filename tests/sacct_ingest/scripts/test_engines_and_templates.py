@@ -3,7 +3,8 @@
 import pytest
 
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.runs.attributes import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW, attributes
+from sacct_ingest.runs.attributes import attributes
+from sacct_ingest.runs.submission import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
 from sacct_ingest.scripts.engines import ENGINES, engine_job, name_template, template
 from sacct_ingest.scripts.signature import (
     identity_of_line,

@@ -22,6 +22,7 @@ from slurm_plugin.replay.what_if import (
     suggest,
 )
 from slurm_plugin.replay.workload import Assumptions, Workload, assume, learn, moldable, recent_mean
+from tests.predictor.rows import submitted
 from tests.slurm_plugin.reports.rows import run
 
 pytestmark = pytest.mark.long
@@ -130,10 +131,11 @@ def test_the_policy_knows_only_what_was_available_before():
 
 def proved(*lines):
     """Whether the jobs after two weeks on 1, 2 and 4 nodes take part, with such a submit line."""
-    rows = [replace(row, submit_line=lines[n % len(lines)]) for n, row in enumerate(history())]
+    rows = [submitted(row, lines[n % len(lines)]) for n, row in enumerate(history())]
     opened = replayed(rows).proven()
-    kinds = [one.submit_line for one in opened.workload.runs]
-    return [any(opened.moldable[[k == line for k in kinds]]) for line in lines]
+    kinds = [one.submission for one in opened.workload.runs]
+    asked = [submitted(rows[0], line).submission for line in lines]
+    return [any(opened.moldable[[kind == one for kind in kinds]]) for one in asked]
 
 
 def test_jobs_of_one_count_take_part_by_what_their_users_completed():

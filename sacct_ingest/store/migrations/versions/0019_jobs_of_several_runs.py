@@ -1,7 +1,7 @@
-"""Rows of the accounting that are one job: components of a heterogeneous job, and its starts.
+"""What is made of a row is stored beside it, and which rows are one job.
 
-The columns are added here; which stored runs belong together is found afterwards, some at a time
-(`sacct_ingest.store.jobs`), so that a large store is open at once.
+The columns are added here.  What stands in them of stored runs is made afterwards, some at a time
+(`sacct_ingest.store.resolution`), so that a large store is open at once.
 
 Revision ID: 0019
 Revises: 0018
@@ -19,6 +19,8 @@ down_revision = "0018"
 def upgrade() -> None:
     op.add_column("runs", Column("part_of", number()))
     op.add_column("runs", Column("pieces", long()))
+    op.add_column("runs", Column("submission", long()))
+    op.add_column("runs", Column("rules", number(), nullable=False, server_default="0"))
     op.create_table(
         "job_pieces",
         Column("run_id", number(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
