@@ -88,6 +88,10 @@ class Runs(StoreTable):
         """Count the runs."""
         return int(self._value(sa.select(sa.func.count()).select_from(runs)))
 
+    def clusters(self) -> set[str]:
+        """Name the clusters that runs were on."""
+        return {row.cluster for row in self._rows(sa.select(runs.c.cluster).distinct())}
+
     def by_key(self, level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = key_columns(level)

@@ -21,7 +21,7 @@ from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import Options, nimod_socket, table_options, user_settings
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners, number
 from slurm_plugin.cli.exit_status import guarded, listed
-from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
+from slurm_plugin.cli.sbatch_request import clusters_of, fits, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
@@ -163,7 +163,7 @@ def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[],
     if unknown := _unknown(command):
         parser().error(unknown)
     job = request(sbatch, user=args.user)
-    advice = _answer(args, settings, job)
+    advice = _answer(args, settings, job, clusters_of(job, sbatch))
     texts: Iterator[str] = iter(())
     if not scripts:  # for people, as wide as their terminal: the tables, then what to do
         texts = render(
@@ -213,7 +213,7 @@ def _lines(args: argparse.Namespace, settings: Callable[[], Config]) -> int:
             answer["id"] = asked.get("id") if isinstance(asked, dict) else None
             words = _words(asked)
             job = request(words, user=args.user)
-            advice = _answer(args, settings, job)
+            advice = _answer(args, settings, job, clusters_of(job, words))
             if needs_slurm(job, words, advice.largest):
                 _check(words, job, _rules(args, settings))
             answer |= {"status": exit_status(advice), "advice": advice}
@@ -283,12 +283,28 @@ def _ask_slurm(
         print(f"\n{starts}")
 
 
-def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFields) -> Advice:
+def _answer(
+    args: argparse.Namespace,
+    settings: Callable[[], Config],
+    job: JobFields,
+    clusters: Sequence[str],
+) -> Advice:
+    """Ask nimod, or read a store.
+
+    clusters: as of `clusters_of`.
+    Raises NimoError: the answer would be about another cluster than the job's.
+    """
     local = args.local
     if not (args.store or local):
         socket = nimod_socket(args, settings)
         try:
-            return line_client.advise(socket, job, confidence=args.confidence, timeout_s=_TIMEOUT_S)
+            advice = line_client.advise(
+                socket, job, confidence=args.confidence, timeout_s=_TIMEOUT_S
+            )
+            elsewhere = clusters and "all" not in clusters and advice.cluster not in clusters
+            if advice.cluster and elsewhere:
+                _refuse_elsewhere(clusters, advice.cluster)
+            return advice  # noqa: TRY300 - all else is without nimod
         except line_client.RequestRefused:
             raise
         except line_client.Unreachable as error:
@@ -300,7 +316,25 @@ def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFi
                 print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     if args.confidence:
         print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
+    from msgspec.structs import replace  # noqa: PLC0415 - see above
+
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
     from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
 
-    return stored_advice.advise(Job(**job), settings(), now_s=time.time(), local=local)
+    config = settings()
+    if local and clusters:
+        if len(clusters) > 1 or clusters == ("all",):
+            _refuse_elsewhere(clusters, "")
+        config = replace(config, cluster=clusters[0])
+    return stored_advice.advise(Job(**job), config, now_s=time.time(), local=local)
+
+
+def _refuse_elsewhere(clusters: Sequence[str], here: str) -> None:
+    """Raise SlurmError: a job of these clusters is none that can be advised on here."""
+    there = ",".join(clusters)
+    if here:
+        raise SlurmError(
+            f"sbatch sends this job to the cluster {there}, and nimod here knows {here}: ask "
+            "there, or with --local, which reads your own jobs on it"
+        )
+    raise SlurmError(f"which cluster is asked about? -M {there} leaves it open; name one with -M")

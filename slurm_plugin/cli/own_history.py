@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
+from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import count_outdated, open_store
 from slurm_plugin.text.formatting import count
 
@@ -40,8 +42,7 @@ _AT_ONCE_S = 4.0
 _MODE = 0o600
 #: Mark of when sacct was asked last, whatever it answered.
 ASKED = "own history asked"
-_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
-_CLUSTER = re.compile(r"^\s*ClusterName\s*=\s*([\w.-]+)", re.MULTILINE | re.IGNORECASE)
+_UNUSUAL = re.compile(r"[^\w.-]")  #: in a name of a file
 #: What squeue says of a job; what users write comes last.
 _QUEUED = "%A %T %D %C %P %a %q %V %S %e %Z %j %o".replace(" ", "\x1f")
 _ENDED = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED"})
@@ -53,16 +54,24 @@ def is_meant(config: Config) -> bool:
     return not named and not (data_folder() / "nimo.db").exists()
 
 
-def place(config: Config) -> Path:
-    """File of the user's own history on this cluster."""
-    cluster = config.cluster or _cluster()
-    return data_folder() / (f"local-{cluster}.db" if cluster else "local.db")
-
-
 def with_own_store(config: Config) -> Config:
-    """Give the configuration with the user's own history as its store."""
-    cluster = config.cluster or _cluster()
-    return replace(config, store=f"sqlite:///{place(config)}?journal=DELETE", cluster=cluster)
+    """Give the configuration with the name of this cluster, and the user's own history of it.
+
+    A home that several clusters share has a file for each.
+
+    Raises SlurmError: no cluster is configured, and Slurm does not say which this is.
+    """
+    cluster = config.cluster or _cluster(config)
+    return replace(config, store=f"sqlite:///{_place(cluster)}?journal=DELETE", cluster=cluster)
+
+
+def place(config: Config) -> Path:
+    """File of the user's own history, with a configuration of `with_own_store`."""
+    return _place(config.cluster)
+
+
+def _place(cluster: str) -> Path:
+    return data_folder() / f"local-{_UNUSUAL.sub('_', cluster)}.db"
 
 
 def refreshed(
@@ -73,7 +82,9 @@ def refreshed(
     keys: identities that are asked about; None: all.
     Raises StoreError: the folder or the file cannot be written.
     """
-    path, made = place(config), with_own_store(config)
+    made = with_own_store(config)
+    path = place(made)
+    _forget_if_mixed(made)
     first = _prepared(path)
     begun_s = time.monotonic()
     with open_store(made, create=True) as store:
@@ -95,13 +106,17 @@ def asked_s(store: Store) -> int | None:
 
 def ask_again(config: Config) -> None:
     """Have the next question ask sacct, whenever it was asked last."""
-    if place(config).exists():
-        with open_store(with_own_store(config)) as store:
+    own = with_own_store(config)
+    if place(own).exists():
+        with open_store(own) as store:
             store.watermarks.forget(ASKED)
 
 
 def forget(config: Config) -> list[Path]:
-    """Delete the history of this cluster; give the files that were there."""
+    """Delete the history of this cluster; give the files that were there.
+
+    config: of `with_own_store`.
+    """
     path = place(config)
     files = [path, *(path.with_name(path.name + end) for end in ("-journal", "-ingest", ".lock"))]
     gone = [one for one in files if one.exists()]
@@ -114,13 +129,23 @@ def _say(program: str, text: str) -> None:
     print(f"{program}: {text}", file=sys.stderr)
 
 
-def _cluster() -> str:
-    """Name of this cluster in its slurm.conf; empty where that cannot be read."""
-    for file in filter(None, (os.environ.get("SLURM_CONF"), *_CONFS)):
-        with suppress(OSError):
-            if match := _CLUSTER.search(Path(file).read_text(errors="replace")):
-                return match[1]
-    return ""
+def _cluster(config: Config) -> str:
+    try:
+        return cluster_name(partial(commands.run, timeout_s=config.local.timeout_s))
+    except SlurmError as error:
+        raise SlurmError(
+            f"{error}; NIMO must know which cluster this is, to read your jobs on it: try again, "
+            "or write 'cluster: NAME' into the file that NIMO_CONFIG names"
+        ) from error
+
+
+def _forget_if_mixed(config: Config) -> None:
+    """Delete a history with other clusters' jobs, which an earlier release had read into it."""
+    if place(config).exists():
+        with open_store(config, create=True) as store:
+            mixed = store.runs.clusters() - {config.cluster}
+        if mixed:
+            forget(config)
 
 
 def _prepared(path: Path) -> bool:
@@ -173,6 +198,7 @@ def _read(store: Store, config: Config) -> IngestSummary:
 
     chosen, now_s = config.local, int(time.time())
     source = LiveSacct(
+        cluster=config.cluster,
         timeout_s=chosen.timeout_s,
         user=str(os.getuid()),
         steps_since_s=now_s - chosen.steps_days * _DAY_S,
@@ -200,7 +226,10 @@ def _read(store: Store, config: Config) -> IngestSummary:
 def _from_queue(store: Store, config: Config) -> str:
     """Take the user's jobs that slurmctld still has from squeue; say what that came to."""
     try:
-        made = ended_in_queue(config.cluster, timeout_s=config.local.timeout_s)
+        here = _cluster(config)
+        if here != config.cluster:
+            return f"squeue is not asked, which shows the jobs of {here}"
+        made = ended_in_queue(here, timeout_s=config.local.timeout_s)
     except SlurmError as error:
         return f"nor is there an answer of squeue: {error}"
     store.runs.add(made)

@@ -75,7 +75,9 @@ _INPUTS = {
     "INCAR": re.compile(r"^[ \t]*((?:KPAR|NPAR|NCORE)[ \t]*=[ \t]*\d+)", re.MULTILINE),
 }
 _MAX_INPUT_BYTES = 1 << 16
-_VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
+#: Of two for one option the latter holds.
+_VARIABLES = {"SLURM_CLUSTERS": "clusters"}
+_VARIABLES |= {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
 
 
 def request(words: Sequence[str], *, user: str) -> JobFields:
@@ -142,6 +144,17 @@ def _is_for_slurm(name: str, value: str | None) -> bool:
         return True
     usual = _USUAL.get(name)
     return usual is not None and not usual.fullmatch(value)
+
+
+def clusters_of(job: JobFields, words: Sequence[str]) -> tuple[str, ...]:
+    """Name the clusters that sbatch would send this job to; empty: the one of this machine.
+
+    Several: the one that starts it first.
+    """
+    typed = parse_command_line(["sbatch", *words]).options
+    of_user = options_of(os.environ) if job["user_name"] == user_name() else {}
+    options = {**checked_options(job["script"])[0], **of_user, **typed}
+    return tuple(filter(None, (options.get("clusters") or "").split(",")))
 
 
 def fits(job: JobFields, largest: int | None) -> bool:

@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
+from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
 from slurm_plugin.text.table_columns import (
@@ -154,8 +157,11 @@ def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodePro
             for node in nodes(nodelist=group.nodelist, partition=group.partition)
             if features <= set(node.features.split(","))
         }
+        # Nodes of several clusters may have the same names.
+        ask = partial(commands.run, timeout_s=config.snapshot.timeout_s)
+        cluster = config.cluster or cluster_name(ask)
         with open_store(config) as store:
-            newest = store.profiles.latest(config.cluster or None)
+            newest = store.profiles.latest(cluster)
         return [profile for profile in newest if profile.node in names]
 
     return of_group

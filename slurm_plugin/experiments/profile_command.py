@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import NamedTuple
 
 from sacct_ingest.errors import ConfigError, NoHistory, ProbeError, SlurmError, system_errors
@@ -26,7 +27,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
+from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import printable, wrapped
@@ -194,7 +195,7 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         raise ConfigError("which nodes? name them with -w, or their partition with -p")
     chosen = nodes(nodelist=args.nodelist, partition=args.partition)
     usable = [node for node in chosen if node.usable]
-    cluster = config.cluster or read_settings(run_slurm(CONFIG, timeout_s=_TIMEOUT_S)).cluster
+    cluster = config.cluster or cluster_name(partial(run_slurm, timeout_s=_TIMEOUT_S))
     with (
         open_store(config, create=True) as store,
         _network(args, config) as (host, port),

@@ -85,6 +85,21 @@ def read_settings(text: str) -> SlurmConf:
     )
 
 
+def cluster_name(run: Callable[[Sequence[str]], str]) -> str:
+    """Ask Slurm for the name of its cluster, as the accounting has it.
+
+    Files may be elsewhere or nowhere (configless), and ``SLURM_CONF`` and ``SLURM_CLUSTERS`` choose
+    among clusters: Slurm's commands heed them all.
+
+    run: gives the output of a Slurm command.
+    Raises SlurmError: Slurm does not answer, or names no cluster.
+    """
+    name = read_settings(run(CONFIG)).cluster
+    if not name:
+        raise SlurmError("scontrol show config: no ClusterName")
+    return name
+
+
 _ABOVE = ("Operator", "Administrator")
 #: Error where nimod's user may not change other users' jobs, and the command that allows it.
 NO_RIGHTS = "nimod cannot take them back; sacctmgr add user nimo account=root adminlevel=operator"

@@ -23,7 +23,7 @@ def add_arguments(add: Options) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what there is, or delete it."""
-    config = load_config(args, for_user=True)
+    config = own_history.with_own_store(load_config(args, for_user=True))
     path = own_history.place(config)
     if args.forget:
         gone = own_history.forget(config)
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     elif not path.exists():
         print(f"nothing is kept in {path}; 'nimo-advise --local job.sh' reads your jobs")
     else:
-        with open_store(own_history.with_own_store(config)) as store:
+        with open_store(config) as store:
             runs, asked_s = store.runs.count(), own_history.asked_s(store)
         asked = f", sacct asked last at {clock(asked_s)}" if asked_s else ""
         print(f"{path}: {count(runs, 'job')} of yours{asked}")

@@ -60,7 +60,13 @@ class Login:
         self.program("sacct", SACCT)
         self.program("squeue", SQUEUE)
         self.program("sbatch", "#!/bin/sh\n")
+        self.is_on("pine")
         self.runs(180, [16])
+
+    def is_on(self, cluster):
+        """Have Slurm's commands be those of this cluster; empty: slurmctld does not answer."""
+        answer = f'echo "ClusterName             = {cluster}"' if cluster else "exit 1"
+        self.program("scontrol", f'#!/bin/sh\n[ "$*" = "show config" ] || exit 1\n{answer}\n')
 
     def program(self, name, text):
         (self.bin / name).write_text(text)
@@ -100,7 +106,8 @@ class Login:
 @pytest.fixture
 def login(tmp_path, monkeypatch):
     made = Login(tmp_path)
-    (tmp_path / "slurm.conf").write_text("ClusterName=pine\n")
+    # Another cluster's, as where Slurm's own is elsewhere.
+    (tmp_path / "slurm.conf").write_text("ClusterName=elm\n")
     config = tmp_path / "nimo.yaml"
     config.write_text(f"socket: {tmp_path}/none\n")
     for name, value in {
@@ -153,7 +160,7 @@ def test_later_only_what_is_new_is_read_and_fitted(login):
     with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
         first = {row.key: row.fitted_s for row in store.fits.all()}
         store.watermarks.set("own history asked", int(time.time()) - 700)
-        mark_s = store.watermarks.get("sacct:")
+        mark_s = store.watermarks.get("sacct:pine")
     login.asked()
     login.runs(0, [], name="other")
     assert nimo(["predict"]) == 0
@@ -258,3 +265,55 @@ def test_what_needs_nimod_says_so_in_one_line(login, capsys):
     told = capsys.readouterr().err
     assert "does it run? systemctl status nimod" in told
     assert told.count("\n") == 1
+
+
+def test_each_cluster_of_a_home_has_a_history_of_its_own(login, capsys):
+    assert advise(["-N", "1-8", "app.sh"]) in (0, 3)
+    login.asked()
+    login.is_on("elm")
+    (login.bin / "rows.json").write_text("[]")
+    login.program("squeue", "#!/bin/sh\n")
+    assert advise(["-N", "1-8", "app.sh"]) == 3
+    assert all(" -M elm" in line for line in login.asked())
+    with Store.open(f"sqlite:///{login.kept.with_name('local-elm.db')}") as store:
+        assert store.runs.count() == 0
+    login.is_on("pine")
+    assert nimo(["predict", "app"]) == 0
+    assert nimo(["local"]) == 0
+    assert str(login.kept) in capsys.readouterr().out
+
+
+def test_a_history_with_another_clusters_jobs_is_read_anew(login, capsys):
+    """Earlier releases took the name out of a slurm.conf that may not be Slurm's."""
+    login.is_on("elm")
+    assert advise(["-N", "1-8", "app.sh"]) in (0, 3)
+    elm = login.kept.with_name("local-elm.db")
+    with Store.open(f"sqlite:///{elm}") as store:
+        assert store.runs.clusters() == {"pine"}  # as this stand-in for sacct answers
+    login.asked()
+    rows = json.loads((login.bin / "rows.json").read_text())
+    renamed = [row | {"Cluster": "elm"} for row in rows[:3]]
+    (login.bin / "rows.json").write_text(json.dumps(renamed))
+    assert advise(["-N", "1-8", "app.sh"]) in (0, 3)
+    with Store.open(f"sqlite:///{elm}") as store:
+        assert (store.runs.clusters(), store.runs.count()) == ({"elm"}, 3)
+
+
+def test_a_job_for_another_cluster_gets_advice_by_its_runs_there(login, capsys, monkeypatch):
+    assert advise(["--local", "-M", "elm", "-N", "1-8", "app.sh"]) in (0, 3)
+    assert all(" -M elm" in line for line in login.asked())
+    monkeypatch.setenv("SLURM_CLUSTERS", "oak")
+    assert advise(["--local", "-N", "1-8", "app.sh"]) in (0, 3)
+    assert all(" -M oak" in line for line in login.asked())
+    capsys.readouterr()
+    assert advise(["--local", "-M", "elm,oak", "app.sh"]) == 1
+    assert "name one with -M" in capsys.readouterr().err
+
+
+def test_where_slurm_does_not_say_its_name_nothing_is_guessed(login, capsys):
+    login.is_on("")
+    assert advise(["-N", "1-8", "app.sh"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "which cluster this is" in err
+    assert not login.asked()
