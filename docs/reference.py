@@ -1,11 +1,13 @@
-"""Reference pages out of the code: every command, setting, reason and metric.
+"""Reference pages out of the code: every command, setting, reason, metric and limit.
 
-The pages ``commands``, ``settings``, ``reasons`` and ``metrics`` end where these texts begin.
+The pages ``commands``, ``settings``, ``reasons``, ``metrics`` and ``threat-model`` end where these
+texts begin.
 """
 
 import argparse
 import re
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,7 @@ from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.service.accountant import LIMITS
 
 SETTINGS = Path(__file__).parents[1] / "etc" / "nimo.yaml"
 _ENTRY = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#]*)(?:# ?(?P<text>.*))?$")
@@ -47,6 +50,23 @@ def metrics() -> str:
     return _table(("metric", "kind", "labels", "what it says"), rows)
 
 
+def limits() -> str:
+    """Table of what each principal may use of nimod."""
+    rows = [
+        (
+            one.kind.value,
+            f"`{one.resource.value}`",
+            one.words.format(most=one.most, per_s=one.per_s),
+            f"{one.most:,.10g}" if one.per_s else "",
+            "" if one.all_most == inf else f"{one.all_most:,.10g}",
+            one.beyond,
+        )
+        for one in LIMITS
+    ]
+    names = ("whose", "resource", "each may use", "at once", "all together", "beyond it")
+    return _table(names, rows)
+
+
 def settings() -> str:
     """Every setting with its default, and the comments of the file that is shipped."""
     defaults = msgspec.to_builtins(Config())
@@ -61,6 +81,7 @@ TEXTS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "reasons": reasons,
     "metrics": metrics,
+    "threat-model": limits,
 }
 
 

@@ -6,25 +6,32 @@ import queue
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from slurm_plugin.config.settings import Access
 from slurm_plugin.nimod.connection import Connection, Respond
+from slurm_plugin.service.accountant import (
+    NAMELESS,
+    NEWCOMERS,
+    Account,
+    Accountant,
+    Kind,
+    Principal,
+    Resource,
+)
 from slurm_plugin.service.listening import peer_uid
-from slurm_plugin.service.request_rates import Complaints
 
 _log = logging.getLogger(__name__)
-_CONNECTIONS = 400  #: of all users together; slurmctld's are not counted
 _REMEMBERED = 10_000
-#: A user may have this share of the places that are left, so that no crowd takes the last ones.
-_SHARE_LEFT = 0.25
-#: Account of all uids without a name: of subordinate uids (subuid(5)) one user has 65,536.
-NAMELESS = -1
-#: Account of those whose names are still looked up, and their places.
-UNNAMED, _UNNAMED = -2, 64
 _NAMELESS_S = 60.0  #: after which a uid without a name is looked up again
+
+
+def refusal(account: Account) -> str:
+    """Take a request off an account; why it is refused, empty where it is not."""
+    for resource, amount in ((Resource.REQUESTS, 1.0), (Resource.PROCESSOR_TIME, 0.0)):
+        if not account.spend(resource, amount):
+            return f"{account.error(resource)}; wait a moment"
+    return ""
 
 
 def reserved_socket(path: str) -> str:
@@ -46,13 +53,13 @@ class UserNames:
     #: gives the name of a uid, or raises
     look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name
     _: KW_ONLY
+    accountant: Accountant = field(default_factory=Accountant)
     own: Mapping[int, str] = field(default_factory=dict)  #: names that are at hand from the start
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._names: dict[int, str] = {}
         self._failed_s: dict[int, float] = {}
-        self._complaints = Complaints(_log)
         self._requested: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
@@ -63,9 +70,14 @@ class UserNames:
         failed_s = self._failed_s.get(uid)
         return None if failed_s is None or self.clock() > failed_s + _NAMELESS_S else ""
 
-    def account(self, uid: int) -> int:
-        """Uid that places and requests of a user count for."""
-        return NAMELESS if self.cached(uid) == "" else uid
+    def account(self, uid: int) -> Account:
+        """Account that a user's connections and requests count for."""
+        nameless = self._failed_s.get(uid) is not None and uid not in self._names
+        return self.accountant.of(NAMELESS if nameless else Principal(Kind.USER, uid))
+
+    def newcomers(self) -> Account:
+        """Account that connections count for until their users' names are looked up."""
+        return self.accountant.of(NEWCOMERS)
 
     def ask(self, uid: int, then: Callable[[], None]) -> None:
         """Find a name out and call ``then``, in the thread that finds it."""
@@ -86,21 +98,22 @@ class UserNames:
             self._names[uid] = self.look_up(uid)
         except Exception as error:  # whatever a name service does, the next name is looked up
             self._failed_s[uid] = self.clock()
-            self._complaints.log(NAMELESS, "uid %d has no name: %s", uid, error)
+            nameless = self.accountant.of(NAMELESS)
+            nameless.log(_log, "uid %d has no name: %s", uid, error)
 
 
 @dataclass(kw_only=True)
 class ConnectionLimiter:
-    """Lets peers in: everybody a few times, slurmctld always."""
+    """Lets peers in: everybody as the accountant allows, slurmctld always."""
 
-    limits: Access
     trusted: Callable[[int], bool]  #: whether a uid may ask about all jobs: slurmctld's and root
     respond: Respond
     names: UserNames
 
-    def __post_init__(self) -> None:
-        self._inside: Counter[int] = Counter()
-        self._complaints = Complaints(_log)
+    @property
+    def accountant(self) -> Accountant:
+        """Who uses how much."""
+        return self.names.accountant
 
     def enter(
         self, channel: socket.socket, later: Callable[[Connection], None]
@@ -111,54 +124,50 @@ class ConnectionLimiter:
             another thread.
         """
         uid = peer_uid(channel)
-        first = self.trusted(uid)
-        account = uid if first else self.admit(uid)
-        if account is None:
-            channel.close()
+        if self.trusted(uid):
+            return Connection(channel, self.respond, uid=uid)
+        account = self._account(uid)
+        made = Connection(channel, self.respond, uid=uid, account=account)
+        if not account.spend(Resource.ARRIVALS):
+            made.turn_away(account.error(Resource.ARRIVALS))
             return None
-        made = Connection(channel, self.respond, uid=uid, account=account, first=first)
-        if first or self.names.cached(uid) is not None:
+        if not self._let_in(account):
+            made.turn_away(account.error(Resource.CONNECTIONS))
+            return None
+        if account.principal is not NEWCOMERS:
             return made
         self.names.ask(uid, lambda: later(made))
         return None
 
     def settle(self, connection: Connection) -> bool:
         """Count a connection for its user, whose name was looked up; False: it is refused."""
-        account = self.admit_named(connection.uid)
-        if account is None:
-            connection.close()
+        self.leave(connection)
+        account = self._account(connection.uid)
+        if not self._let_in(account):
+            connection.turn_away(account.error(Resource.CONNECTIONS))
             return False
         connection.account = account
         return True
 
-    def admit(self, uid: int) -> int | None:
-        """Take a place for a user; the account that it counts for, None where there is none.
-
-        A user whose name was not looked up yet has one of few places, until :meth:`admit_named`.
-        """
-        unnamed = self.names.cached(uid) is None
-        account = UNNAMED if unnamed else self.names.account(uid)
-        most = _UNNAMED if unnamed else self.limits.connections
-        left = _CONNECTIONS - self._inside.total()
-        if self._inside[account] >= min(most, left * _SHARE_LEFT):
-            shown = uid if unnamed else account
-            whose = "uids without a name have" if shown == NAMELESS else f"uid {shown} has"
-            self._complaints.log(shown, "%s too many connections: refused", whose)
-            return None
-        self._inside[account] += 1
-        return account
-
-    def admit_named(self, uid: int) -> int | None:
-        """Take a place for a user whose name was looked up, in exchange for one without."""
-        self.give_back(UNNAMED)
-        return self.admit(uid)
+    def admit(self, uid: int) -> Account | None:
+        """Take a place for a request of a user that comes over a link; None: there is none."""
+        account = self._account(uid)
+        return account if account.take(Resource.CONNECTIONS) else None
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection is over."""
-        if not connection.first:
-            self.give_back(connection.account)
+        if connection.account is not None:
+            connection.account.give_back(Resource.CONNECTIONS)
+            self.accountant.whole.give_back(Resource.DESCRIPTORS)
 
-    def give_back(self, account: int) -> None:
-        """Give a place of a user back."""
-        self._inside[account] -= 1
-        self._inside += Counter()  # without those that have none
+    def _account(self, uid: int) -> Account:
+        new = self.names.cached(uid) is None
+        return self.names.newcomers() if new else self.names.account(uid)
+
+    def _let_in(self, account: Account) -> bool:
+        if not account.take(Resource.CONNECTIONS):
+            return False
+        if not self.accountant.whole.take(Resource.DESCRIPTORS):
+            account.give_back(Resource.CONNECTIONS)
+            return False
+        return True

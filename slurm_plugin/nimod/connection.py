@@ -9,6 +9,7 @@ import msgspec
 
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
+from slurm_plugin.service.accountant import Account, Resource
 
 _PIECE = 65536
 
@@ -45,8 +46,8 @@ class Connection:
     _respond: Respond  #: makes the answer to a line
     _: KW_ONLY
     uid: int  #: who the kernel says the peer is
-    account: int = -1  #: uid that its place counts for
-    first: bool = False  #: whether this peer goes before others
+    #: that what it uses counts for; None: it goes first, and nothing is counted
+    account: Account | None = None
     turn: int = 0  #: number of its last turn
     served_s: float = 0.0  #: when that was, by the loop's clock
     #: since when it is half way through a request or an answer; None: it is not
@@ -59,6 +60,7 @@ class Connection:
     _unsent: bytes = b""
     _taken: Callable[[], None] | None = None
     _undone: list[Callable[[], None]] = field(default_factory=list)
+    _held: int = 0  # bytes that its account holds for it
 
     def __post_init__(self) -> None:
         self._channel.settimeout(0)
@@ -66,6 +68,11 @@ class Connection:
     def fileno(self) -> int:
         """File descriptor, for a selector."""
         return self._channel.fileno()
+
+    @property
+    def first(self) -> bool:
+        """Whether this peer goes before others."""
+        return self.account is None
 
     @property
     def writing(self) -> bool:
@@ -89,6 +96,7 @@ class Connection:
                 self._give_up()
         elif line := self._line():
             self._answer(line)
+        self._count_held()
         return self.query is None and not self._unsent and b"\n" in self._received
 
     def undone(self) -> list[Callable[[], None]]:
@@ -105,7 +113,14 @@ class Connection:
         self._send(answer)
         if not self._unsent:
             self._give_up()
+        self._count_held()
         return not self._unsent and b"\n" in self._received
+
+    def turn_away(self, reached: str) -> None:
+        """Say which limit was reached, as far as the peer listens, and hang up."""
+        with suppress(PeerClosed):
+            self._send(encode(Answer(ok=False, error=f"{reached}; wait a moment")))
+        self.close()
 
     def fail(self, error: Exception) -> None:
         """Say that an unexpected error ends this connection, as far as the peer listens."""
@@ -116,7 +131,21 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
+        self._received.clear()
+        self._unsent = b""
+        self._count_held()
         self._give_up()
+
+    def _count_held(self) -> None:
+        """Have the account hold what is in memory. Raises PeerClosed: that is too much."""
+        if self.account is None:
+            return
+        more = len(self._received) + len(self._unsent) - self._held
+        if more < 0:
+            self.account.give_back(Resource.BYTES_HELD, -more)
+        elif more > 0 and not self.account.take(Resource.BYTES_HELD, more):
+            raise PeerClosed
+        self._held += more
 
     def _give_up(self) -> None:
         if self._taken is not None:
@@ -163,6 +192,10 @@ class Connection:
         except OSError as error:
             raise PeerClosed from error
         if not data:
+            raise PeerClosed
+        if self.account is not None and not self.account.spend(Resource.BYTES_IN, len(data)):
+            reached = self.account.error(Resource.BYTES_IN)
+            self._send(encode(Answer(ok=False, error=f"{reached}; wait a moment")))
             raise PeerClosed
         return data
 

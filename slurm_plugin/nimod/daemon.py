@@ -30,7 +30,8 @@ from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.questions import StateSender
 from slurm_plugin.nimod.request_handler import ReadyDecisions, RemoteRequests, RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
-from slurm_plugin.protocol.status_messages import Status
+from slurm_plugin.protocol.status_messages import Refused, Status
+from slurm_plugin.service.accountant import Accountant, spare_descriptors
 from slurm_plugin.service.listening import bound_socket, let_in, notify
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
@@ -99,14 +100,20 @@ class Daemon:
         self._reserved = reserved_socket(config.socket)
         self._let_in = self._own_trusted
         # Nobody asks for the names of those that are served at once.
-        self._names = UserNames(own={uid: _name_of(uid) for uid in self._own_trusted})
+        self._accountant = Accountant(
+            requests_per_s=config.access.requests_per_s,
+            connections=config.access.connections,
+            descriptors=spare_descriptors(),
+        )
+        self._names = UserNames(
+            own={uid: _name_of(uid) for uid in self._own_trusted}, accountant=self._accountant
+        )
         self.requests = RequestHandler(
             service=self._service,
             poller=self._poller,
             pending=self._answers.pending,
             names=self._names,
             trusted=self._own_trusted,
-            requests_per_s=config.access.requests_per_s,
             record=self._link.record,
             status=self._status,
             reload=self._reload,
@@ -143,10 +150,7 @@ class Daemon:
 
     def _start(self, channel: socket.socket, reserved: socket.socket) -> loops.Loop:
         limiter = ConnectionLimiter(
-            limits=self._config.access,
-            trusted=self.requests.trusts,
-            respond=self.requests.respond,
-            names=self._names,
+            trusted=self.requests.trusts, respond=self.requests.respond, names=self._names
         )
         loop = self._loop = loops.Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
         loops.stop_at_signals(loop)
@@ -165,7 +169,12 @@ class Daemon:
 
         respond = partial(self.requests.respond, remote=True)
         requests = RemoteRequests(loop, limiter, self._names, respond)
-        gateway = Gateway(self._config.relay, submit=requests.submit, asked_s=self._since_asked_s)
+        gateway = Gateway(
+            self._config.relay,
+            submit=requests.submit,
+            asked_s=self._since_asked_s,
+            accountant=self._accountant,
+        )
         gateway.start()
         return gateway
 
@@ -204,6 +213,10 @@ class Daemon:
             counts=self.requests.counts,
             relays=self._gateway.relays if self._gateway else [],
             longest_s=self._loop.longest_s if self._loop else 0.0,
+            refused=[
+                Refused(principal=kind, resource=resource, count=times)
+                for kind, resource, times in self._accountant.refusals()
+            ],
         )
 
     def _hang_up(self) -> None:

@@ -14,16 +14,15 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from traceback import extract_tb
 
 from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Connection, PeerClosed
+from slurm_plugin.service.accountant import Account, FairQueues, FairTurns, Resource
 from slurm_plugin.service.listening import notify, watchdog_s
-from slurm_plugin.service.request_rates import Complaints
 
 _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
@@ -40,15 +39,17 @@ _BUSY_S = 0.02
 #: off in one go.  Longer, and a crowd of jobs with long scripts would fill its socket.
 PAUSE_S = 0.05
 _ACCEPTED = 64  #: most that are let in or refused before others have their turn
+#: A turn counts as so much processor time at least, for what the kernel and the loop do for it.
+_LEAST_TURN_S = 50e-6
 _REPORTED = 100  #: most places whose errors are logged
 
 
 class Loop:
     """Serves the connections of a listening socket until stopped.
 
-    Peers that go ``first`` (slurmctld) are served as soon as they have sent something.  Of the
-    others one is served at a time, the one whose turn was longest ago, so that a crowd of them
-    delays slurmctld by one answer at most.
+    Peers that go ``first`` (slurmctld) are served as soon as they have sent something, and looked
+    at after each connection that is let in.  Of the others one is served at a time, one whose user
+    took least processor time, so that a crowd of them delays slurmctld by one answer at most.
 
     listener: bound, listening socket.
     reserved: another one, on which only peers that go first can connect: no crowd fills its queue.
@@ -74,8 +75,12 @@ class Loop:
         self.longest_s = 0.0
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
-        self._turns: deque[Callable[[], None]] = deque()  # one at a time, after slurmctld
-        self._turns_next = False  # they and the other peers take turns
+        self._turns = FairTurns()  # of peers and of calls, one at a time, after slurmctld
+        self._turn_calls: FairQueues[Callable[[], None]] = FairQueues(turns=self._turns)
+        # What slurmctld sends, or a connection of its: looked at without asking for all others.
+        self._ahead = selectors.DefaultSelector()
+        if reserved is not None:
+            self._ahead.register(reserved, selectors.EVENT_READ, None)
         self._woken, self._waker = socket.socketpair()
         self._more: set[Connection] = set()  # have sent more than one request, or have just come
         self._unwatched: set[Connection] = set()  # are not in the selector
@@ -85,7 +90,6 @@ class Loop:
         self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
-        self._complaints = Complaints(_log)
         self._reported: set[tuple[type[Exception], str, int]] = set()
         for channel in (*self._listeners, self._woken, self._waker):
             channel.settimeout(0)
@@ -98,10 +102,13 @@ class Loop:
         with suppress(OSError if self._stopping else BlockingIOError):  # closed, woken already
             self._waker.send(b"\0")
 
-    def call_in_turn(self, call: Callable[[], None]) -> None:
-        """Call something in the loop's thread as one of the peers that wait; from any thread."""
-        self._turns.append(call)
-        self.call_soon(lambda: None)
+    def call_in_turn(self, account: Account, call: Callable[[], None]) -> None:
+        """Call something in the loop's thread as a peer of this account; from any thread."""
+
+        def wait() -> None:
+            self._turn_calls.put(account, call)
+
+        self.call_soon(wait)
 
     def stop(self) -> None:
         """Make :meth:`run` return."""
@@ -110,7 +117,7 @@ class Loop:
     def adopt(self, connection: Connection) -> None:
         """Serve a connection from now on."""
         connection.served_s = self._clock()
-        self._selector.register(connection, selectors.EVENT_READ, connection)
+        self._register(connection)
 
     def hang_up_on_quiet(self) -> int:
         """End the connections whose peers wait for no answers, so that they ask anew; count them.
@@ -126,7 +133,7 @@ class Loop:
         """Serve until stopped; ``tick`` is called about every ``tick_s`` seconds."""
         due_s = self._clock()
         while not self._stopping:
-            self._once(0.0 if self._more or self._turns or self.awake else tick_s)
+            self._once(0.0 if self._more or self._turn_calls or self.awake else tick_s)
             if self._clock() >= due_s:
                 due_s = self._clock() + tick_s
                 # Hang up on peers that leave us waiting.
@@ -134,8 +141,9 @@ class Loop:
                 for peer in list(self._connections()):
                     halfway = peer.since_s is not None and now_s - peer.since_s > HALFWAY_S
                     if halfway or (not peer.first and now_s - peer.served_s > IDLE_S):
-                        text = "uid %d left nimod waiting: connection closed"
-                        self._complaints.log(peer.account, text, peer.uid, level=logging.INFO)
+                        if peer.account is not None:
+                            text = "uid %d left nimod waiting: connection closed"
+                            peer.account.log(_log, text, peer.uid, level=logging.INFO)
                         self._drop(peer)
                 self._attempt(tick)
 
@@ -145,6 +153,7 @@ class Loop:
             self._drop(connection)
         self._catch_up()
         self._selector.close()
+        self._ahead.close()
         self._woken.close()
         self._waker.close()
 
@@ -167,7 +176,8 @@ class Loop:
         self._catch_up()
         peers = [key.data for key, _ in ready if key.data is not None]
         others = [key.fileobj for key, _ in ready if key.data is None]
-        if len(peers) == 1 and peers[0].informs and not (others or self._more or self._turns):
+        calls = bool(self._turn_calls)
+        if len(peers) == 1 and peers[0].informs and not (others or self._more or calls):
             self._rest(peers[0])
             return
         self._listen_to_resting()
@@ -178,12 +188,8 @@ class Loop:
                 self._serve(peer)
             else:
                 waiting.append(peer)
-        if self._turns and (self._turns_next or not waiting):
-            self._turns_next = False
-            self._attempt(self._turns.popleft())
-        elif waiting:
-            self._turns_next = True
-            self._serve(min(waiting, key=attrgetter("turn")))
+        if waiting or calls:
+            self._serve_one(waiting)
         # These may add connections and end some, so they come last.
         if self._woken in others:
             self._do_calls()
@@ -191,9 +197,39 @@ class Loop:
             if listener in others:
                 self._accept(listener)
 
+    def _serve_one(self, waiting: Sequence[Connection]) -> None:
+        """Serve one of the peers and calls that wait: one whose account took least."""
+        peer = min(waiting, key=self._order, default=None)
+        account = self._turn_calls.first()
+        took = self._turns.took
+        if account is not None and (
+            peer is None or peer.account is None or took(account) <= took(peer.account)
+        ):
+            call = self._turn_calls.take()
+            began_s = self._cpu_clock()
+            if call is not None:
+                self._attempt(call)
+            self._turn_calls.charge(account, self._least_s(began_s))
+            self._turn_calls.release(account)
+        elif peer is not None and peer.account is not None:
+            account = peer.account
+            self._turns.serve(account)
+            began_s = self._cpu_clock()
+            self._serve(peer)
+            took_s = self._least_s(began_s)
+            self._turns.charge(account, took_s)
+            account.charge(Resource.PROCESSOR_TIME, took_s)
+
+    def _order(self, peer: Connection) -> tuple[float, int]:
+        return self._turns.took(peer.account) if peer.account else 0.0, peer.turn
+
+    def _least_s(self, began_s: float) -> float:
+        """Processor time since then, as much as a turn counts at least."""
+        return max(self._cpu_clock() - began_s, _LEAST_TURN_S)
+
     def _rest(self, peer: Connection) -> None:
         """Look at a peer that waits for no answers after a pause, or before anybody else."""
-        self._selector.unregister(peer)
+        self._unregister(peer)
         self._unwatched.add(peer)
         self._resting.add(peer)
 
@@ -232,8 +268,10 @@ class Loop:
             _log.error("unexpected error; logged this once", exc_info=error)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Let in, or refuse, who waits: slurmctld may be the last of a crowd."""
+        """Let in, or refuse, who waits, until slurmctld has something to say."""
         for _ in range(_ACCEPTED):
+            if listener is not self._listeners[0] and self._ahead.select(0):
+                return
             try:
                 channel, _address = listener.accept()
             except OSError as error:  # the peer is gone, or no descriptor is left
@@ -330,7 +368,12 @@ class Loop:
     def _watch(self, peer: Connection) -> None:
         if peer in self._unwatched:
             self._unwatched.discard(peer)
-            self._selector.register(peer, selectors.EVENT_READ, peer)
+            self._register(peer)
+
+    def _register(self, peer: Connection) -> None:
+        self._selector.register(peer, selectors.EVENT_READ, peer)
+        if peer.first:
+            self._ahead.register(peer, selectors.EVENT_READ, peer)
 
     def _forget(self, peer: Connection) -> None:
         for peers in (self._more, self._resting):
@@ -338,7 +381,12 @@ class Loop:
         if peer in self._unwatched:
             self._unwatched.discard(peer)
         else:
-            self._selector.unregister(peer)
+            self._unregister(peer)
+
+    def _unregister(self, peer: Connection) -> None:
+        self._selector.unregister(peer)
+        if peer.first:
+            self._ahead.unregister(peer)
 
     def _connections(self) -> Iterable[Connection]:
         watched = (key.data for key in self._selector.get_map().values())

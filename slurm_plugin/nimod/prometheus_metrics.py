@@ -49,6 +49,11 @@ _ROWS: tuple[tuple[str, str] | tuple[str, str, tuple[str, ...]], ...] = (
     ("nimo_tables_loaded_timestamp_seconds", "Time at which the tables were loaded"),
     ("nimo_snapshot_age_seconds", "Age of nimod's view of the cluster"),
     ("nimo_requests_total", "Requests by result", ("result",)),
+    (
+        "nimo_refusals_total",
+        "Limits of what each may use that were reached: see the table of threats",
+        ("principal", "resource"),
+    ),
     ("nimo_decisions_total", "Decisions on submissions", ("mode", "action", "reason", "applied")),
     ("nimo_answer_seconds", "Time in which submissions were answered"),
     ("nimo_decisions_pending", "Decisions not written to the store yet"),
@@ -109,6 +114,8 @@ def of_nimod(status: Callable[[], Status]) -> Iterator[core.Metric]:
     yield _family("nimo_snapshot_age_seconds", [(answered.snapshot_age_s, ())])
     results = [(answered.answered, ("answered",)), (answered.failed, ("failed",))]
     yield _family("nimo_requests_total", results)
+    refused = ((one.count, (one.principal, one.resource)) for one in answered.refused)
+    yield _family("nimo_refusals_total", refused)
     decided = (
         (one.count, (one.mode, one.action, one.reason, str(one.applied).lower()))
         for one in answered.counts.decisions

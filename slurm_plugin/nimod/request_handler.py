@@ -19,7 +19,7 @@ from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import TicketKey, job_of
-from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, refusal
 from slurm_plugin.nimod.answering.process import PendingQuestion
 from slurm_plugin.nimod.answering.questions import (
     AdviceQuestion,
@@ -34,7 +34,7 @@ from slurm_plugin.protocol.decision_messages import Answer, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Counts, Decided, Status
-from slurm_plugin.service.request_rates import Complaints, Rates
+from slurm_plugin.service.accountant import NEWCOMERS, Account, Kind, Principal, Resource
 from slurm_plugin.slurm.poller import ClusterPoller
 
 _log = logging.getLogger(__name__)
@@ -101,10 +101,9 @@ class RequestHandler:
     service: DecisionService  #: decides and advises
     poller: ClusterPoller  #: says who slurmctld runs as, and whether Slurm hides users' jobs
     #: makes a question of an account, for the process that answers what takes long
-    pending: Callable[[int, Question], PendingQuestion]
+    pending: Callable[[Account, Question], PendingQuestion]
     names: UserNames
     trusted: frozenset[int]  #: users who may ask about all jobs, besides the poller's
-    requests_per_s: float  #: most requests of any other user
     record: Callable[[DecisionRow], None]  #: takes a decision for the store
     status: Callable[[], Status]
     reload: Callable[[], None]  #: has everything read anew
@@ -113,8 +112,6 @@ class RequestHandler:
     asked_s: float | None = None  #: when slurmctld asked last, by the monotonic clock
 
     def __post_init__(self) -> None:
-        self._rates = Rates(self.requests_per_s)
-        self._complaints = Complaints(_log)
         self.counts = AnswerCounts(began_s=time.time())
         self.quiet = self.service.config.changes_nothing
 
@@ -130,10 +127,8 @@ class RequestHandler:
         remote: it comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
-        if not trusted and not self._rates.allow(self.names.account(uid), time.monotonic()):
+        if not trusted and (error := refusal(self.names.account(uid))):
             self.failed += 1
-            most = self.requests_per_s
-            error = f"more than {most:g} requests a second from user {uid}; wait a moment"
             return Reply(encode(Answer(ok=False, error=error)), last=True)
         if line.isspace():
             return Reply(awake=trusted)
@@ -192,7 +187,7 @@ class RequestHandler:
         try:
             message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
-            self._complaints.error(_user_of(ask, uid), "a request was not answered", error)
+            self._log_error(_user_of(ask, uid), "a request was not answered", error)
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
         self.answered += message.ok
         self.failed += not message.ok
@@ -249,12 +244,15 @@ class RequestHandler:
         comes = "test-only" not in command.options
         return self.service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
+    def _log_error(self, user: int, what: str, error: Exception) -> None:
+        self.names.accountant.of(Principal(Kind.USER, user)).log_error(_log, what, error)
+
     def _book(self, book: Book, user: int) -> None:
         """Book the nodes of a decision and record it: its answer has been sent."""
         try:
             row = book()
         except Exception as error:
-            self._complaints.error(user, "a decision was not recorded", error)
+            self._log_error(user, "a decision was not recorded", error)
             return
         if row is not None:
             self.counts.decided(row)
@@ -305,41 +303,72 @@ class RemoteRequests:
     names: UserNames
     respond: Respond
 
-    def submit(self, line: bytes, uid: int, done: Done) -> None:
-        """Have a request answered; ``done`` is called once, with nothing where none is due."""
-        self.loop.call_in_turn(partial(self._begin, line, uid, done))
+    def submit(self, line: bytes, uid: int, link: Account, done: Done) -> None:
+        """Have a request answered; ``done`` is called once, with nothing where none is due.
 
-    def _begin(self, line: bytes, uid: int, done: Done) -> None:
-        if self.names.cached(uid) is None and self.limiter.admit(uid) is not None:
-            named = partial(self._named, line, uid, done)
-            self.names.ask(uid, partial(self.loop.call_in_turn, named))
-        else:
-            self._answer(line, uid, self.limiter.admit(uid), done)
+        link: that it came over.
+        """
+        request = _RemoteRequest(line, uid, link, done)
+        self.loop.call_in_turn(link, partial(self._begin, request))
 
-    def _named(self, line: bytes, uid: int, done: Done) -> None:
-        self._answer(line, uid, self.limiter.admit_named(uid), done)
-
-    def _answer(self, line: bytes, uid: int, account: int | None, done: Done) -> None:
+    def _begin(self, request: "_RemoteRequest") -> None:
+        account = self.limiter.admit(request.uid)
         if account is None:
-            error = f"user {uid} asks too much at the same time; try again in a moment"
-            done(encode(Answer(ok=False, error=error)))
+            self._refuse(request, self.names.account(request.uid), Resource.CONNECTIONS)
+        elif account.principal is NEWCOMERS:
+            named = partial(self._named, request)
+            self.names.ask(request.uid, partial(self.loop.call_in_turn, request.link, named))
+        else:
+            self._answer(request, account)
+
+    def _named(self, request: "_RemoteRequest") -> None:
+        self.names.newcomers().give_back(Resource.CONNECTIONS)
+        account = self.limiter.admit(request.uid)
+        if account is None:
+            self._refuse(request, self.names.account(request.uid), Resource.CONNECTIONS)
+        else:
+            self._answer(request, account)
+
+    def _refuse(self, request: "_RemoteRequest", account: Account, resource: Resource) -> None:
+        error = f"{account.error(resource)}; wait a moment"
+        request.done(encode(Answer(ok=False, error=error)))
+
+    def _answer(self, request: "_RemoteRequest", account: Account) -> None:
+        if not request.link.spend(Resource.PROCESSOR_TIME, 0.0):
+            account.give_back(Resource.CONNECTIONS)
+            self._refuse(request, request.link, Resource.PROCESSOR_TIME)
             return
-        end = partial(self._end, account, done)
+        end = partial(self._end, account, request.done)
+        began_s = time.thread_time()
         try:
-            reply = self.respond(line, uid)
+            reply = self.respond(request.line, request.uid)
         except BaseException:
             end(b"")
             raise
+        finally:
+            took_s = time.thread_time() - began_s
+            for payer in (account, request.link):
+                payer.charge(Resource.PROCESSOR_TIME, took_s)
         if reply.query is None:
             end(reply.data)
         else:
-            end = partial(self._end, account, done, taken=reply.taken)
+            end = partial(end, taken=reply.taken)
             reply.query(lambda data: self.loop.call_soon(partial(end, data)))
 
     def _end(
-        self, account: int, done: Done, data: bytes, taken: Callable[[], None] | None = None
+        self, account: Account, done: Done, data: bytes, taken: Callable[[], None] | None = None
     ) -> None:
-        self.limiter.give_back(account)
+        account.give_back(Resource.CONNECTIONS)
         done(data)
         if taken is not None:
             taken()
+
+
+@dataclass(frozen=True, slots=True)
+class _RemoteRequest:
+    """A request of a user on a login node."""
+
+    line: bytes
+    uid: int
+    link: Account
+    done: Done

@@ -87,6 +87,14 @@ class Counts(msgspec.Struct, kw_only=True):
     sum_s: float = 0.0
 
 
+class Refused(msgspec.Struct, kw_only=True):
+    """How often a limit was reached since nimod began."""
+
+    principal: str  #: what kind of one: user, host, link
+    resource: str  #: what there was too much of
+    count: int
+
+
 class Status(Message, kw_only=True):
     """Nimod's answer to ``status`` and ``reload``."""
 
@@ -110,6 +118,7 @@ class Status(Message, kw_only=True):
     relays: list[str] = msgspec.field(default_factory=list)  #: login nodes that are linked
     #: longest processor time between two answers, since the start
     longest_s: float = 0.0
+    refused: list[Refused] = msgspec.field(default_factory=list)
 
 
 class Uplinked(msgspec.Struct, kw_only=True):

@@ -2,13 +2,14 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import fill
 
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.through_nimod import nimod_or_store
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Status
+from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Refused, Status
 from slurm_plugin.text.formatting import clock, count, duration, percent
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
@@ -53,6 +54,7 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"tables     {tables}",
             f"cluster    {_view(status.snapshot_age_s, max_age_s)}",
             f"requests   {status.answered} answered, {status.failed} failed",
+            *([f"refused    {_refused(status.refused)}"] if status.refused else ()),
             f"answers    {_answers(status.counts)}",
             f"longest    {1e3 * status.longest_s:.1f} ms of processor time between two requests",
             f"store      {_store(status)}",
@@ -61,6 +63,15 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"estimates  {_estimates(status)}",
         )
     )
+
+
+def _refused(refused: Sequence[Refused]) -> str:
+    """Say which limits were reached since nimod began; its log names who reached them."""
+    texts = (
+        f"{one.resource.replace('_', ' ')} of a {one.principal} {one.count} times"
+        for one in refused
+    )
+    return "; ".join(texts)
 
 
 def _wait(one: PartitionWait) -> str:

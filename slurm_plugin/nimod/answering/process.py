@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,60 +21,7 @@ from slurm_plugin.nimod.answering import questions
 from slurm_plugin.nimod.answering.worker import TABLE
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES, encode
-from slurm_plugin.service.request_rates import Complaints
-
-
-class FairQueues:
-    """A queue for each account; next is that whose items took least time.
-
-    One that comes back after a pause goes before all that have been busy since, and has no more
-    credit for it (start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996).  An account's next
-    item waits until its last one was released: nobody piles up answers.
-
-    each: most items of one account.
-    most: most items in all.
-    """
-
-    def __init__(self, each: int = 8, most: int = 400) -> None:
-        self._each, self._most = each, most
-        self._waiting: dict[int, deque[PendingQuestion]] = {}  # in the order of their turns
-        self._busy: set[int] = set()
-        self._took_s: dict[int, float] = {}
-        self._now_s = 0.0  # what the account that was served last had taken by then
-
-    def put(self, account: int, item: "PendingQuestion") -> bool:
-        """Take an item; False where its account, or all together, have too many."""
-        own = self._waiting.get(account, ())
-        full = sum(map(len, self._waiting.values())) >= self._most
-        if full or len(own) + (account in self._busy) >= self._each:
-            return False
-        if not own:
-            self._took_s[account] = max(self._took_s.get(account, 0.0), self._now_s)
-        self._waiting.setdefault(account, deque()).append(item)
-        return True
-
-    def take(self) -> "PendingQuestion | None":
-        """Give the next item, whose account is busy from now on; None: there is none to begin."""
-        able = [one for one in self._waiting if one not in self._busy]
-        if not able:
-            return None
-        account = min(able, key=self._took_s.__getitem__)
-        self._now_s = self._took_s[account]
-        own = self._waiting.pop(account)
-        item = own.popleft()
-        if own:
-            self._waiting[account] = own  # behind the others
-        self._busy.add(account)
-        return item
-
-    def charge(self, account: int, seconds: float) -> None:
-        """Note how long an item of an account took."""
-        self._took_s[account] += seconds
-
-    def release(self, account: int) -> None:
-        """Note that the last item of an account is through."""
-        self._busy.discard(account)
-
+from slurm_plugin.service.accountant import Account, FairQueues, Resource
 
 _log = logging.getLogger(__name__)
 #: Longest that an answer may take; a worker that takes longer is ended.
@@ -83,7 +29,6 @@ _LONGEST_S = 120.0
 _PAUSE_S = 1.0  #: between two workers
 #: -P: no module comes from the folder that nimod was started in.
 _COMMAND = (sys.executable, "-P", "-m", "slurm_plugin.nimod.answering.worker")
-_BUSY = "too many questions wait; try again in a moment"
 _ENDED = "the process that answers this ended; try again in a moment"
 
 Done = Callable[[bytes], None]
@@ -94,7 +39,7 @@ class PendingQuestion:
     """A question that waits for its turn, or whose answer was not taken yet."""
 
     _lane: "_Lane"
-    account: int
+    account: Account
     question: questions.Question
     begun: bool = False
     #: called with the answer, in any thread
@@ -104,7 +49,8 @@ class PendingQuestion:
         """Have it answered, and ``done`` called with the answer, in any thread."""
         self.done = done
         if not self._lane.put(self):
-            done(encode(Answer(ok=False, error=_BUSY)))
+            error = f"{self.account.error(Resource.QUESTIONS)}; try again in a moment"
+            done(encode(Answer(ok=False, error=error)))
 
     def taken(self) -> None:
         """Note that the answer was taken, or is wanted no more: the account's next one begins."""
@@ -135,7 +81,7 @@ class AnswerProcess:
         for lane in self._lanes:
             lane.thread.start()
 
-    def pending(self, account: int, question: questions.Question) -> PendingQuestion:
+    def pending(self, account: Account, question: questions.Question) -> PendingQuestion:
         """Make a question of an account."""
         report = isinstance(question, questions.StoreQuestion) and question.ask.op == "report"
         return PendingQuestion(self._lanes[report], account, question)
@@ -205,10 +151,9 @@ class _Lane:
     def __init__(self, process: AnswerProcess, number: int, sender: questions.StateSender) -> None:
         self._process, self._number, self._sender = process, number, sender
         self._of: _Worker | None = None
-        self._queues = FairQueues()
+        self._queues: FairQueues[PendingQuestion] = FairQueues(Resource.QUESTIONS)
         self._changed = threading.Condition()
         self._closing = False
-        self._complaints = Complaints(_log)
         self.thread = threading.Thread(target=self._run, name="answers", daemon=True)
 
     def put(self, pending: PendingQuestion) -> bool:
@@ -217,7 +162,7 @@ class _Lane:
             self._changed.notify()
             return self._queues.put(pending.account, pending)
 
-    def release(self, account: int) -> None:
+    def release(self, account: Account) -> None:
         """Let the next question of an account begin."""
         with self._changed:
             self._queues.release(account)
@@ -232,7 +177,7 @@ class _Lane:
     def _run(self) -> None:
         while (pending := self._next()) is not None:
             began_s = time.monotonic()
-            pending.done(self._answer(pending.question))
+            pending.done(self._answer(pending))
             with self._changed:
                 self._queues.charge(pending.account, time.monotonic() - began_s)
 
@@ -245,16 +190,16 @@ class _Lane:
                 self._changed.wait()
         return None
 
-    def _answer(self, question: questions.Question) -> bytes:
+    def _answer(self, pending: PendingQuestion) -> bytes:
         worker = None
         try:
             worker = self._process.worker()
             if worker is not self._of:
                 self._of = worker
                 self._sender.forget()
-            return self._exchange(worker, question)
+            return self._exchange(worker, pending.question)
         except Exception as error:  # of pickling, too: the next worker begins anew
-            self._complaints.log(0, "a question was not answered: %r", error)
+            pending.account.log(_log, "a question was not answered: %r", error)
             if worker is not None:
                 worker.end()
             return encode(Answer(ok=False, error=_ENDED))

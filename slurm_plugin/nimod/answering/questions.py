@@ -26,7 +26,7 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, encode
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.service.request_rates import Complaints
+from slurm_plugin.service.accountant import Accountant, Kind, Principal
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
@@ -240,7 +240,7 @@ class Answerer:
     ) -> None:
         self._state = state
         self._budget = Budget(ANSWER_S, cpu_clock)
-        self._complaints = Complaints(_log)
+        self._accountant = Accountant()
         self._store: StoreQueries | None = None
 
     def answer(self, question: Question) -> bytes:
@@ -255,7 +255,8 @@ class Answerer:
         except NimoError as error:
             return encode(Answer(ok=False, error=str(error)))
         except Exception as error:
-            self._complaints.error(_user_of(question), "a question was not answered", error)
+            account = self._accountant.of(Principal(Kind.USER, _user_of(question)))
+            account.log_error(_log, "a question was not answered", error)
             return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
 
     def _answer(self, question: Question) -> bytes:

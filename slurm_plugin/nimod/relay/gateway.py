@@ -15,11 +15,12 @@ from itertools import count
 from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import RelaySettings
 from slurm_plugin.nimod.relay import handshake
-from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
+from slurm_plugin.nimod.relay.frames import Frame, Link, LinkError, LoopThread
+from slurm_plugin.nimod.relay.frames import Kind as FrameKind
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.service.request_rates import Complaints
+from slurm_plugin.service.accountant import Account, Accountant, Kind, Principal, Resource
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
@@ -28,11 +29,11 @@ STRANGERS = 32
 HANDSHAKE_S = 2.0  #: longest that showing it may take
 SILENCE_S = 15.0  #: a relay that says nothing for so long is gone
 PENDING_S = 0.05  #: after this time a relay is sent "answer pending"
-MOST_IN_WORK = 256  #: requests of one relay at the same time
 _BIND_AGAIN_S = 5.0
 
-#: Takes a line, the uid that sent it, and what the answer is given to, in any thread.
-Submit = Callable[[bytes, int, Callable[[bytes], None]], None]
+#: Takes a line, the uid that sent it, the link's account, and what the answer is given to, in any
+#: thread.
+Submit = Callable[[bytes, int, Account, Callable[[bytes], None]], None]
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Gateway:
     _: KW_ONLY
     submit: Submit  #: has a request answered
     asked_s: Callable[[], float | None]  #: seconds since slurmctld asked; None: it has not
+    accountant: Accountant  #: who uses how much
 
     def __post_init__(self) -> None:
         self._address = address(self.settings.listen)
@@ -53,7 +55,6 @@ class Gateway:
         self._strangers: dict[int, asyncio.Task[None]] = {}
         self._numbers = count()
         self._links: dict[int, str] = {}
-        self._complaints = Complaints(_log)
         self._thread = LoopThread("relays", self._listen)
         self._loop = self._thread.loop
 
@@ -80,7 +81,11 @@ class Gateway:
                     self._complain("accept", error)
                     await asyncio.sleep(PENDING_S)
                     continue
-                self._take_in(channel, str(peer[0]))
+                if self._may_come(str(peer[0])):
+                    self._take_in(channel, str(peer[0]))
+                else:
+                    channel.close()
+                await asyncio.sleep(0)  # a crowd keeps none of those before it from going on
 
     async def _bound(self) -> socket.socket:
         while True:
@@ -90,6 +95,11 @@ class Gateway:
                 self._complain(f"relay.listen: {self._address}", error)
                 await asyncio.sleep(_BIND_AGAIN_S)
 
+    def _may_come(self, host: str) -> bool:
+        """Whether one more connection of a host is taken in; it has a descriptor then."""
+        may_arrive = self._account(host).spend(Resource.ARRIVALS)
+        return may_arrive and self.accountant.whole.take(Resource.DESCRIPTORS)
+
     def _take_in(self, channel: socket.socket, host: str) -> None:
         """Serve a connection; while it has not shown who it is, it takes a stranger's place."""
         if len(self._strangers) >= STRANGERS:
@@ -98,7 +108,12 @@ class Gateway:
         number = next(self._numbers)
         task = self._loop.create_task(self._meet(channel, host, number))
         self._strangers[number] = task
-        task.add_done_callback(lambda _: self._strangers.pop(number, None))
+        task.add_done_callback(lambda _: self._gone(number))
+
+    def _gone(self, number: int) -> None:
+        """Note that a connection is over, also one that was sent away before it began."""
+        self._strangers.pop(number, None)
+        self.accountant.whole.give_back(Resource.DESCRIPTORS)
 
     async def _meet(self, channel: socket.socket, host: str, number: int) -> None:
         writer: asyncio.StreamWriter | None = None
@@ -107,20 +122,29 @@ class Gateway:
                 reader, writer = await self._streams(channel)
                 link, name = await handshake.receive(reader, writer, self._munge)
             self._strangers.pop(number, None)
-            self._links[number] = name
-            _log.info("relay on %s (%s) is linked", name, host)
-            try:
-                await self._serve(link)
-            finally:
-                link.close()
+            await self._follow(link, host, name, number)
         except (LinkError, OSError, EOFError, TimeoutError) as error:
             self._complain(host, error)
         finally:
-            self._links.pop(number, None)
             if writer is not None:
                 writer.close()
             else:
                 channel.close()
+
+    async def _follow(self, link: Link, host: str, name: str, number: int) -> None:
+        """Serve a link until it ends."""
+        account = self._account(host)
+        if not account.take(Resource.LINKS):
+            link.close()
+            return
+        self._links[number] = name
+        account.log(_log, "relay on %s (%s) is linked", name, host, level=logging.INFO)
+        try:
+            await self._serve(link, self.accountant.of(Principal(Kind.LINK, f"{host}#{number}")))
+        finally:
+            self._links.pop(number, None)
+            account.give_back(Resource.LINKS)
+            link.close()
 
     async def _streams(
         self, channel: socket.socket
@@ -139,38 +163,71 @@ class Gateway:
             )
         return reader, writer
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: Link, account: Account) -> None:
         waiting: dict[int, asyncio.TimerHandle] = {}
         while True:
             async with asyncio.timeout(SILENCE_S):
                 frame = await link.receive()
-            if frame.kind is Kind.PING:
-                link.send(Frame(Kind.PONG, data=encode(self.asked_s())))
-            elif frame.kind is Kind.NOTICE:
-                self.submit(frame.data, frame.uid, lambda _: None)
-            elif frame.kind is not Kind.ASK:
+            size = len(frame.data)
+            if not account.spend(Resource.BYTES_IN, size):
+                # What comes faster waits on the network.
+                account.charge(Resource.BYTES_IN, size)
+                await asyncio.sleep(account.wait_s(Resource.BYTES_IN))
+            if frame.kind is FrameKind.PING:
+                link.send(Frame(FrameKind.PONG, data=encode(self.asked_s())))
+            elif frame.kind is FrameKind.NOTICE:
+                self._submit(frame, account, lambda _: None)
+            elif frame.kind is not FrameKind.ASK or frame.number in waiting:
                 raise LinkError(f"a relay sent {frame.kind.name}")
-            elif len(waiting) >= MOST_IN_WORK or frame.number in waiting:
-                busy = Answer(ok=False, error="too many questions wait; try again in a moment")
-                link.send(Frame(Kind.ANSWER, frame.number, data=encode(busy)))
             else:
-                pending = partial(link.send, Frame(Kind.PENDING, frame.number))
+                pending = partial(link.send, Frame(FrameKind.PENDING, frame.number))
                 waiting[frame.number] = self._loop.call_later(PENDING_S, pending)
-                answered = partial(_answer, link, waiting, frame.number)
-                self.submit(frame.data, frame.uid, partial(self._thread.call_soon, answered))
+                answered = partial(_answer, link, account, waiting, frame.number)
+                self._submit(frame, account, partial(self._thread.call_soon, answered))
+
+    def _submit(self, frame: Frame, account: Account, done: Callable[[bytes], None]) -> None:
+        """Have a request answered, as far as the link's account allows."""
+        held = ((Resource.IN_WORK, 1), (Resource.BYTES_HELD, len(frame.data)))
+        refused = None
+        taken = []
+        for resource, amount in held:
+            if not account.take(resource, amount):
+                refused = resource
+                break
+            taken.append((resource, amount))
+        if refused is None and not account.spend(Resource.REQUESTS):
+            refused = Resource.REQUESTS
+
+        def end(data: bytes) -> None:
+            for resource, amount in taken:
+                account.give_back(resource, amount)
+            done(data)
+
+        if refused is not None:
+            error = f"{account.error(refused)}; wait a moment"
+            end(encode(Answer(ok=False, error=error)))
+            return
+        self.submit(frame.data, frame.uid, account, end)
+
+    def _account(self, host: str) -> Account:
+        return self.accountant.of(Principal(Kind.HOST, host))
 
     def _complain(self, host: str, error: Exception) -> None:
         """Log what is wrong with a host, once a minute."""
         text = "it hung up" if isinstance(error, EOFError) else str(error)
         text = text or "it said nothing for too long"
-        self._complaints.log(host, "%s: no link: %s", host, printable(text))
+        self._account(host).log(_log, "%s: no link: %s", host, printable(text))
 
 
-def _answer(link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes) -> None:
+def _answer(
+    link: Link, account: Account, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes
+) -> None:
     waiting.pop(number).cancel()
     if not link.has_room(len(data)):  # or it would be cut off, for all on its login node
-        data = encode(Answer(ok=False, error="too much waits to be sent; try again in a moment"))
-    link.send(Frame(Kind.ANSWER, number, data=data))
+        account.refuse(Resource.BYTES_OUT)
+        error = f"{account.error(Resource.BYTES_OUT)}; try again in a moment"
+        data = encode(Answer(ok=False, error=error))
+    link.send(Frame(FrameKind.ANSWER, number, data=data))
 
 
 def _bind(where: Address) -> socket.socket:

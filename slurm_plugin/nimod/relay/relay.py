@@ -12,7 +12,6 @@ import random
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +23,7 @@ import msgspec
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import Config, RelaySettings
-from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, refusal
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop, answer_until_stopped, stop_at_signals
 from slurm_plugin.nimod.relay import handshake
@@ -35,8 +34,8 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinked, Uplinks
+from slurm_plugin.service.accountant import Accountant, Resource, spare_descriptors
 from slurm_plugin.service.listening import bound_socket, notify
-from slurm_plugin.service.request_rates import Rates
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
@@ -309,8 +308,6 @@ async def _ping(link: Link) -> None:
         await asyncio.sleep(PING_S)
 
 
-#: Long answers of one user that are made or not taken yet: each may have megabytes.
-_UNTAKEN = 4
 #: What only slurmctld asks, on its own host.
 _NOT_HERE = ("decide", "reload")
 
@@ -337,18 +334,19 @@ class Relay:
     def __init__(self, config: Config, uplink: Uplink) -> None:
         self._config = config
         self._uplink = uplink
-        self._rates = Rates(config.access.requests_per_s)
-        self._names = UserNames()
-        self._untaken: Counter[int] = Counter()
+        self._names = UserNames(
+            accountant=Accountant(
+                requests_per_s=config.access.requests_per_s,
+                connections=config.access.connections,
+                descriptors=spare_descriptors(),
+            )
+        )
 
     def run(self) -> None:
         """Start, answer until a signal, stop."""
         with bound_socket(self._config.socket, program="nimod or relay") as channel:
             limiter = ConnectionLimiter(
-                limits=self._config.access,
-                trusted=lambda _: False,
-                respond=self.respond,
-                names=self._names,
+                trusted=lambda _: False, respond=self.respond, names=self._names
             )
             loop = Loop(channel, limiter, clock=time.monotonic)
             stop_at_signals(loop)
@@ -362,9 +360,8 @@ class Relay:
 
     def respond(self, line: bytes, uid: int) -> Reply:
         """Answer one request line of a user, or have it answered on the controller."""
-        if not self._rates.allow(self._names.account(uid), time.monotonic()):
-            most = self._config.access.requests_per_s
-            return _refused(f"more than {most:g} requests a second; wait a moment", last=True)
+        if error := refusal(self._names.account(uid)):
+            return _refused(error, last=True)
         if line.isspace():
             return Reply()
         try:
@@ -386,15 +383,10 @@ class Relay:
         if ask.op not in LONG_ANSWERS:
             return Reply(query=partial(self._uplink.ask, line, uid))
         account = self._names.account(uid)
-        if self._untaken[account] >= _UNTAKEN:
-            return _refused("too many questions wait; try again in a moment")
-        self._untaken[account] += 1
-        taken = partial(self._take, account)
+        if not account.take(Resource.QUESTIONS):
+            return _refused(f"{account.error(Resource.QUESTIONS)}; try again in a moment")
+        taken = partial(account.give_back, Resource.QUESTIONS)
         return Reply(query=partial(self._uplink.ask, line, uid), taken=taken)
-
-    def _take(self, account: int) -> None:
-        self._untaken[account] -= 1
-        self._untaken += Counter()  # without those that have none
 
 
 def _refused(error: str, *, last: bool = False) -> Reply:

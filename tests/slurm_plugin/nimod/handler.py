@@ -19,6 +19,7 @@ from slurm_plugin.nimod.answering.questions import (
 )
 from slurm_plugin.nimod.request_handler import RequestHandler
 from slurm_plugin.protocol.status_messages import Status
+from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
@@ -41,9 +42,10 @@ class Handler(RequestHandler):
             service=DecisionService(config, new_id=lambda: "0" * 12),
             poller=ClusterPoller(time.time),
             pending=lambda account, question: AnsweredHere(self, question),
-            names=UserNames(own=names),
+            names=UserNames(
+                own=names, accountant=Accountant(requests_per_s=config.access.requests_per_s)
+            ),
             trusted=frozenset({0}),
-            requests_per_s=config.access.requests_per_s,
             record=record,
             status=lambda: Status(waits=self.outlooks.partition_waits()),
             reload=lambda: None,

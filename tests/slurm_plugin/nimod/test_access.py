@@ -16,14 +16,14 @@ import pytest
 from msgspec import structs
 
 from sacct_ingest.runs.sharing import SharedTag
-from slurm_plugin.config.settings import Access, Sharing
+from slurm_plugin.config.settings import Sharing
 from slurm_plugin.nimod import client, line_client
-from slurm_plugin.nimod.access import NAMELESS, UNNAMED, ConnectionLimiter, UserNames
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Command, Job
-from slurm_plugin.service.request_rates import Rates
+from slurm_plugin.service.accountant import NAMELESS, NEWCOMERS, Accountant, Resource
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.handler import Handler
@@ -52,21 +52,10 @@ def never(connection):
     raise AssertionError(connection)
 
 
-def listener(names, *, trusted=False, **limits):
+def listener(names, *, trusted=False):
     return ConnectionLimiter(
-        limits=Access(**limits),
-        trusted=lambda uid: trusted,
-        respond=lambda line, uid: Reply(b""),
-        names=names,
+        trusted=lambda uid: trusted, respond=lambda line, uid: Reply(b""), names=names
     )
-
-
-def test_requests_come_back_with_time():
-    rates = Rates(2.0)
-    assert [rates.allow(7, 10.0) for _ in range(5)] == [True] * 4 + [False]
-    assert rates.allow(8, 10.0)
-    assert [rates.allow(7, 10.6) for _ in range(2)] == [True, False]
-    assert [rates.allow(7, 1e6) for _ in range(5)] == [True] * 4 + [False]
 
 
 def test_a_user_is_let_in_when_the_name_is_available(channels):
@@ -100,11 +89,11 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
 
 
 def test_connections_are_counted_until_they_are_over(channels):
-    names = UserNames(lambda uid: "alice")
+    names = UserNames(lambda uid: "alice", accountant=Accountant(connections=2))
     recorded = threading.Event()
     names.ask(ME, recorded.set)
     assert recorded.wait(LONGEST_WAIT_S)
-    at_limit = listener(names, connections=2)
+    at_limit = listener(names)
     first, _, third = (at_limit.enter(channel, never) for channel in channels[:3])
     assert third is None
     at_limit.leave(first)
@@ -112,7 +101,8 @@ def test_connections_are_counted_until_they_are_over(channels):
 
 
 def test_slurmctld_is_not_counted(channels):
-    at_limit = listener(UserNames(lambda uid: ""), trusted=True, connections=2)
+    names = UserNames(lambda uid: "", accountant=Accountant(connections=2))
+    at_limit = listener(names, trusted=True)
     assert all(at_limit.enter(channel, never) for channel in channels)
 
 
@@ -147,7 +137,7 @@ def test_a_crowd_of_users_leaves_places_for_the_next_one():
     limiter = listener(UserNames(own={uid: str(uid) for uid in range(105)}))
     places = [limiter.admit(uid) for uid in range(25) for _ in range(16)]
     assert len([uid for uid in places if uid is not None]) < 400
-    assert [limiter.admit(uid) for uid in range(100, 105)] == list(range(100, 105))
+    assert [limiter.admit(uid).principal.name for uid in range(100, 105)] == list(range(100, 105))
 
 
 def test_uids_without_a_name_share_the_places_of_one_user():
@@ -155,19 +145,32 @@ def test_uids_without_a_name_share_the_places_of_one_user():
     names = UserNames({7: "alice"}.__getitem__)
     limiter = listener(names)
     crowd = range(100_000, 100_400)
-    unnamed = [uid for uid in crowd if limiter.admit(uid) is not None]
+    newcomers = names.accountant.of(NEWCOMERS)
+    nameless = names.accountant.of(NAMELESS)
+    unnamed = [uid for uid in crowd if limiter.admit(uid) is newcomers]
     assert len(unnamed) == 64
     for uid in unnamed:
         asked(names, uid)
-    counted = [limiter.admit_named(uid) for uid in unnamed]
-    assert counted == [NAMELESS] * 16 + [None] * 48
-    assert limiter.admit(100_000) is None
-    assert limiter.admit(7) == UNNAMED
+    newcomers.give_back(Resource.CONNECTIONS, 64)
+    counted = [limiter.admit(uid) for uid in unnamed]
+    assert counted == [nameless] * 16 + [None] * 48
+    assert limiter.admit(7) is newcomers
     asked(names, 7)
-    assert limiter.admit_named(7) == 7
-    limiter.give_back(NAMELESS)
-    assert limiter.admit(100_050) == NAMELESS
-    assert [names.account(uid) for uid in (7, 8, 100_001)] == [7, 8, NAMELESS]
+    assert limiter.admit(7).principal.name == 7
+    nameless.give_back(Resource.CONNECTIONS)
+    assert limiter.admit(unnamed[-1]) is nameless
+
+
+def test_a_crowd_of_uids_without_a_name_is_one_line_in_the_log(caplog):
+    """Subordinate uids of one account, each with more connections than a user may have."""
+    names = UserNames({}.__getitem__)
+    limiter = listener(names)
+    for uid in range(100_000, 100_200):
+        for _ in range(3):
+            limiter.admit(uid)
+        asked(names, uid)
+    about = {record.getMessage().partition(" has")[0] for record in caplog.records}
+    assert len(caplog.records) == len(about) <= 2
 
 
 def test_uids_without_a_name_share_the_requests_of_one_user(tmp_path, monkeypatch):
@@ -268,12 +271,34 @@ def test_private_data_hides_what_others_ran(in_the_open, private, recorded):
 @needs_root
 def test_connections_of_a_user_are_few_and_those_of_slurmctld_many(watched):
     answers = ask_as_nobody(watched, *[Ask(op="status")] * 20)
-    assert [bool(answer) for answer in answers] == [True] * 16 + [False] * 4
+    assert [answer["ok"] for answer in answers] == [True] * 16 + [False] * 4
+    assert "has reached the limit of 16 connections" in answers[-1]["error"]
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             channel = stack.enter_context(socket.socket(socket.AF_UNIX))
             channel.connect(watched.socket)
         assert watched.status().ok
+
+
+@needs_root
+def test_a_user_who_connects_too_often_is_told_so_and_slurmctld_is_served(watched):
+    code = (
+        f"import os, socket, sys; os.setuid({NOBODY.pw_uid})\n"
+        "for _ in range(400):\n"
+        "    channel = socket.socket(socket.AF_UNIX); channel.connect(sys.argv[1])\n"
+        "    channel.settimeout(0.01)\n"
+        "    try: print(channel.recv(1000))\n"
+        "    except TimeoutError: pass\n"
+        "    channel.close()\n"
+    )
+    argv = [sys.executable, "-I", "-c", code, watched.socket]
+    done = subprocess.run(argv, capture_output=True, check=False, cwd="/", text=True)
+    assert "has reached the limit of 20 new connections a second" in done.stdout
+    status = watched.status()
+    refused = {(one.principal, one.resource): one.count for one in status.refused}
+    assert refused["user", "arrivals"] > 100
+    assert watched.log.read_text().count("has reached the limit") == 1
+    assert watched.decide().action == "set"
 
 
 @needs_root
@@ -287,7 +312,7 @@ def test_a_user_who_asks_too_often_is_warned_and_cut_off(watched):
     line = encode(Ask(op="status"))
     done = subprocess.run(argv, input=line, capture_output=True, check=False, cwd="/")
     reported = done.stdout.splitlines()
-    assert b"more than 20 requests a second from user" in reported[-2]
+    assert b"has reached the limit of 20 requests a second" in reported[-2]
     assert len(reported) < 500
     assert all(watched.status().ok for _ in range(60))
 

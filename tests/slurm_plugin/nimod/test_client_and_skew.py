@@ -91,7 +91,7 @@ def test_a_relay_without_a_link_is_an_error_of_its_own(path):
     with server(path, cut), pytest.raises(client.LinkDown, match=r"^no link") as caught:
         line_client.advise(path, {}, timeout_s=60)
     assert caught.value.exit_status == 74
-    refused = encode(Answer(ok=False, error="more than 20 requests a second"))
+    refused = encode(Answer(ok=False, error="user 7 has reached the limit of 20 requests a second"))
     with server(path.with_name("r"), refused), pytest.raises(client.RequestRefused) as caught:
         line_client.advise(path.with_name("r"), {}, timeout_s=60)
     assert caught.value.exit_status == 69

@@ -5,7 +5,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import pytest
 
@@ -13,6 +12,7 @@ from slurm_plugin.nimod import loop
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.loop import AWAKE_S, HALFWAY_S, IDLE_S, Loop
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES
+from slurm_plugin.service.accountant import Accountant, Kind, Principal, Resource
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 
@@ -29,6 +29,7 @@ class Listener:
     released: threading.Event = field(default_factory=threading.Event)
     left: int = 0
     announced: int = 0
+    accountant: Accountant = field(default_factory=Accountant)
 
     def respond(self, line, uid):
         if line.isspace():
@@ -58,7 +59,8 @@ class Listener:
     def enter(self, channel, later):
         if self.shut:
             raise KeyError("who?")
-        return Connection(channel, self.respond, uid=1, first=self.first)
+        account = None if self.first else self.accountant.of(Principal(Kind.USER, 1))
+        return Connection(channel, self.respond, uid=1, account=account)
 
     def leave(self, connection):
         self.left += 1
@@ -67,9 +69,9 @@ class Listener:
 class Running:
     """A loop in a thread, with a clock that stands still."""
 
-    def __init__(self, path, tick_s=0.01):
+    def __init__(self, path, tick_s=0.01, served_by=None):
         self.now_s = 1000.0
-        self.served_by = Listener()
+        self.served_by = served_by or Listener()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -162,16 +164,19 @@ def test_requests_from_elsewhere_and_peers_take_turns_after_slurmctld(running):
     running.settle()
     others[0].sendall(b"hold\n")
     assert others[0].recv(10) == b"hold\n"
+    link = running.served_by.accountant.of(Principal(Kind.LINK, "login1#0"))
     for number in range(1, 4):
         others[number].sendall(b"peer\n")
-        running.loop.call_in_turn(lambda: running.served_by.served.append(b"remote\n"))
+        running.loop.call_in_turn(link, lambda: running.served_by.served.append(b"remote\n"))
     slurmctld.sendall(b"first\n")
     running.served_by.released.set()
     wait_until(lambda: len(running.served_by.served) == 8, what="all of it")
     served = running.served_by.served
     assert served.index(b"first\n") <= 2, "one of the others at most"
     rest = served[served.index(b"first\n") + 1 :]
-    assert all(one != after for one, after in pairwise(rest)), served
+    for number in range(len(rest)):
+        some = rest[: number + 1]
+        assert abs(some.count(b"peer\n") - some.count(b"remote\n")) <= 2, served
 
 
 def test_a_line_in_pieces_is_one_line(running):
@@ -469,3 +474,102 @@ def test_an_answer_counts_until_it_was_taken_or_its_peer_is_gone(running, reads)
     else:
         channel.close()
     wait_until(lambda: running.served_by.taken == [b"query\n"], what="the answer's end")
+
+
+def test_slurmctlds_own_socket_is_looked_at_after_each_that_is_let_in(tmp_path):
+    """A crowd waits to be let in when slurmctld connects: it comes next, not after all of them."""
+    served_by, channels, entered = Listener(), [], []
+    with socket.socket(socket.AF_UNIX) as public, socket.socket(socket.AF_UNIX) as reserved:
+        for listener, name in ((public, "s"), (reserved, "s.ctld")):
+            listener.bind(str(tmp_path / name))
+            listener.listen(64)
+
+        def connect(name):
+            channel = socket.socket(socket.AF_UNIX)
+            channel.settimeout(LONGEST_WAIT_S)
+            channel.connect(str(tmp_path / name))
+            channels.append(channel)
+            channel.sendall(name.encode() + b"\n")
+
+        def enter(channel, later):
+            served_by.first = len(entered) == 3
+            entered.append(channel)
+            if len(entered) == 3:  # while the crowd is let in
+                connect("s.ctld")
+            return Listener.enter(served_by, channel, later)
+
+        served_by.enter = enter
+        for _ in range(30):
+            connect("s")
+        made = Loop(public, served_by, clock=time.monotonic, reserved=reserved)
+        made.call_soon(lambda: None)
+        thread = threading.Thread(target=made.run, args=(lambda: None,), kwargs={"tick_s": 0.01})
+        thread.start()
+        wait_until(lambda: len(served_by.served) == 31, what="all of them")
+        made.call_soon(made.stop)
+        thread.join()
+        made.close()
+        for channel in channels:
+            channel.close()
+    assert served_by.served.index(b"s.ctld\n") <= 2
+
+
+class Users(Listener):
+    """Lets each connection in as another user, in turns of three."""
+
+    def enter(self, channel, later):
+        self.entered = getattr(self, "entered", -1) + 1
+        account = self.accountant.of(Principal(Kind.USER, min(self.entered // 16, 1)))
+        return Connection(channel, self.respond, uid=1, account=account)
+
+
+def test_a_user_with_many_connections_has_no_more_turns_than_one_with_one(tmp_path, request):
+    running = Running(str(tmp_path / "s"), served_by=Users())
+    request.addfinalizer(running.end)
+    crowd = [running.connect() for _ in range(16)]
+    honest = running.connect()
+    for channel in (*crowd, honest):
+        channel.sendall(b"hello\n")
+        assert channel.recv(10) == b"hello\n"
+    running.served_by.served.clear()
+    go_on = running.hold()
+    for channel in crowd:
+        channel.sendall(b"crowd\n" * 3)
+    honest.sendall(b"honest\n" * 3)
+    go_on.set()
+    wait_until(lambda: len(running.served_by.served) == 51, what="all answers")
+    last = max(at for at, one in enumerate(running.served_by.served) if one == b"honest\n")
+    assert last <= 8
+
+
+def test_a_user_who_used_up_the_processor_time_is_charged_for_each_turn(running):
+    account = running.served_by.accountant.of(Principal(Kind.USER, 1))
+
+    def answer(line, uid):
+        running.cpu_s += 100.0
+        return Reply(line)
+
+    running.served_by.respond = answer
+    channel = running.connect()
+    for _ in range(3):
+        channel.sendall(b"hello\n")
+        assert channel.recv(10) == b"hello\n"
+        running.settle()
+    assert not account.spend(Resource.PROCESSOR_TIME, 0.0)
+    assert account.wait_s(Resource.PROCESSOR_TIME) > 5000
+
+
+def test_bytes_that_a_user_leaves_in_memory_are_counted_and_given_back(running):
+    account = running.served_by.accountant.of(Principal(Kind.USER, 1))
+    channel = running.connect()
+    channel.sendall(b"x" * 1000)
+    wait_until(lambda: account.held(Resource.BYTES_HELD) == 1000, what="the bytes")
+    channel.sendall(b"\n")
+    assert channel.recv(2000)
+    wait_until(lambda: account.held(Resource.BYTES_HELD) == 0, what="them to be gone")
+    crowd = [running.connect() for _ in range(60)]
+    for one in crowd:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            one.sendall(b"x" * 250_000)
+    wait_until(lambda: running.served_by.left > 5, what="some to be cut off")
+    assert account.held(Resource.BYTES_HELD) <= 12 * 2**20

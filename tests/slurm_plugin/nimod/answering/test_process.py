@@ -19,6 +19,7 @@ from slurm_plugin.nimod.answering.questions import AdviceQuestion, StateSender, 
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.service.accountant import Accountant, Kind, Principal
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
@@ -66,9 +67,16 @@ def about(name):
     return StoreQuestion(Ask(op="applications", name=name), None, private=False)
 
 
+ACCOUNTANT = Accountant()
+
+
+def user(uid):
+    return ACCOUNTANT.of(Principal(Kind.USER, uid))
+
+
 def asked(made, question, account=1):
     answers = queue.SimpleQueue()
-    pending = made.pending(account, question)
+    pending = made.pending(user(account), question)
     pending.query(answers.put)
     line = answers.get(timeout=LONGEST_WAIT_S)
     pending.taken()
@@ -112,13 +120,13 @@ def test_a_worker_that_cannot_be_started_is_an_error_in_words(service):
 def test_the_next_question_of_a_user_begins_once_the_last_answer_was_taken(service):
     answers = queue.SimpleQueue()
     with process(service, STAND_IN) as made:
-        first, second, *others = [made.pending(1, about("wrf")) for _ in range(9)]
+        first, second, *others = [made.pending(user(1), about("wrf")) for _ in range(9)]
         for one in (first, second, *others):
             one.query(lambda line, one=one: answers.put((one, line)))
         given = [answers.get(timeout=LONGEST_WAIT_S) for _ in range(2)]
         # The first answer, and that the ninth question is too many.
         refused = next(line for one, line in given if one is others[-1])
-        assert b"too many questions wait" in refused
+        assert b"user 1 has reached the limit of 8 questions that wait" in refused
         others[-1].taken()
         assert asked(made, about("wrf"), account=2)["ok"]
         assert answers.empty()

@@ -18,13 +18,14 @@ from slurm_plugin.nimod.relay import gateway
 from slurm_plugin.nimod.relay import relay as uplink
 from slurm_plugin.nimod.relay.gateway import Gateway
 from slurm_plugin.nimod.relay.relay import Uplink
+from slurm_plugin.service.accountant import Account, Accountant
 from tests.processes import LONGEST_WAIT_S, free_ports, wait_until
 from tests.slurm_plugin.nimod.relay.credentials import As, Munged
 
 HOST = "127.0.0.1"
 
 
-def echo(line: bytes, uid: int, done: Callable[[bytes], None]) -> None:
+def echo(line: bytes, uid: int, account: Account, done: Callable[[bytes], None]) -> None:
     done(b"%d:%s" % (uid, line))
 
 
@@ -41,7 +42,12 @@ class Links:
         credentials = As(self.munged, os.geteuid() if uid is None else uid)
         self.patch.setattr(gateway, "Munge", lambda _: credentials)
         settings = given.pop("settings", None) or RelaySettings(listen=f"{HOST}:{port}")
-        made = Gateway(settings, submit=submit, asked_s=given.pop("asked_s", lambda: None))
+        made = Gateway(
+            settings,
+            submit=submit,
+            asked_s=given.pop("asked_s", lambda: None),
+            accountant=given.pop("accountant", None) or Accountant(),
+        )
         made.start()
         self.stack.callback(made.close)
         wait_until(lambda: _listens(port), what="the gateway")

@@ -19,6 +19,7 @@ from slurm_plugin.nimod.relay.relay import Relay
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Command
+from slurm_plugin.service.accountant import Accountant, Kind, Resource
 from tests.cluster.host import missing_programs
 from tests.conftest import unavailable
 from tests.processes import LONGEST_WAIT_S, wait_until
@@ -56,11 +57,11 @@ def test_a_request_goes_up_and_its_answer_comes_back(links):
 def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
     at, first = port(), []
 
-    def submit(line, uid, done):
+    def submit(line, uid, account, done):
         if line == b"slow\n":
             first.append(done)
         else:
-            echo(line, uid, done)
+            echo(line, uid, account, done)
 
     links.gateway(at, submit)
     link = links.uplink(at)
@@ -175,7 +176,7 @@ def test_requests_go_where_slurmctld_asked_last_and_elsewhere_when_that_is_gone(
     ages = {first: None, second: None}
 
     def answer(name):
-        return lambda line, uid, done: done(name)
+        return lambda line, uid, account, done: done(name)
 
     gates = {
         at: links.gateway(at, answer(name), asked_s=lambda at=at: ages[at])
@@ -193,28 +194,66 @@ def test_requests_go_where_slurmctld_asked_last_and_elsewhere_when_that_is_gone(
 
 def test_a_slow_controller_is_asked_no_more_while_another_answers(links):
     first, second = port(), port()
-    links.gateway(second, lambda line, uid, done: done(b"second\n"))
+    links.gateway(second, lambda line, uid, account, done: done(b"second\n"))
     with listening(first):  # takes connections and says nothing
         link = links.uplink(first, second, up=False)
         wait_until(lambda: any(not one.trouble for one in link.state()), what="a link")
         assert asked(link)[0] == b"second\n"
 
 
-def test_a_relay_that_asks_too_much_at_once_is_warned(links, monkeypatch):
-    monkeypatch.setattr(gateway, "MOST_IN_WORK", 3)
+def test_a_relay_that_asks_too_much_at_once_is_warned(links):
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)
+    links.patch.setattr(uplink, "_WAITING", 1000)
     answers = []
-    for _ in range(4):
+    for _ in range(258):
         link.ask(b"line\n", 1, answers.append)
-    wait_until(lambda: bool(answers), what="the refusal")
+    wait_until(lambda: len(answers) == 2, what="the refusals")
     time.sleep(0.05)
-    assert ["too many questions wait" in json.loads(one)["error"] for one in answers] == [True]
+    errors = [json.loads(one)["error"] for one in answers]
+    assert ["limit of 256 requests in work" in error for error in errors] == [True] * 2
+
+
+def test_a_host_has_few_links_and_is_one_line_in_the_log(links, caplog):
+    """Root of a login node makes a thousand: four are taken, and leave descriptors for others."""
+    caplog.set_level("INFO")
+    at, accountant = port(), Accountant()
+    gate = links.gateway(at, accountant=accountant)
+    crowd = [links.uplink(at, up=False) for _ in range(9)]
+    wait_until(lambda: accountant.refused[Kind.HOST, Resource.LINKS] >= 5, what="the refusals")
+    assert len(gate.relays) == 4
+    assert accountant.whole.held(Resource.DESCRIPTORS) <= 9
+    caused = ("is linked", ": no link", "has reached the limit")
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum(any(words in line for words in caused) for line in lines) == 1, lines
+    for link in crowd:
+        link.close()
+    wait_until(lambda: not accountant.whole.holds, what="the descriptors to be given back")
+    assert links.uplink(at).state()[0].trouble == ""
+
+
+def test_notices_without_end_are_read_no_faster_than_a_link_may_and_fill_no_memory(links):
+    """Each costs more to read than to send; nothing takes them: what is in work stays bounded."""
+    at, accountant, waiting = port(), Accountant(), []
+    links.gateway(at, lambda *request: waiting.append(request), accountant=accountant)
+    link = links.uplink(at)
+    line = b"x" * 250_000 + b"\n"
+    for uid in range(100):
+        link.notify(line, uid)
+    wait_until(lambda: accountant.refused[Kind.LINK, Resource.BYTES_HELD] > 10, what="the refusals")
+    assert sum(len(data) for data, *_ in waiting) <= 4 * 2**20
+    wait_until(
+        lambda: accountant.refused[Kind.LINK, Resource.BYTES_IN] > 0, what="it to read no more"
+    )
+    for _, _, _, done in waiting:
+        done(b"")
+    account = waiting[0][2]
+    assert account.held(Resource.BYTES_HELD) == account.held(Resource.IN_WORK) == 0
 
 
 def test_an_answer_that_no_frame_holds_cuts_nobody_off(links):
-    def submit(line, uid, done):
+    def submit(line, uid, account, done):
         done(b"x" * (20 * 2**20) if line == b"long\n" else line)
 
     at = port()
@@ -223,16 +262,16 @@ def test_an_answer_that_no_frame_holds_cuts_nobody_off(links):
     answers = []
     link.ask(b"long\n", 1, answers.append)
     assert asked(link, b"short\n")[0] == b"short\n"
-    assert "too much waits" in json.loads(answers[0])["error"]
+    assert "the limit of 16 MiB to be sent" in json.loads(answers[0])["error"]
     assert "link_down" not in json.loads(answers[0])
 
 
 def test_a_user_has_few_long_answers_at_a_time():
     relay = Relay(Config(), uplink=SimpleNamespace(ask=print))
     line = encode(Ask(op="report"))
-    replies = [relay.respond(line, 7) for _ in range(5)]
-    assert [reply.query is not None for reply in replies] == [True] * 4 + [False]
-    assert "too many questions wait" in json.loads(replies[-1].data)["error"]
+    replies = [relay.respond(line, 7) for _ in range(9)]
+    assert [reply.query is not None for reply in replies] == [True] * 8 + [False]
+    assert "limit of 8 questions that wait" in json.loads(replies[-1].data)["error"]
     assert relay.respond(line, 8).query is not None
     replies[0].taken()
     assert relay.respond(line, 7).query is not None
@@ -325,7 +364,9 @@ def test_a_rate_holds_over_all_relays(site):
     ]
     refused = [one["error"] for one in reported if not one["ok"]]
     assert refused
-    assert set(refused) == {f"more than 20 requests a second from user {NOBODY}; wait a moment"}
+    assert set(refused) == {
+        f"user {NOBODY} has reached the limit of 20 requests a second; wait a moment"
+    }
     assert answer(second, Ask(op="status"), GAMES)["ok"], "another user's rate is another"
     assert client.status(site.socket, timeout_s=60).ok
 
