@@ -68,6 +68,11 @@ class Daemon:
     def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
         self._config = config
         self._reread = reread
+        self._accountant = Accountant(
+            requests_per_s=config.access.requests_per_s,
+            connections=config.access.connections,
+            descriptors=spare_descriptors(),
+        )
         self._errands = ThreadPoolExecutor(1, "errands")
         self._ready = ReadyDecisions(Path(config.socket))
         self._service = DecisionService(
@@ -78,7 +83,11 @@ class Daemon:
             cpu_clock=time.thread_time,
         )
         self._poller = ClusterPoller(
-            time.time, cluster=config.cluster, how=config.snapshot, kill_switch=config.kill_switch
+            time.time,
+            cluster=config.cluster,
+            how=config.snapshot,
+            kill_switch=config.kill_switch,
+            accountant=self._accountant,
         )
         self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
@@ -100,11 +109,6 @@ class Daemon:
         self._reserved = reserved_socket(config.socket)
         self._let_in = self._own_trusted
         # Nobody asks for the names of those that are served at once.
-        self._accountant = Accountant(
-            requests_per_s=config.access.requests_per_s,
-            connections=config.access.connections,
-            descriptors=spare_descriptors(),
-        )
         self._names = UserNames(
             own={uid: _name_of(uid) for uid in self._own_trusted}, accountant=self._accountant
         )

@@ -101,9 +101,9 @@ LIMITS: tuple[Limit, ...] = (
         Kind.USER, Resource.QUESTIONS, 8, "{most:g} questions that wait", _REFUSED, all_most=400
     ),
     Limit(
-        Kind.USER, Resource.VIEW_BYTES, 1 * _MIB, "1 MiB of names, comments and folders of jobs",
+        Kind.USER, Resource.VIEW_BYTES, 4 * _MIB, "4 MiB of names, comments and folders of jobs",
         "these texts of the user's jobs are not read: only their nodes and limits count",
-        all_most=32 * _MIB,
+        all_most=64 * _MIB,
     ),
     Limit(
         Kind.USER, Resource.FIT_TIME, 600, "10 min of a fit",

@@ -5,8 +5,9 @@ import pwd
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from sacct_ingest.errors import SlurmError
 
@@ -16,6 +17,7 @@ _FORMATS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _SQUEUE_OPTIONS = {"-O": "SQUEUE_FORMAT2", "-o": "SQUEUE_FORMAT"}
 #: Variables that a command for another user keeps.
 _FOR_USERS = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", *_FORMATS)
+_PIECE = 2**18  #: bytes that are read at a time
 #: What Slurm says when it may work a moment later; all else is about the job.
 _PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
 #: What sbatch writes before the reason.
@@ -51,6 +53,57 @@ def run(argv: Sequence[str], *, timeout_s: float, uid: int | None = None) -> str
     env = {name: env[name] for name in _FOR_USERS if name in env}
     rights = {"user": uid, "group": user.pw_gid, "extra_groups": groups}
     return _output(argv, "", env, timeout_s, **rights)
+
+
+def records(argv: Sequence[str], end: str, *, timeout_s: float) -> Iterator[str]:
+    """Output of a Slurm command up to each ``end``, piece by piece: never all of it in memory.
+
+    One that users fill with long texts could take more of that than all else together.
+
+    Raises SlurmError: as :func:`run`; some pieces may have been given before.
+    """
+    argv, formats = _without_formats(argv)
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SINFO_"))}
+    ended = threading.Event()
+    try:
+        process = subprocess.Popen(
+            _in_usual_class(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**own, **_FORMATS, **formats},
+        )
+    except OSError as error:
+        raise _not_started(argv, error) from error
+
+    def stop() -> None:
+        ended.set()
+        process.kill()
+
+    timer = threading.Timer(timeout_s, stop)
+    timer.start()
+    with process:
+        try:
+            yield from _pieces(process.stdout, end.encode())
+            errors = process.stderr.read() if process.stderr else b""
+            status = process.wait()
+        finally:
+            timer.cancel()
+            process.kill()
+    if ended.is_set():
+        raise SlurmError(f"{argv[0]}: no answer within {timeout_s:g} s")
+    if status != 0:
+        raise _failed(argv, status, errors)
+
+
+def _pieces(output: IO[bytes] | None, end: bytes) -> Iterator[str]:
+    left = b""
+    while output is not None and (data := output.read(_PIECE)):
+        *whole, left = (left + data).split(end)
+        for piece in whole:
+            yield piece.decode(errors="replace")
+    if left:
+        yield left.decode(errors="replace")
 
 
 def may_run_as(uid: int | None) -> bool:
@@ -99,18 +152,26 @@ def _output(
             input=given.encode(),
             **rights,
         )
-    except FileNotFoundError as error:
-        raise SlurmError(f"{argv[0]}: not found on PATH; are Slurm's commands there?") from error
     except subprocess.TimeoutExpired as error:
         raise SlurmError(f"{argv[0]}: no answer within {timeout_s:g} s") from error
     except OSError as error:
-        raise SlurmError(f"{argv[0]}: {error.strerror or error}") from error
+        raise _not_started(argv, error) from error
     if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        # What a hook says to the user comes before the error.
-        wrong = [line for line in lines if "error" in line] or lines
-        raise SlurmError(f"{argv[0]}: {wrong[0] if wrong else f'exit status {done.returncode}'}")
+        raise _failed(argv, done.returncode, done.stderr)
     return done.stdout.decode(errors="replace")
+
+
+def _not_started(argv: Sequence[str], error: OSError) -> SlurmError:
+    if isinstance(error, FileNotFoundError):
+        return SlurmError(f"{argv[0]}: not found on PATH; are Slurm's commands there?")
+    return SlurmError(f"{argv[0]}: {error.strerror or error}")
+
+
+def _failed(argv: Sequence[str], status: int, errors: bytes) -> SlurmError:
+    lines = errors.decode(errors="replace").strip().splitlines()
+    # What a hook says to the user comes before the error.
+    wrong = [line for line in lines if "error" in line] or lines
+    return SlurmError(f"{argv[0]}: {wrong[0] if wrong else f'exit status {status}'}")
 
 
 def _in_usual_class(argv: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Source
+from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import LimitGuard
+from slurm_plugin.slurm.view_texts import ViewTexts
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class ClusterPoller:
     stopwatch: Callable[[], float] = time.monotonic  #: seconds from any moment on
     #: changes what was seen before a view is made of it
     adapt: Callable[[RawState], RawState] = lambda raw: raw
+    accountant: Accountant = field(default_factory=Accountant)  #: of users' texts in the view
     source: Source = field(init=False)  #: who is asked
     raw: RawState = field(default_factory=RawState, init=False)  #: the last answers
     slurm_users: frozenset[int] = field(default=frozenset(), init=False)  #: who slurmctld runs as
@@ -55,6 +59,10 @@ class ClusterPoller:
     def __post_init__(self, run: Runner) -> None:
         self.source = self.how.source
         self._run: sources.Run = lambda argv: run(argv, timeout_s=self.how.timeout_s)
+        self._records: sources.Records | None = None
+        if run is commands.run:
+            self._records = partial(commands.records, timeout_s=self.how.timeout_s)
+        self._texts = ViewTexts(self.accountant)
         self._latest: Cluster | None = None
         self._guard = LimitGuard()
         self._settings: SlurmConf | None = None
@@ -93,7 +101,8 @@ class ClusterPoller:
         try:
             settings = self._ask_settings()
             taken_s = self.clock()
-            self.raw = raw = self.adapt(self._ask(settings))
+            with self._texts.look():
+                self.raw = raw = self.adapt(self._ask(settings))
             off = bool(self.kill_switch) and Path(self.kill_switch).exists()
             self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
             limits = self._limits.look(self.cluster, settings.enforced)
@@ -120,17 +129,18 @@ class ClusterPoller:
         if self.source is Source.PYSLURM:
             try:
                 self._pyslurm = self._pyslurm or sources.load_pyslurm(settings.release)
-                return sources.ask_pyslurm(self._pyslurm, self._run)
+                return sources.ask_pyslurm(self._pyslurm, self._run, of_job=self._texts.of_job)
             except SlurmError as error:
                 self.source = Source.TEXT
                 _log.warning("%s; Slurm's commands are asked instead", error)
+        how: dict[str, Any] = {"records": self._records, "of_job": self._texts.of_job}
         if self.source is Source.JSON and sources.has_json(settings.release):
             try:
-                return sources.ask_json(self._run, settings.release)
+                return sources.ask_json(self._run, settings.release, **how)
             except SlurmError as error:
                 self.source = Source.TEXT
                 _log.warning("%s; asking for text from now on", error)
-        return sources.ask_text(self._run, settings.release)
+        return sources.ask_text(self._run, settings.release, **how)
 
     def _ask_settings(self) -> SlurmConf:
         now_s = self.clock()

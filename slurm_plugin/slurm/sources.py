@@ -20,6 +20,10 @@ from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawR
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]
+#: Runs a command and gives what stands before each of these words; raises SlurmError.
+Records = Callable[[Sequence[str], str], Iterable[str]]
+#: Makes other values of those of a job that was read.
+OfJob = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Release = tuple[int, int]
 
 _END = "\x1f"  #: no node, partition or licence has this in its name
@@ -71,31 +75,46 @@ def has_json(release: Release) -> bool:
     return release >= NODES_JSON[-1][0]
 
 
-def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
+def _as_read(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    return job
+
+
+def ask_text(
+    run: Run,
+    release: Release = NODES_JSON[0][0],
+    *,
+    records: Records | None = None,
+    of_job: OfJob = _as_read,
+) -> RawState:
     """Ask for everything as text.
 
+    records: gives jobs one by one, as there may be very many of them; None: ``run`` gives them.
     Raises SlurmError: a command failed, or its output cannot be read.
     """
-    jobs = _ask_jobs(run, release)
+    jobs = _ask_jobs(run, release, records, of_job)
     with_few = read_text("", run(SINFO), *ask_few(run))
     return replace(with_few, jobs=jobs)
 
 
-def ask_json(run: Run, release: Release) -> RawState:
-    """Ask for nodes and jobs as JSON, for the rest as text.
+def ask_json(
+    run: Run, release: Release, *, records: Records | None = None, of_job: OfJob = _as_read
+) -> RawState:
+    """Ask for nodes and jobs as JSON, for the rest as text; parameters as of :func:`ask_text`.
 
     Raises SlurmError: a command failed, or its output cannot be read.
     """
     argv = next(argv for since, argv in NODES_JSON if release >= since)
     if release < _EXCLUSIVE:
-        return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
+        return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run), of_job=of_job)
     partial_state = read_json('{"jobs": []}', run(argv), *ask_few(run))
-    return replace(partial_state, jobs=_ask_jobs(run, release))
+    return replace(partial_state, jobs=_ask_jobs(run, release, records, of_job))
 
 
-def _ask_jobs(run: Run, release: Release) -> list[RawJob]:
+def _ask_jobs(run: Run, release: Release, records: Records | None, of_job: OfJob) -> list[RawJob]:
     separator = f"n{secrets.token_hex(6)}"
-    return _jobs(run(squeue_command(release, separator)), job_fields(release), separator)
+    command, end = squeue_command(release, separator), f"{separator}\n"
+    one_by_one = run(command).split(end) if records is None else records(command, end)
+    return _jobs(one_by_one, job_fields(release), separator, of_job)
 
 
 def ask_few(run: Run) -> tuple[str, str, str]:
@@ -125,29 +144,37 @@ def read_text(
             node["partitions"].update(name.rstrip("*") for name in row["partitions"])
         for node in nodes.values():
             node["partitions"] = tuple(sorted(node["partitions"]))
-        return replace(
-            with_few, nodes=[RawNode(**node) for node in nodes.values()], jobs=_jobs(squeue, job)
-        )
+        jobs = _jobs(squeue.split(f"{SEPARATOR}\n"), job)
+        return replace(with_few, nodes=[RawNode(**node) for node in nodes.values()], jobs=jobs)
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue or sinfo printed text that NIMO cannot read: {error}") from error
 
 
 def _jobs(
-    squeue: str, job: Sequence[fields.SlurmField], separator: str = SEPARATOR
+    records: Iterable[str],
+    job: Sequence[fields.SlurmField],
+    separator: str = SEPARATOR,
+    of_job: OfJob = _as_read,
 ) -> list[RawJob]:
     try:
         ours = sum(not row.by_user for row in job)
         read = fields.words_reader(job)
-        texts = (one.split(separator) for one in squeue.split(f"{separator}\n") if one)
-        rows = (read([*first.split(_END, ours), *others]) for first, *others in texts)
+        texts = (one.split(separator) for one in records if one)
+        rows = (of_job(read([*first.split(_END, ours), *others])) for first, *others in texts)
         # Of a job without an array text has its own id.
-        return [RawJob(**(row if row["tasks"] else row | {"array_id": None})) for row in rows]
+        return [RawJob(**(row if row["tasks"] else {**row, "array_id": None})) for row in rows]
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue printed text that NIMO cannot read: {error}") from error
 
 
 def read_json(
-    squeue: str, nodes: str, partitions: str, reservations: str = "", licences: str = ""
+    squeue: str,
+    nodes: str,
+    partitions: str,
+    reservations: str = "",
+    licences: str = "",
+    *,
+    of_job: OfJob = _as_read,
 ) -> RawState:
     """Read JSON of the commands above, of any release.
 
@@ -159,7 +186,7 @@ def read_json(
             with_few,
             nodes=[_node(item) for item in _items(msgspec.json.decode(nodes, type=_Nodes).nodes)],
             jobs=[
-                RawJob(**fields.read_json(fields.JOB, item))
+                RawJob(**of_job(fields.read_json(fields.JOB, item)))
                 for item in _items(msgspec.json.decode(squeue, type=_Jobs).jobs)
                 if converters.state(item["job_state"]) in ACTIVE
             ],
@@ -274,7 +301,7 @@ _RELEASES: dict[int, Release] = {
 }  # fmt: skip
 
 
-def ask_pyslurm(module: Any, run: Run) -> RawState:
+def ask_pyslurm(module: Any, run: Run, *, of_job: OfJob = _as_read) -> RawState:
     """Ask through PySlurm. Raises SlurmError: it failed, or its objects have unexpected fields."""
     few = read_few(*ask_few(run))
     try:
@@ -282,7 +309,7 @@ def ask_pyslurm(module: Any, run: Run) -> RawState:
         return replace(
             few,
             nodes=[RawNode(**fields.read_object(fields.NODE, node)) for node in nodes],
-            jobs=[_job(job) for job in jobs if converters.state(job.state) in ACTIVE],
+            jobs=[_job(job, of_job) for job in jobs if converters.state(job.state) in ACTIVE],
         )
     except Exception as error:  # PySlurm has errors of its own
         raise SlurmError(f"PySlurm: {error!r}") from error
@@ -292,8 +319,8 @@ def _values(loaded: Any) -> list[Any]:
     return list(loaded.values()) if hasattr(loaded, "values") else list(loaded)
 
 
-def _job(job: Any) -> RawJob:
+def _job(job: Any, of_job: OfJob) -> RawJob:
     devices = converters.gres(job.gres or {})
     tres = {"cpu": float(job.cpus or 0), "mem": float(job.memory or 0)}
     tres |= {f"gres/{name}": float(n) for name, n in devices.items()}
-    return replace(RawJob(**fields.read_object(fields.JOB, job)), tres=tres)
+    return replace(RawJob(**of_job(fields.read_object(fields.JOB, job))), tres=tres)
