@@ -30,7 +30,11 @@ from sacct_ingest.text.tag import parse_tag
 _NAMED = (COMMAND, ACCOUNT, WORK_DIR, SCRIPT, SIZE, NAME, SAMPLE, WORKFLOW, ARRAY_INDEX)
 #: Characters of a name or value that are shown.
 LONGEST = 40
-_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)([kKMGT]?)(?:i?[bB])?")
+_NUMBER = re.compile(
+    r"\+?((?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?)([kKMGT]?)(?:i?[bB])?",
+    re.ASCII,
+)
+_SIGNED = re.compile(r"[+-](?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UNITS = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 #: Attributes whose numbers are no sizes of the problem: what is asked of Slurm, and options that
 #: count processes, however they are spelled.
@@ -113,7 +117,7 @@ def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if equals and name:
             yield name, value
             option = ""
-        elif word.startswith("-"):
+        elif word.startswith("-") and _SIGNED.fullmatch(word) is None:
             yield word, "given"
             option = word
         elif option:
@@ -129,6 +133,8 @@ def number_of(text: str) -> float | None:
 
     >>> number_of("500"), number_of("3.2G"), number_of("4x4x2"), number_of("a500.dat")
     (500.0, 3435973836.8, 32.0, None)
+    >>> number_of(".5"), number_of("1e-005"), number_of("-3")
+    (0.5, 1e-05, None)
     """
     factors = [_NUMBER.fullmatch(one) for one in text.split("x")[:4]] if len(text) < LONGEST else []
     given = [float(one[1]) * _UNITS[one[2]] for one in factors if one]

@@ -16,7 +16,12 @@ from sacct_ingest.runs.attributes import said_by
 from sacct_ingest.runs.submission import Submission, decode
 from sacct_ingest.scripts.engines import folder_template, name_template, template
 from sacct_ingest.scripts.job_script import bounded_cache
-from sacct_ingest.scripts.signature import identity_of_parsed, parsed_line, words_of_command_line
+from sacct_ingest.scripts.signature import (
+    comment_of,
+    identity_of_parsed,
+    parsed_line,
+    words_of_command_line,
+)
 from sacct_ingest.text.tag import Tag, parse_tag, study_of
 
 #: Characters of a command, and of an option's value, that are stored.
@@ -48,6 +53,7 @@ def submission_of(*, name: str, comment: str, submit_line: str, work_dir: str) -
 def _resolved(
     user: str, name: str, comment: str, submit_line: str, work_dir: str
 ) -> tuple[Identity, str]:
+    comment = comment_of(comment, submit_line)
     parsed = parsed_line(submit_line, (comment, name))
     words = words_of_command_line(parsed, work_dir)
     options = parsed.options

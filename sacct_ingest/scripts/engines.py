@@ -25,8 +25,8 @@ _PARTS = (
     # A date, with a time: 2024-05-31, 2024053112, 20240531T1200, 2024-05-31-12-00-00-123456.
     r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
     r"(?:[T_ -]?[0-2]\d(?:[:_-]?[0-5]\d(?:[:_-]?[0-5]\d(?:[.-]\d{1,9})?)?)?Z?)?",
-    # Seconds since the epoch, of 2001 to 2033, also with parts of a second.
-    r"1\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?",
+    # Seconds since the epoch, of 2001 to 2033, also with parts of a second; not a billion, a size.
+    r"(?!1\d0{8})1\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?",
     # Names that the C library, Python and mktemp make up.
     r"tmp(?:\.?[0-9A-Za-z]{6}|\.?[0-9A-Za-z]{10}|\.?[0-9a-z_]{8})(?!_)",
     # A hash in one case: letters and digits in turn, not 1e10 or deadbeef; as a folder, too.
@@ -35,6 +35,17 @@ _PARTS = (
     r"(?<=/)\d{6,12}(?=[/\0]|$)",
 )
 _COUNTER = r"0\d{2,8}"
+#: Numbers that say how much, and are never volatile: decimals, exponents, signed numbers, versions.
+_QUANTITIES = (
+    # Behind a zero and a point nothing counts up, in whatever word: dt0.001.in.
+    r"(?<![0-9])0\.\d++(?:[eE][+-]?\d++)?(?![0-9A-Za-z])",
+    # Elsewhere they are words of their own: run2.001.dat is numbered.
+    r"(?<![0-9A-Za-z.])(?!1\d{9}\.)(?:\d++\.\d++|\.\d++)(?:[eE][+-]?\d++)?(?![0-9A-Za-z.])",
+    r"(?<![0-9A-Za-z.])\d++[eE][+-]?\d{1,3}+(?![0-9A-Za-z.])",
+    r"(?<=[=\s\0,])[+-]\d++(?![0-9A-Za-z._-])",
+    r"(?<![0-9.])(?!(?:19|20)\d\d\.)\d++(?:\.\d++){2,}+(?![0-9A-Za-z])",
+)
+_KEPT = f"(?P<kept>{'|'.join(_QUANTITIES)})"
 
 
 #: How each part begins: most words are passed by at their first letters.  A part begins where no
@@ -44,7 +55,8 @@ _BEGINNING = r"(?<![0-9A-Za-z])(?=[0-9a-fA-Ft][0-9a-fA-Fm][0-9a-fA-Fp]|[0-9a-f]{
 
 
 def _expression(*parts: str) -> re.Pattern[str]:
-    return re.compile(f"{_BEGINNING}(?:{'|'.join(parts)})(?![0-9A-Za-z])", re.ASCII)
+    volatile = f"{_BEGINNING}(?:{'|'.join(parts)})(?![0-9A-Za-z])"
+    return re.compile(f"{_KEPT}|{volatile}", re.ASCII)
 
 
 _WHOLE = re.compile(_HASH, re.ASCII)
@@ -58,17 +70,30 @@ def template(text: str) -> str:
     ('align-*', '/tmp/*/in.dat')
     >>> template("plot_2024-05-31 3f9a2bc 500 deadbeef case-12 run_0007")
     'plot_* * 500 deadbeef case-12 run_*'
+    >>> template("--lr=0.001 --dt 2.005e-007 dt0.0005.in run2.001.dat")
+    '--lr=0.001 --dt 2.005e-007 dt0.0005.in run2.*.dat'
     """
     return _cut(_VOLATILE, text)
 
 
 def name_template(name: str) -> str:
-    """Put stars into a name; one that is nothing but a hash stays: those of whom names are hidden.
+    """Put stars into a name, also for a running number without zeros at its end.
+
+    A name that is nothing but a hash stays: those of whom names are hidden.
 
     >>> name_template("run_3f9a2bc"), name_template("3f9a2bc07d1e55")
     ('run_*', '3f9a2bc07d1e55')
+    >>> name_template("sweep_17"), name_template("chunk-8.sh"), name_template("wrf4")
+    ('sweep_*', 'chunk-*.sh', 'wrf4')
     """
-    return name if _WHOLE.fullmatch(name) else template(name)
+    return name if _WHOLE.fullmatch(name) else _RUNNING.sub("*", template(name))
+
+
+#: A running number: behind a separator at the end of a name, or before the ending of a script.
+_RUNNING = re.compile(
+    r"(?<=[A-Za-z)\]*][_#-])(?<!\d[eE]-)(?:0|[1-9]\d{0,5})(?=(?:\.(?:sh|slurm|sbatch|job|bash|py))?\Z)",
+    re.ASCII,
+)
 
 
 def folder_template(folder: str) -> str:
@@ -83,12 +108,17 @@ def folder_template(folder: str) -> str:
 
 
 def _cut(expression: re.Pattern[str], text: str) -> str:
-    return expression.sub("*", text[:LONGEST]) + text[LONGEST:]
+    return expression.sub(_star, text[:LONGEST]) + text[LONGEST:]
+
+
+def _star(match: re.Match[str]) -> str:
+    return match["kept"] or "*"
 
 
 #: Characters of a field that are looked at, and of the name of an application.
 _LONGEST, _NAME_LENGTH = 4096, 100
 _PROCESS = r"(?P<process>\S++)"
+_RULE = rf"(?P<process>(?:(?!\.(?:\d+|{UUID})\.sh)\S)++)"
 
 
 class EngineJob(NamedTuple):
@@ -132,6 +162,13 @@ ENGINES = (
             ("command", r" --attempt (?P<attempt>\d{1,6})"),
             ("command", r" --snakefile '?(?P<workflow>[^\s']{1,300})"),
         ),
+    ),
+    # Up to release 7, with --cluster: the name is that of the script.
+    *(
+        Engine(
+            "snakemake", (field, "snakejob."), {field: rf"snakejob\.{_RULE}\.(?:\d++|{UUID})\.sh"}
+        )
+        for field in ("name", "script")
     ),
     Engine(
         "nextflow",

@@ -6,15 +6,17 @@ What is volatile in names, words and scripts takes no part either (`engines.temp
 of a workflow engine stands for a tag where the user gave none.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import PurePosixPath
 from posixpath import normpath
 
 from sacct_ingest.records import Identity
 from sacct_ingest.scripts import job_script
 from sacct_ingest.scripts.engines import engine_job, name_template, template
-from sacct_ingest.text.tag import parse_tag
+from sacct_ingest.text.tag import TAG, parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
@@ -56,6 +58,7 @@ def identity_of_line(
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
     job's submission has it.
     """
+    comment = comment_of(comment, submit_line)
     parsed = parsed_line(submit_line, (comment, name))
     return identity_of_parsed(user, name, comment, parsed, work_dir)
 
@@ -125,6 +128,48 @@ def parsed_line(line: str, values: Iterable[str]) -> job_script.CommandLine:
         if len(value.split()) > 1:
             line = line.replace(value, "_".join(value.split()), 1)
     return job_script.parse_command_line(job_script.split_submit_line(line))
+
+
+def comment_of(comment: str, line: str) -> str:
+    """Give the comment of a run: the accounting's, else the one in its submit line.
+
+    By default accounting keeps no comments, and the quotes in a submit line are lost.  A comment
+    of several words ends with its tag; beside ``--wrap``, at the next option.
+
+    >>> comment_of("", "sbatch --comment=nimo:app=wrf run.sh"), comment_of("mine", "sbatch a.sh")
+    ('nimo:app=wrf', 'mine')
+    >>> comment_of("", "sbatch --comment for the paper nimo:app=wrf -N 2 run.sh")
+    'for the paper nimo:app=wrf'
+    """
+    if comment or "--com" not in line:
+        return comment
+    words = job_script.split_submit_line(line)
+    said = job_script.parse_command_line(words).options.get("comment")
+    found = (at for at, word in enumerate(words) if _COMMENT_OPTION.match(word))
+    at = next(found, None)
+    if at is None or not said:
+        return ""
+    first = words[at].partition("=")[2]
+    more = words[at + 1 :]
+    return _whole_comment([first, *more] if first else more)
+
+
+#: The option may be cut short, as getopt_long(3) takes it.
+_COMMENT_OPTION = re.compile(r"--comm(?:e(?:n(?:t)?)?)?(?:=|\Z)")
+
+
+def _whole_comment(words: Sequence[str]) -> str:
+    """Give the comment with which these words begin."""
+    quote = words[0][0]
+    if quote in "\"'":
+        ends = (at for at, word in enumerate(words) if word.endswith(quote) and (at or word[1:]))
+        last = next(ends, 0)
+        return " ".join(words[: last + 1]).strip(quote)
+    plain = list(takewhile(lambda word: not word.startswith("-"), words))
+    if len(plain) < len(words) and any(word.startswith("--wrap") for word in words):
+        return " ".join(plain)
+    tags = [at for at, word in enumerate(plain) if word.startswith(TAG)]
+    return " ".join(plain[: tags[-1] + 1]) if tags else words[0]
 
 
 def _words_of_wrap(text: str) -> tuple[str, ...]:

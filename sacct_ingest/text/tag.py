@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+#: How a tag begins.
+TAG = "nimo:"
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
@@ -114,7 +116,7 @@ def without_tag(comment: str) -> str:
     >>> without_tag("rule_align_wildcards_a nimo:on")
     'rule_align_wildcards_a'
     """
-    return _TAG.sub("", comment) if "nimo:" in comment else comment
+    return _TAG.sub("", comment).strip() if "nimo:" in comment else comment
 
 
 def study_of(*texts: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import case, create_engine, delete, update
 
 from sacct_ingest.store import Store
+from sacct_ingest.store.counters import DONE, RULES_PLACE
 from sacct_ingest.store.schema import counters, metadata
 from tests.databases import Server
 
@@ -68,6 +69,7 @@ def wipe(url: str) -> None:
         for table in reversed(metadata.sorted_tables):
             if table is not counters:
                 connection.execute(delete(table))
-        first = case((counters.c.name == "runs", 1), else_=0)
+        values = {"runs": 1, RULES_PLACE: DONE}
+        first = case(values, value=counters.c.name, else_=0)
         connection.execute(update(counters).values(value=first))
     engine.dispose()

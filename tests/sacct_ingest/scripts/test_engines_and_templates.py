@@ -1,12 +1,15 @@
 """What workflow engines submit is recognised by process or rule, before and after the run."""
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.runs.attributes import attributes
+from sacct_ingest.runs.attributes import attributes, number_of
 from sacct_ingest.runs.submission import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
 from sacct_ingest.scripts.engines import ENGINES, engine_job, name_template, template
 from sacct_ingest.scripts.signature import (
+    comment_of,
     identity_of_line,
     identity_of_request,
     words_of_line,
@@ -111,7 +114,12 @@ def test_volatile_parts_are_cut_out(texts, made):
 
 
 @pytest.mark.parametrize(
-    "text", ["wrf4", "1e10 2.5e-3", "deadbeef", "--steps 1500000", "case-12", "2026-13-01", "0.05"]
+    "text",
+    [
+        *("wrf4", "1e10 2.5e-3", "deadbeef", "--steps 1500000", "case-12", "2026-13-01", "0.05"),
+        *("--lr=0.001", "--lr=.0005", "dt 1.005", "1e-005", "6.02214e23", "--n 1000000000"),
+        *("--shift=-007", "gcc-12.2.001", "lr0.001.yaml", "eps_0.0001_a", "0.20240501"),
+    ],
 )
 def test_other_texts_stay(text):
     assert template(text) == text
@@ -131,3 +139,113 @@ def test_keys_of_lines_without_volatile_parts_are_those_of_earlier_releases():
         user="ada", name="wrf", comment="", script=script, argv=["wrf.sh", "d01", "--steps", "500"]
     )
     assert (asked.line, asked.script) == (made.line, "ba09f651a5a7f589a0cbd312")
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=6)
+QUANTITIES = st.builds(
+    lambda sign, whole, part, power: f"{sign}{whole}{part}{power}",
+    st.sampled_from(["", "-", "+"]),
+    st.integers(0, 9999).map(str),
+    st.just("") | DIGITS.map(lambda digits: f".{digits}"),
+    st.just("") | st.builds("{}{:d}".format, st.sampled_from(["e", "E", "e-"]), st.integers(1, 30)),
+).filter(lambda text: not text.isdecimal())
+PLACES = ("--lr={}", "--lr {}", "tol={}", "{}", "in.dat --dt {} -v", "-x {} -y 2.5")
+
+
+@settings(max_examples=2000)
+@given(QUANTITIES, QUANTITIES, st.sampled_from(PLACES))
+def test_commands_that_differ_in_a_quantity_are_one_template_with_two_sizes(first, second, place):
+    assume(float(first) != float(second))
+    values = []
+    for text in (first, second):
+        words = ("solve.sh", *place.format(text).split())
+        assert template("\0".join(words)) == "\0".join(words)
+        values.append(attributes(words))
+    assert values[0].keys() == values[1].keys()
+    ((name, one, other),) = [
+        (name, values[0][name], values[1][name])
+        for name in values[0]
+        if values[0][name] != values[1][name]
+    ]
+    assert (one, other) == (first, second)
+    for text in (one, other):
+        assert number_of(text) == (float(text) if float(text) > 0 else None), name
+
+
+@given(st.integers(0, 99_999), st.integers(0, 99_999), st.sampled_from(["run_{}", "x-{}.sh"]))
+def test_running_numbers_are_counters(first, second, name):
+    assert name_template(name.format(first)) == name_template(name.format(second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "made"),
+    [
+        ("sweep_9", "sweep_10", "sweep_*"),
+        ("chunk-8.sh", "chunk-123.sh", "chunk-*.sh"),
+        ("run_009", "run_010", "run_*"),
+        ("snakejob.align.9.sh", "snakejob.align.9.sh", "snakejob.align.9.sh"),
+        ("wrf4", "wrf4", "wrf4"),
+        ("g16", "g16", "g16"),
+        ("tol1e-3", "tol1e-3", "tol1e-3"),
+    ],
+)
+def test_a_running_number_at_the_end_of_a_name_is_a_counter(first, second, made):
+    assert name_template(first) == name_template(second) == made
+
+
+def test_rules_of_the_first_snakemakes():
+    """Up to release 7, with --cluster sbatch: by the script's name, whatever the job's is."""
+    for name in ("snakejob.align.12.sh", "mine"):
+        line = "sbatch -t 30 /wf/.snakemake/tmp.8rty7m_y/snakejob.align.12.sh"
+        assert identity_of_line("ada", name, "", line).tag == "ada/snakemake:align"
+    assert engine_job("snakejob.call.v2.7.sh", "", ()).process == "call.v2"
+
+
+WORD = st.from_regex(r"[a-z][a-z0-9_,]{0,8}", fullmatch=True)
+FORMS = ("--comment={}", "--comment {}", '--comment="{}"', "--comment='{}'", "--comm={}")
+
+
+@given(st.lists(WORD, max_size=3), st.booleans(), st.sampled_from(FORMS))
+def test_a_comment_that_accounting_does_not_keep_is_in_the_submit_line(words, tagged, form):
+    text = " ".join([*words, "nimo:app=wrf,problem=d02"] if tagged else words)
+    quoted = "'" in form or '"' in form
+    assume(text and (tagged or quoted or len(words) == 1))
+    line = f"sbatch -N 2 {form.format(text)} --time=10 run.sh in.dat"
+    assert comment_of("", line) == text
+    made, known = (identity_of_line("ada", "run.sh", comment, line) for comment in ("", text))
+    assert made == known
+    assert made.tag == ("ada/wrf/d02" if tagged else "")
+    assert made.line == identity_of_line("ada", "run.sh", "", "sbatch run.sh in.dat").line
+
+
+@pytest.mark.parametrize(
+    ("line", "comment"),
+    [
+        ("sbatch run.sh --comment=nimo:app=wrf", ""),
+        ("sbatch --wrap=sbatch --comment=x y.sh", ""),
+        (
+            "sbatch --comment nimo:on rule_align_wildcards_a -n 1 --wrap=x",
+            "nimo:on rule_align_wildcards_a",
+        ),
+        ("sbatch --comment", ""),
+        ("sbatch --comment= run.sh", ""),
+        ("salloc --comment=nimo:app=wrf -N 2", "nimo:app=wrf"),
+        ("", ""),
+    ],
+)
+def test_only_the_option_of_the_command_is_its_comment(line, comment):
+    assert comment_of("", line) == comment
+
+
+@given(st.text(max_size=60))
+def test_no_line_is_too_odd_to_have_a_comment(text):
+    comment_of("", f"sbatch --comment{text}")
+    comment_of("", f"sbatch --comment {text}")
+
+
+@pytest.mark.parametrize("form", ["--comment={}", "--comment {}"])
+def test_engines_are_recognised_without_comments_in_the_accounting(form):
+    uuid = "7e65bc26-e9e5-45bf-86dd-e9d079cb576b"
+    for comment in ("rule_align_wildcards_a", "nimo:on rule_align_wildcards_a"):
+        line = f"sbatch --job-name {uuid} {form.format(comment)} -A x --wrap=python -m snakemake"
+        assert identity_of_line("ada", uuid, "", line).tag == "ada/snakemake:align"
