@@ -100,6 +100,27 @@ class PlotError(NimoError):
     exit_status = 73  # EX_CANTCREAT
 
 
+def how_to_install(extra: str) -> str:
+    """Say how to install what one of the project's extras needs, where this Python looks for it.
+
+    It names the packages of others alone: the project's own name is on no index, where anybody
+    might take it.
+    """
+    import re  # noqa: PLC0415 - commands start fast
+    import shlex  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    from importlib.metadata import requires  # noqa: PLC0415
+
+    needs = [
+        need.partition(";")[0].strip()
+        for need in requires("nimo-slurm") or ()
+        if not re.match("nimo[-_.]slurm", need)
+        and re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", need)
+    ]
+    words = shlex.join([sys.executable, "-m", "pip", "install", *needs])
+    return f"to install what it needs: {words}"
+
+
 @contextmanager
 def system_errors(kind: type[NimoError], what: object, fix: str = "") -> Iterator[None]:
     """Turn what the system refuses into an error of ours: of what, its words, and the fix."""

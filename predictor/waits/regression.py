@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite, need_positive, need_share
-from sacct_ingest.errors import NimoError, NoHistory
+from sacct_ingest.errors import NimoError, NoHistory, how_to_install
 
 Floats = NDArray[np.float64]
 _LEAF = -1
@@ -264,7 +264,7 @@ class QueueWaitModel:
             from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - heavy
         except ImportError as error:
             raise NimoError(
-                "waits are learned with scikit-learn; pip install 'nimo-slurm[waits]'"
+                f"waits are learned with scikit-learn; {how_to_install('waits')}"
             ) from error
         regressor = HistGradientBoostingRegressor(
             loss="absolute_error" if quantile is None else "quantile",

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, cast
 
-from sacct_ingest.errors import FormatError
+from sacct_ingest.errors import FormatError, how_to_install
 from sacct_ingest.sources.run_source import Tally
 
 
@@ -29,7 +29,7 @@ def _zstd_module() -> ModuleType | None:
 def _zstd(binary: IO[bytes]) -> IO[bytes]:
     module = _zstd_module()
     if module is None:
-        raise FormatError("reading .zst needs 'pip install backports.zstd'")
+        raise FormatError(f"there is no reader of .zst; {how_to_install('zstd')}")
     return cast("IO[bytes]", module.ZstdFile(binary))
 
 

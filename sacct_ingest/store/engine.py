@@ -18,7 +18,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import StaticPool
 
-from sacct_ingest.errors import RowRefused, StoreError, system_errors
+from sacct_ingest.errors import RowRefused, StoreError, how_to_install, system_errors
 
 _One = TypeVar("_One")
 #: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
@@ -64,7 +64,7 @@ def make_engine(url: str, *, create: bool) -> sa.Engine:
         ) from error
     except ImportError as error:
         begins, extra = _DRIVERS.get(parsed.get_backend_name(), ("", ""))
-        fix = f": have {begins}… in the URL, and install nimo-slurm[{extra}]" if extra else ""
+        fix = f": have {begins}… in the URL; {how_to_install(extra)}" if extra else ""
         raise StoreError(f"{error}{fix}") from error
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from sacct_ingest.errors import DaskError
+from sacct_ingest.errors import DaskError, how_to_install
 from slurm_plugin.config.settings import data_folder
 
 try:
     import dask.config
     from distributed import Client, KilledWorker
 except ImportError as error:
-    raise DaskError("Dask is not installed; 'pip install nimo-slurm[dask]' installs it") from error
+    raise DaskError(f"Dask is not installed; {how_to_install('dask')}") from error
 
 SLURM = "slurm"  #: instead of an address: workers are to be jobs of this cluster
 JOBS = 4  #: default number of workers to ask of Slurm

@@ -265,7 +265,7 @@ def link(installation: Installation) -> Iterator[Finding]:
         if one.release != links.release:
             yield warning(
                 f"nimod there is release {one.release}, the relay {links.release}",
-                "install the same release of nimo-slurm on both",
+                "install the same release of NIMO on both",
             )
         if abs(one.clock_offset_s) > _SKEW_S:
             yield wrong(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sacct_ingest.errors import PlotError, system_errors
+from sacct_ingest.errors import PlotError, how_to_install, system_errors
 from slurm_plugin.reports import picture as marks
 from slurm_plugin.text.formatting import duration
 
@@ -13,9 +13,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 except ImportError as error:
-    raise PlotError(
-        "Matplotlib is not installed; 'pip install nimo-slurm[plot]' installs it"
-    ) from error
+    raise PlotError(f"Matplotlib is not installed; {how_to_install('plot')}") from error
 
 _INK, _GUIDE = "#000000", "#555555"
 _INCHES = (6.4, 4.6)  #: one column of a page, text of 9 points stays readable

@@ -156,3 +156,9 @@ def test_pages(page):
 
 def test_there_are_examples():
     assert {name.partition(".")[0] for name in MODULES} == set(PACKAGES)
+
+
+def test_the_readme_names_the_two_commands_of_a_newcomer():
+    readme = (ROOT / "README.md").read_text()
+    for command in ("make demo", "make test"):
+        assert re.search(rf"^{command} +# ", readme, re.MULTILINE)

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,11 @@ def a_copy():
 def play(system, install="existing", **variables):
     """Run the role with more variables; give Ansible's counts of tasks."""
     book = copy.deepcopy(PLAY)
-    book[0]["vars"].update(INSTALLS[install], nimo_install=install, **variables)
+    given = INSTALLS[install]
+    if install != "existing":
+        (file,) = given.values()
+        book[0]["vars"]["nimo_sha256"] = sha256(Path(file).read_bytes()).hexdigest()
+    book[0]["vars"].update(given | variables, nimo_install=install)
     system.run("sh", "-c", f"echo '{json.dumps(book)}' >/play.yml")
     done = system.run(str(ANSIBLE), "-i", "localhost,", "/play.yml")
     recap = done.stdout.rpartition("PLAY RECAP")[2]
@@ -94,6 +99,29 @@ def test_a_second_run_changes_nothing(install):
         assert system.exists("/etc/slurm/job_submit.lua")
         second = play(system, install)
         assert (second["failed"], second["changed"]) == (0, 0)
+
+
+@pytest.mark.parametrize("install", ["package", "pip"])
+@pytest.mark.parametrize(
+    ("file", "checksum", "words"),
+    [
+        ("", "", "NIMO is on no public index|Set nimo_package"),
+        ("/nimo_slurm-0.2.0-py3-none-any.whl", "", "NIMO is on no public index"),
+        ("/nimo_slurm-0.2.0-py3-none-any.whl", "0" * 64, "is not the file whose SHA-256 is 0"),
+    ],
+)
+def test_nothing_is_installed_but_a_file_with_its_checksum(install, file, checksum, words):
+    with a_copy() as system:
+        system.run("touch", "/nimo_slurm-0.2.0-py3-none-any.whl")
+        book = copy.deepcopy(PLAY)
+        given = {f"nimo_{install}": file, "nimo_sha256": checksum, "nimo_install": install}
+        book[0]["vars"].update(given)
+        system.run("sh", "-c", f"echo '{json.dumps(book)}' >/play.yml")
+        done = system.run(str(ANSIBLE), "-i", "localhost,", "/play.yml", check=False)
+        assert done.returncode != 0
+        assert re.search(words, done.stdout)
+        assert "changed=0" in done.stdout
+        assert not system.exists("/opt/nimo")
 
 
 @pytest.mark.skipif(bool(missing_programs(None)), reason="Slurm is not installed")

@@ -88,6 +88,24 @@ def test_spack_has_what_the_project_needs(monkeypatch):
     assert given == wanted
 
 
+def test_a_release_is_published_by_the_workflow_s_identity_with_attestations():
+    """So that registering the name is all that the owner has to do."""
+    workflow = yaml.safe_load(WORKFLOWS["release"].read_text())
+    build, pypi = workflow["jobs"]["build"], workflow["jobs"]["pypi"]
+    # YAML reads "on" as true.
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+    assert workflow["permissions"] == {"contents": "read"}
+    (publish,) = (one for one in pypi["steps"] if "gh-action-pypi-publish" in one.get("uses", ""))
+    assert publish["with"] == {"packages-dir": "python", "attestations": True}
+    assert (pypi["environment"], pypi["permissions"]) == ("pypi", {"id-token": "write"})
+    assert "secrets." not in WORKFLOWS["release"].read_text()
+    (attest,) = (one for one in build["steps"] if "attest" in one.get("uses", ""))
+    assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
+    assert build["permissions"].items() >= {("id-token", "write"), ("attestations", "write")}
+    owner = (stage.PROJECT / "CONTRIBUTING.md").read_text().partition("## A release")[2]
+    assert all(word in owner for word in (f"`{NAME}`", "`release.yml`", "environment `pypi`"))
+
+
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_a_workflow_s_steps_are_make_targets(name):
     makefile = (stage.PROJECT / "Makefile").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from sacct_ingest.errors import NimoError, system_errors
+from sacct_ingest.errors import NimoError, how_to_install, system_errors
 from sacct_ingest.files import atomic_file
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.nimod import client
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         from slurm_plugin.nimod.prometheus_metrics import registry  # noqa: PLC0415
     except ImportError as error:
         raise NimoError(
-            "prometheus-client is not installed; 'pip install nimo-slurm[metrics]' installs it"
+            f"prometheus-client is not installed; {how_to_install('metrics')}"
         ) from error
     config = load_config(args)
     scheme, _, path = config.store_url.partition(":///")

@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from sacct_ingest.errors import NimoError
+from sacct_ingest.errors import NimoError, how_to_install
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
@@ -45,9 +45,7 @@ def run(args: argparse.Namespace) -> int:
         import starlette  # noqa: F401, PLC0415
         import uvicorn  # noqa: F401, PLC0415
     except ImportError as error:
-        raise NimoError(
-            f"{error.name} is not installed; 'pip install nimo-slurm[web]' installs it"
-        ) from error
+        raise NimoError(f"{error.name} is not installed; {how_to_install('web')}") from error
     config = load_config(args)
     if args.listen:
         config = replace(config, web=replace(config.web, listen=args.listen))

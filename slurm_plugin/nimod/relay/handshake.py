@@ -99,7 +99,7 @@ async def introduce(
     if (greeting.link, greeting.v) != (LINK_VERSION, VERSION):
         raise LinkError(
             f"it is release {greeting.release[:_SHOWN]!r}, this relay {release()}; "
-            "install the same release of nimo-slurm on both"
+            "install the same release of NIMO on both"
         )
     ours = "tls" if munge is None else "munge"
     if greeting.auth != ours:

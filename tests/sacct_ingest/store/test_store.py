@@ -134,7 +134,7 @@ def test_urls_that_make_no_sense(url):
 
 
 def test_a_url_without_its_driver_names_the_fix():
-    fix = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
+    fix = r"have mysql\+pymysql://… in the URL; to install .* -m pip install 'pymysql>="
     with pytest.raises(StoreError, match=fix):
         Store.open("mysql://nimo@db.example/nimo")
 

@@ -203,7 +203,9 @@ def test_a_network_needs_a_proxy():
 def test_without_the_extra_it_says_what_to_install(store_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["web", "--store", str(store_path)]) == 1
-    assert "pip install nimo-slurm[web]" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{sys.executable} -m pip install 'starlette>=" in said
+    assert "uvicorn>=" in said
 
 
 @pytest.mark.parametrize(
