@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
+from math import inf
 from multiprocessing import get_context
 from time import perf_counter
+from types import MappingProxyType
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -66,6 +68,10 @@ Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, s
 WRITTEN = 2_000
 #: Where a site has no record yet, so many identities of each level make a first one.
 FIRST = 100
+#: Identities of one user that are fitted before those of everybody were; then as many again.
+TURN = 200
+#: Identities of such a later turn of all users: their keys stand in one query.
+_TURN_OF_ALL = 5_000
 #: At least so many tables, and one in so many, follow the site's record at each refit.
 _LEAST, _ONE_IN = 20, 200
 #: Newest runs whose nodes say how many a cluster has.
@@ -93,6 +99,7 @@ class RefitSummary:
     refused: int
     histories: int
     seconds: float
+    waiting: Mapping[str, int] = field(default_factory=dict)  #: for the next refit, by user
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -125,10 +132,12 @@ def refit(  # noqa: PLR0913 - each by its name
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
+    longest_s: float = inf,
 ) -> RefitSummary:
     """Make the prediction tables of identities that changed since the last refit.
 
     Of all after other settings or another release.  One that was stopped goes on at the next call.
+    Users take turns: one's thousands of applications hold up nobody else's.
 
     now_s: time of the refit, seconds since the epoch; goes into every table.
     shared: tags that have tables of several users' runs, besides those of each user's own.
@@ -139,6 +148,8 @@ def refit(  # noqa: PLR0913 - each by its name
     pool: what fits instead of processes of our own, e.g. a Dask cluster; it has ``workers``
         workers.
     progress: called with the number of identities finished since the last call.
+    longest_s: after so many seconds no user with many identities has another turn; those wait for
+        the next call.  Each user's first ones are fitted in any case.
     Raises ValueError: the time is not finite, or there is no worker;
         sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
@@ -165,20 +176,17 @@ def refit(  # noqa: PLR0913 - each by its name
         return _summary(store, 0, now_s, perf_counter() - started)
     _mark_shared(store, shared)
     newest, marks = store.runs.newest(NEWEST), dict[tuple[KeyLevel, str], int]()
-    # Last finished runs of each user, of whatever application; the newest first.
-    users: dict[str, list[Run]] = defaultdict(list)
-    for row in newest:
-        if len(users[row.user]) < AROUND and row.state.finished:
-            users[row.user] += runs_of([row])
+    turns = _UserTurns(None if only is None else set(only))
     source = RefitInput(
-        partial(_changed, store, shared, only, marks, chosen.recent),
+        partial(_changed, store, shared, turns, marks, chosen.recent),
         partial(sums.texts, store) if several else None,
         store.records.of_identity,
-        {user: around_of(own) for user, own in users.items()},
+        _around_users(newest),
     )
     entries = decode(store.records.find(*SITE), list[RecordEntry])
     if anew:
-        first = entries or _first_entries(source.by_key, chosen)
+        any_order = partial(_changed, store, shared, _UserTurns(turns.only), {}, chosen.recent)
+        first = entries or _first_entries(any_order, chosen)
         basis = Basis(basis.number + 1, digest, pooled_errors(first))
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
     chosen = replace(
@@ -191,9 +199,12 @@ def refit(  # noqa: PLR0913 - each by its name
         _put_pasts(store, newest)
         _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, len(newest))).decode())
         _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
-    del newest, users  # they take as much memory as all else
+    del newest  # they take as much memory as all else
     fitted = 0
-    batches = _fit_all(_batches(source, chosen), now_s, chosen, workers, pool)
+    each_turn = chain.from_iterable(
+        _batches(source, chosen) for _ in turns.each(lambda: perf_counter() - started < longest_s)
+    )
+    batches = _fit_all(each_turn, now_s, chosen, workers, pool)
     for done in _gathered(batches, progress):
         entries = pooled(entries, done.entries)
         _put_site(store, SITE, encode(entries))
@@ -204,7 +215,70 @@ def refit(  # noqa: PLR0913 - each by its name
     if moved(basis.pooled, latest := pooled_errors(entries)):
         basis = Basis(basis.number + 1, digest, latest)
         _put_site(store, BASIS, msgspec.json.encode(basis).decode())
-    return _summary(store, fitted, now_s, perf_counter() - started)
+    return _summary(store, fitted, now_s, perf_counter() - started, turns.waiting())
+
+
+def _around_users(newest: Iterable[RunRow]) -> dict[str, Around]:
+    """Give the last finished runs of each user, of whatever application; the newest first."""
+    users: dict[str, list[Run]] = defaultdict(list)
+    for row in newest:
+        if len(users[row.user]) < AROUND and row.state.finished:
+            users[row.user] += runs_of([row])
+    return {user: around_of(own) for user, own in users.items()}
+
+
+class _UserTurns:
+    """Which identities are fitted first: so many of each user, then as many again.
+
+    only: identities to look at; None: all.
+    """
+
+    def __init__(self, only: Collection[tuple[KeyLevel, str]] | None) -> None:
+        self.only = only
+        self._taken: Counter[str] = Counter()
+        self._put_off: dict[str, deque[tuple[KeyLevel, str]]] = {}
+        self.first = True  #: this is the first turn: who has how many is not known yet
+
+    def each(self, go_on: Callable[[], bool]) -> Iterator[None]:
+        """Begin one turn after the other, as long as somebody waits.
+
+        go_on: whether there may be one more after the first.
+        """
+        yield
+        self.first = False
+        while self._put_off and go_on():
+            self.only = self._next()
+            yield
+
+    def waiting(self) -> dict[str, int]:
+        """Count the identities that had no turn, by user."""
+        return {user: len(put_off) for user, put_off in self._put_off.items()}
+
+    def takes(self, owner: str, level: KeyLevel, key: str) -> bool:
+        """Whether an identity is fitted in this turn; if not, it waits for a later one.
+
+        owner: whose it is; empty: of several users, whom nobody else holds up.
+        """
+        if not self.first or not owner:
+            return True
+        self._taken[owner] += 1
+        if self._taken[owner] <= TURN:
+            return True
+        self._put_off.setdefault(owner, deque()).append((level, key))
+        return False
+
+    def _next(self) -> set[tuple[KeyLevel, str]]:
+        """Give as many identities of each user as one may have, and of all together."""
+        some: set[tuple[KeyLevel, str]] = set()
+        for user in list(self._put_off):
+            if len(some) + TURN > _TURN_OF_ALL:
+                break
+            put_off = self._put_off.pop(user)
+            for _ in range(min(TURN, len(put_off))):
+                some.add(put_off.popleft())
+            if put_off:
+                self._put_off[user] = put_off  # behind the others
+        return some
 
 
 def _put_site(store: Store, place: tuple[str, str], payload: str) -> None:
@@ -272,20 +346,22 @@ def _mark_shared(store: Store, shared: Sequence[SharedTag]) -> None:
 def _changed(
     store: Store,
     shared: Sequence[SharedTag],
-    only: Collection[tuple[KeyLevel, str]] | None,
+    turns: _UserTurns,
     marks: dict[tuple[KeyLevel, str], int],
     recent: int,
     level: KeyLevel,
 ) -> Iterator[tuple[str, list[RunRow]]]:
-    """Give the runs of the identities of a level that changed, and none of those that are gone.
+    """Give the runs of the identities of a level that changed and whose turn it is.
 
     Each is read as a whole: what the caller writes meanwhile waits for no cursor.
     """
     # Of a user there are as many runs as are looked at.
     size = BATCH if level is not KeyLevel.USER else max(1, BATCH_RUNS // recent)
-    for page in store.changes.pages(level, size, only):
+    for page in store.changes.pages(level, size, turns.only):
         marks.update({(level, key): last for key, last in page})
         keys = [key for key, _ in page]
+        owners = store.runs.owners(level, keys) if turns.first else {}
+        keys = [key for key in keys if turns.takes(owners.get(key, ""), level, key)]
         rows = store.runs.of_keys(level, keys, most=None if level in CURVE_LEVELS else recent)
         if level is KeyLevel.TAG and any(map(is_shared, keys)):
             rows.update(chain.from_iterable(map(store.runs.shared, shared)))
@@ -459,7 +535,13 @@ def row_of(table: PredictionTable) -> FitRow:
     )
 
 
-def _summary(store: Store, fitted: int, now_s: float, seconds: float) -> RefitSummary:
+def _summary(
+    store: Store,
+    fitted: int,
+    now_s: float,
+    seconds: float,
+    waiting: Mapping[str, int] = MappingProxyType({}),
+) -> RefitSummary:
     store.watermarks.set(REFITTED, round(now_s))
     curves, levels, histories = Counter[str](), Counter[str](), 0
     for (level, verdict, model), number in store.fits.counts().items():
@@ -477,4 +559,5 @@ def _summary(store: Store, fitted: int, now_s: float, seconds: float) -> RefitSu
         refused=curves[Verdict.REFUSED],
         histories=histories,
         seconds=seconds,
+        waiting=dict(waiting),
     )

@@ -123,6 +123,15 @@ class Runs(StoreTable):
             by_key.setdefault(row.identity.key(level), []).append(row)
         return by_key
 
+    def owners(self, level: KeyLevel, keys: Iterable[str]) -> dict[str, str]:
+        """Give the users of some keys whose runs are all of one user."""
+        columns = key_columns(level)
+        query = sa.select(runs.c.user, *columns).where(_has_key(level, keys)).distinct()
+        users: dict[str, set[str]] = {}
+        for user, *words in self._rows(query):
+            users.setdefault("/".join(words), set()).add(user)
+        return {key: some.pop() for key, some in users.items() if len(some) == 1}
+
     def of_key(self, level: KeyLevel, key: str, most: int | None = None) -> list[RunRow]:
         """Give the runs with a key, the newest last; of them the ``most`` newest (None: all)."""
         return self.of_keys(level, [key], most=most).get(key, [])

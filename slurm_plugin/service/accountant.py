@@ -106,7 +106,7 @@ LIMITS: tuple[Limit, ...] = (
         all_most=64 * _MIB,
     ),
     Limit(
-        Kind.USER, Resource.FIT_TIME, 600, "10 min of a fit",
+        Kind.USER, Resource.FIT_TIME, 600, "10 min of a fit, beyond 200 applications",
         "the user's other applications wait for the next fit",
     ),
     Limit(Kind.USER, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),

@@ -321,3 +321,80 @@ def test_a_refit_parses_nothing(store, monkeypatch):
     assert refit(store, now_s=5.0).fitted > 0
     (table,) = tables(store, KeyLevel.TAG).values()
     assert table.work_dirs
+
+
+def of_users(count_by_user):
+    """So many applications of each user, two runs of each."""
+    rows = []
+    for user, count in count_by_user.items():
+        for number in range(count):
+            for repeat in range(2):
+                name = f"{user}-{number}"
+                rows.append(
+                    job(
+                        len(rows) + 1,
+                        1,
+                        60 + number + repeat,
+                        user=user,
+                        name=name,
+                        submit_line=f"sbatch -N1 {name}.sh",
+                        comment=f"nimo:app={name}",
+                    )
+                )
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("counts", "turn"), [({"aeve": 16, "zoe": 2}, 5), ({"a": 3, "b": 1, "c": 9, "d": 2}, 2)]
+)
+def test_users_take_turns_however_many_applications_one_has(store, monkeypatch, counts, turn):
+    """Nobody waits for more than one turn of each, and in the end all are fitted."""
+    monkeypatch.setattr("predictor.refit.TURN", turn)
+    monkeypatch.setattr("predictor.refit.BATCH", 1)
+    monkeypatch.setattr("predictor.refit.WRITTEN", 1)
+    monkeypatch.setattr("predictor.refit._TURN_OF_ALL", 3 * turn)
+    order = []
+    done = store.changes.done
+    monkeypatch.setattr(
+        store.changes, "done", lambda fitted: (order.extend(fitted), done(fitted))[1]
+    )
+    store.runs.add(of_users(counts))
+    owners = {}
+    for level in KeyLevel:
+        keys = [key for page in marked(store, level) for key, _ in page]
+        owners |= {(level, key): user for key, user in store.runs.owners(level, keys).items()}
+    summary = refit(store, now_s=5.0)
+    assert summary.fitted == len(order) == len(owners) == len(set(order))
+    assert summary.waiting == {}
+    users = [owners[level, key] for level, key, _ in order]
+    of_each = {user: users.count(user) for user in counts}
+    for user, number in of_each.items():
+        last = len(users) - users[::-1].index(user)
+        turns = -(-number // turn)
+        fair = sum(min(of_each[other], (turns + 1) * turn) for other in counts)
+        assert last <= fair, (user, last, fair)
+
+
+def marked(store, level):
+    store.changes.collect()
+    return list(store.changes.pages(level, 1000))
+
+
+def test_a_refit_without_time_left_fits_the_first_of_each_user_and_goes_on_later(
+    store, monkeypatch
+):
+    monkeypatch.setattr("predictor.refit.TURN", 8)
+    store.runs.add(of_users({"eve": 10, "zoe": 2}))
+    expected = Store.open("sqlite://")
+    with expected:
+        expected.runs.add(of_users({"eve": 10, "zoe": 2}))
+        refit(expected, now_s=5.0)
+        all_tables = {(row.level, row.key) for row in expected.fits.all()}
+    first = refit(store, now_s=5.0, longest_s=0.0)
+    assert set(first.waiting) == {"eve"}
+    assert first.fitted + first.waiting["eve"] == len(all_tables)
+    fitted = {(row.level, row.key) for row in store.fits.all()}
+    assert {key for level, key in all_tables if "zoe" in key} <= {key for _, key in fitted}
+    while refit(store, now_s=5.0, longest_s=0.0).waiting:
+        pass
+    assert {(row.level, row.key) for row in store.fits.all()} == all_tables

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from slurm_plugin.cli.command_context import Options, load_config, until_stopped
 from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.service.accountant import Accountant, Kind, Principal, Resource
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
 
@@ -74,6 +75,7 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
     from slurm_plugin.evaluation.report_data import keep_sums  # noqa: PLC0415
     from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
+    accountant = Accountant()
     with ExitStack() as stack:
         store = stack.enter_context(open_store(config))
         workers, pool = _workers(args, config.fit.workers, stack)
@@ -88,7 +90,10 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
+            longest_s=accountant.limit(Kind.USER, Resource.FIT_TIME).most,
         )
+        for user in done.waiting:
+            accountant.of(Principal(Kind.USER, user)).refuse(Resource.FIT_TIME)
         keep_sums(store, config, now_s=time.time())
         if args.follow and not done.fitted:
             return
@@ -145,9 +150,11 @@ def describe(done: "RefitSummary", verdicts: Mapping[str, int]) -> str:
     """
     levels = ", ".join(f"{n} {_RECOGNISED.get(level, level)}" for level, n in done.by_level.items())
     each = ", ".join(f"{number} {word}" for word, number in verdicts.items())
+    put_off = sum(done.waiting.values())
+    waiting = f"; {put_off} more at the next fit" if put_off else ""
     return (
         f"{count(sum(verdicts.values()), 'application')}: {each}; "
         f"{count(done.curves, 'scaling curve')}{f' ({levels})' if levels else ''}, "
         f"{count(done.histories, 'history', 'histories')} without a curve; "
-        f"{done.fitted or 'nothing'} new or changed, {done.seconds:.1f} s"
+        f"{done.fitted or 'nothing'} new or changed, {done.seconds:.1f} s{waiting}"
     )
