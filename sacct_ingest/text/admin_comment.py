@@ -4,8 +4,11 @@
 under which the store has all of it, then times in whole seconds; a limit that was
 set follows in minutes (``,tl=20,tm=15``), one to plan with beside the job's own (``,sl=25-1440``),
 memory in MiB (``,mm=5300``), the count that the job would have had and its run time there
-(``,a=8-205``), and what is counted where it is not nodes (``,u=cpus``).  Other tools write into
-the same field (jobstats: ``JS1:…``), so ours is one word among others, separated by spaces.
+(``,a=8-205``), and what is counted where it is not nodes (``,u=cpus``).  Of a job that was given
+one count of its range follow when it was planned to start, the latest start that its guard allows,
+and when it got its range back (``,p=1795256400,l=1795257300,o=1795256520``, seconds since the
+epoch).  Other tools write into the same field (jobstats: ``JS1:…``), so ours is one word among
+others, separated by spaces.
 """
 
 import base64
@@ -21,7 +24,8 @@ _NOTE = re.compile(
     r"v=(?P<verdict>[a-z]+),m=(?P<mode>[a-z]+),r=(?P<reason>[a-z_]+)"
     r"(?:,tl=(?P<limit_min>\d+))?(?:,tm=(?P<least_min>\d+))?"
     r"(?:,sl=(?P<soft_min>\d+)-(?P<own_min>\d+))?(?:,mm=(?P<mem_mib>\d+))?"
-    r"(?:,a=(?P<asked>\d+)-(?P<asked_s>\d+))?(?:,u=(?P<unit>cpus|gpus))?(?=\s|$)"
+    r"(?:,a=(?P<asked>\d+)-(?P<asked_s>\d+))?(?:,u=(?P<unit>cpus|gpus))?"
+    r"(?:,p=(?P<planned_s>\d+))?(?:,l=(?P<latest_s>\d+))?(?:,o=(?P<opened_s>\d+))?(?=\s|$)"
 )
 
 
@@ -49,6 +53,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     asked: int | None = None  #: count that the job would have had; older notes do not say
     asked_s: int | None = None  #: predicted run time there
     unit: str | None = None  #: of all counts; None: nodes
+    #: when it was planned to start on its one count; None: it has no range to get back
+    planned_s: int | None = None
+    latest_s: int | None = None  #: latest start that its guard allows, by Slurm's plan
+    opened_s: int | None = None  #: when it got its own range back
 
 
 def build(note: Note) -> str:
@@ -64,10 +72,13 @@ def build(note: Note) -> str:
     memory = "" if note.mem_mib is None else f",mm={note.mem_mib}"
     asked = "" if note.asked is None else f",a={note.asked}-{note.asked_s}"
     unit = "" if note.unit is None else f",u={note.unit}"
+    moments = (("p", note.planned_s), ("l", note.latest_s), ("o", note.opened_s))
+    starts = "".join(f",{name}={time_s}" for name, time_s in moments if time_s is not None)
     return (
         f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
         f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
         f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}{asked}{unit}"
+        f"{starts}"
     )
 
 
@@ -78,6 +89,21 @@ def parse(admin_comment: str) -> Note | None:
         return msgspec.convert(notes[-1].groupdict(), Note, strict=False) if notes else None
     except msgspec.ValidationError:  # a number beyond 64 bits is none of ours
         return None
+
+
+def with_note(admin_comment: str, note: Note) -> str:
+    """Put a note in the place of the last one in an admin_comment; other words stay.
+
+    >>> text = "JS1:x NIMO1:3f9a0c12b7de:n=4,req=1-8,t=9,lo=8,hi=9,v=reliable,m=enforce,r=cheapest"
+    >>> with_note(text, msgspec.structs.replace(parse(text), opened_s=7))[-14:]
+    'r=cheapest,o=7'
+    """
+    notes = list(_NOTE.finditer(admin_comment))
+    if not notes:
+        return f"{admin_comment} {build(note)}".strip()
+    begin, end = notes[-1].span()
+    begin += len(notes[-1][0]) - len(notes[-1][0].lstrip())
+    return f"{admin_comment[:begin]}{build(note)}{admin_comment[end:]}"
 
 
 def decision_id_in(admin_comment: str) -> str:

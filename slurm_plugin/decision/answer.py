@@ -35,7 +35,14 @@ from slurm_plugin.decision.memory_and_limits import (
 )
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
-from slurm_plugin.decision.sizes import change_for, change_of, nodes_of, resized, sizes_of
+from slurm_plugin.decision.sizes import (
+    change_for,
+    change_of,
+    nodes_of,
+    only_nodes,
+    resized,
+    sizes_of,
+)
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
@@ -183,6 +190,7 @@ def note_of(
     """Text for the job's admin_comment; empty without a prediction."""
     soft = decided.soft if change and change.soft_min else None
     asked, unit = decided.request if decided.action is Action.SET else None, case.request.unit
+    planned_s, latest_s = _starts(case, decided, change)
     if case.table is None:
         return ""
     if decided.chosen is not None:
@@ -211,8 +219,28 @@ def note_of(
             asked=asked.nodes if asked else None,
             asked_s=round(asked.prediction.time_s) if asked else None,
             unit=None if unit is Unit.NODES else unit.value,
+            planned_s=planned_s,
+            latest_s=latest_s,
         )
     )
+
+
+def _starts(
+    case: DecisionContext, decided: Decision, change: Change | None
+) -> tuple[int | None, int | None]:
+    """When a job is planned to start on its one count, and the latest that its guard allows.
+
+    None: it has no range to get back.  The second is for Slurm's plan, which is made by limits: a
+    count that waits for a prediction has none.
+    """
+    chosen, request = decided.chosen, case.request
+    pinned = change is not None and change.min_nodes is not None and change.time_limit is None
+    ranged = request.unit is Unit.NODES and request.low < request.high and only_nodes(case.job)
+    if chosen is None or not (pinned and ranged) or chosen.wait_s == inf:
+        return None, None
+    latest = chosen.no_later and chosen.most_wait_s < inf
+    latest_s = ceil(case.now_s + chosen.most_wait_s) if latest else None
+    return ceil(case.now_s + chosen.wait_s), latest_s
 
 
 def lower_memory(case: DecisionContext, decided: Decision, config: Config) -> LowerMemory | None:

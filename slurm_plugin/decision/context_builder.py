@@ -144,7 +144,7 @@ class ContextBuilder:
         self._budget = budget
         self._tables = PredictionLookup()
         self._cluster: Cluster | None = None
-        self._keeps_limit = self._plans_softly = False
+        self._keeps_limit = self._plans_softly = self._reopens = False
         self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: partition_view.TermsCache = {}
         self._cache = _RequestCache(_MOST_SIZE)
@@ -159,9 +159,10 @@ class ContextBuilder:
 
     def renew(self, view: Cluster) -> None:
         """Take a new view of the cluster."""
-        of_slurm = view.keeps_limit, view.plans_softly
-        if of_slurm != (self._keeps_limit, self._plans_softly):  # upgraded, or answers at last
-            self._keeps_limit, self._plans_softly = of_slurm
+        of_slurm = view.keeps_limit, view.plans_softly, view.reopens
+        before = self._keeps_limit, self._plans_softly, self._reopens
+        if of_slurm != before:  # upgraded, or answers at last
+            self._keeps_limit, self._plans_softly, self._reopens = of_slurm
             self._cache = _RequestCache(_MOST_SIZE)
         self._cluster = view
         self._types, self._terms = {}, {}
@@ -277,6 +278,7 @@ class ContextBuilder:
             with_least=self._keeps_limit,
             plans_softly=self._plans_softly,
             lengthen=self._config.time_limit.lengthen,
+            reopens=self._reopens,
         )
         return identity, site, request, table
 

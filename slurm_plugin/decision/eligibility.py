@@ -181,6 +181,7 @@ class Asked:
         with_least: bool = False,
         plans_softly: bool = False,
         lengthen: bool = True,
+        reopens: bool = False,
     ) -> Request:
         """Count the request in the unit of its table, with deadline and time limit in seconds.
 
@@ -189,6 +190,7 @@ class Asked:
         with_least: whether a least time limit may be set beside the own one.
         plans_softly: whether Slurm plans with a least time limit, and ends no job for it.
         lengthen: whether the site lets limits become longer.
+        reopens: whether nimod may give a job its range back.
         """
         job, tag = self.job, self.tag
         sized = table is not None and table.unit is not Unit.NODES
@@ -243,6 +245,7 @@ class Asked:
             distrusted=distrusted,
             time_use=_time_use(job, tag, fixed, site_use, sized=sized),
             soft=soft,
+            reopens=reopens and not sized and deadline_s is None and sizes.only_nodes(job),
             given=given,
             objective=next(
                 (one for one in types.Objective if tag and one.value == tag.objective),

@@ -56,7 +56,7 @@ def count_to_try(
         and one.nodes not in had
         and _unsure(one, known)
         and _turnaround_s(one) <= most_s
-        and one.no_later
+        and (one.no_later or one.opens)
         and _has_room(one, scene)
     ]
     costs, usual = _costs(scene, known), fmean(_costs(scene, best))

@@ -69,9 +69,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     cost_s: float
     in_guard: bool  #: its turnaround is near that of the request, as sure as the site wants it
-    #: by the limits of others' jobs alone it starts, or ends, no later than the request; or it gets
-    #: its range back where it does not start as planned
-    no_later: bool
+    no_later: bool  #: by the limits of others' jobs alone it starts, or ends, as the request does
+    opens: bool  #: it gets its range back where it does not start as planned
+    most_wait_s: float  #: with which its turnaround is near that of the request, by limits too
     in_limit: bool  #: its time limit is allowed
     leaves_room: bool  #: others find enough free nodes beside it, or it does not grow
     fits: bool  #: its nodes have the memory that the job needed so far
@@ -174,8 +174,9 @@ class PolicyContext(PolicyInput):
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
             start_s = self._start_by_limits(one, nodes)
             later_s = start_s - asked_start_s if start_s > asked_start_s else 0.0
-            no_later = one is base or self._opens(one) or later_s + one.time_s <= base.time_s
-            no_later = no_later or not later_s
+            no_later = one is base or not later_s or later_s + one.time_s <= base.time_s
+            opens = self._opens(one)
+            near = (no_later or opens) and sure >= policy.confidence and ends_s <= most
             option = Option(
                 nodes=nodes,
                 time_s=one.time_s,
@@ -183,9 +184,11 @@ class PolicyContext(PolicyInput):
                 limit_s=one.limit_s,
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s if self.hurries else one.work_s,
-                in_guard=one is base or (no_later and sure >= policy.confidence and ends_s <= most),
+                in_guard=one is base or near,
                 sure=sure,
                 no_later=no_later,
+                opens=opens,
+                most_wait_s=max(most - one.time_s, wait_s, start_s - self.now_s),
                 in_limit=self._allows(one, wait_s),
                 leaves_room=nodes <= self.asked or self._leaves_room(one, wait_s),
                 fits=one.fits,

@@ -162,7 +162,7 @@ def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
 def _careful(options: Sequence[Option], asked: Option) -> list[Option]:
     """Select the counts whose limits are allowed and that others' records do not make wait."""
     allowed = [o for o in options if o.in_limit or o is asked]
-    return [o for o in allowed if o.no_later] if asked.fits else allowed
+    return [o for o in allowed if o.no_later or o.opens] if asked.fits else allowed
 
 
 def _reason(

@@ -363,6 +363,14 @@ def change_for(job: Job, nodes: int) -> Change:
     )
 
 
+def only_nodes(job: Job) -> bool:
+    """Whether a node count, and CPUs in proportion, is all that has to be written for one.
+
+    Such a job can get its range back: the number of tasks of others follows from their count.
+    """
+    return job.num_tasks is None and not job.ntasks_per_node
+
+
 def _derived(job: Job) -> bool:
     """Whether sbatch computed the number of tasks itself, from tasks per node and nodes.
 

@@ -46,6 +46,7 @@ class Promises:
 
     kept: int = 0  #: their turnaround stayed within the guard ...
     jobs: int = 0  #: ... of these, which were promised that
+    otherwise: int = 0  #: ran on another count than chosen: with their range back, or their user's
     tries: int = 0  #: jobs that ran on another count to learn
     applications: int = 0  #: which were learnt so
     #: of the tries, by unit: node-hours, CPU-hours, GPU-hours
@@ -117,6 +118,15 @@ def gain_of(effect: Effect | None, *, applied: bool = True) -> Gain:
 def is_changed(decision: DecisionRow) -> bool:
     """Whether NIMO changed the job's node count."""
     return decision.applied and chooses(decision)
+
+
+def ran_otherwise(decision: DecisionRow, nodes: int) -> bool:
+    """Whether a job that was given one node count ran on another.
+
+    It got its own range back, or its user changed it.
+    """
+    given = decision.applied and decision.action == "set" and decision.unit == Unit.NODES.value
+    return given and decision.nodes not in (None, nodes)
 
 
 class _Other(NamedTuple):
@@ -275,6 +285,7 @@ class PromiseTally:
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a changed job that completed, in the order of decisions."""
+        self._counts["otherwise"] += ran_otherwise(decision, run.nodes)
         if run.state is not JobState.COMPLETED or run.nodes != decision.nodes:
             return
         unit = Unit(decision.unit)

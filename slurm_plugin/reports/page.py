@@ -87,6 +87,8 @@ def figures(report: OutcomeReport) -> list[Figure]:
     kept = report.promises
     if kept.jobs:
         made.append(Figure("Promises kept", f"{kept.kept} of {kept.jobs}", "changed jobs"))
+    if kept.otherwise:
+        made.append(Figure("Ranges given back", str(kept.otherwise), "or changed by their users"))
     if kept.tries:
         made.append(Figure("Tries", str(kept.tries), tries_text(kept)))
     if (due := report.deadlines) != Deadlines():

@@ -226,7 +226,15 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     if (promises := report.promises) != Promises():
         kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
         tries = f"{count(promises.tries, 'try', 'tries')} {tries_text(promises)}"
-        said = (kept if promises.jobs else "", tries if promises.tries else "")
+        otherwise = (
+            f"{count(promises.otherwise, 'job')} ran on another count than chosen, with their own "
+            "range back or as their users changed it"
+        )
+        said = (
+            kept if promises.jobs else "",
+            otherwise if promises.otherwise else "",
+            tries if promises.tries else "",
+        )
         yield "promises", "; ".join(filter(None, said))
 
 

@@ -9,6 +9,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
 from slurm_plugin.decision.messages import UNHEEDED
 from slurm_plugin.evaluation.accuracy import predicted_for
+from slurm_plugin.evaluation.effects import ran_otherwise
 from slurm_plugin.protocol.query_messages import Explanation, Outcome
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.text import formatting as fmt
@@ -23,9 +24,10 @@ _STATES = {
 }
 
 
-def explain(explanation: Explanation, job_id: int) -> str:
+def explain(explanation: Explanation, job_id: int, *, opened_s: float | None = None) -> str:
     """Write the explanation of a decision, one sentence a line.
 
+    opened_s: when the job got its own range of node counts back, by its note; None: not so.
     Raises ValueError: there is no decision to explain.
     """
     one = explanation.decision
@@ -41,6 +43,7 @@ def explain(explanation: Explanation, job_id: int) -> str:
         *_expected(one),
         _decided(one),
         f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip(),
+        _opened(one, opened_s),
         *(f"{row}.".removeprefix("nimo: ") for row in one.message.split("\n") if UNHEEDED in row),
         _came(one, explanation.outcome),
     ]
@@ -137,6 +140,15 @@ def _changed(one: DecisionRow) -> str:
     return f"The job was given {' and '.join(changes)}." if changes else ""
 
 
+def _opened(one: DecisionRow, opened_s: float | None) -> str:
+    if opened_s is None:
+        return ""
+    own = f"{one.min_nodes} to {one.max_nodes} nodes"
+    return (
+        f"It did not start as planned, and got its own range back at {fmt.clock(opened_s)}: {own}."
+    )
+
+
 def size_given(one: DecisionRow) -> str:
     """Write the count that a job gets, or would, in place of what it asks for; empty: of none."""
     if one.action != "set" or one.nodes is None:
@@ -156,6 +168,11 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
     wait = "" if waited is None else f" after a wait of {fmt.duration(waited)}"
     size = Unit(one.unit).counted(came.nodes)
     text = f"It {_ran(came.state, size, came.elapsed_s, wait)}"
+    if came.elapsed_s and ran_otherwise(one, came.nodes):
+        text += (
+            f". These are not the {Unit(one.unit).counted(one.nodes or 0)} that NIMO chose: it got "
+            "its own range back, or its user changed it"
+        )
     predicted = predicted_for(one, came.nodes)
     if came.state != "COMPLETED" or predicted is None:
         return f"{text}."

@@ -45,6 +45,7 @@ class RawJob:
     tasks: str = ""  #: index of a task, or of all that share a record: ``1-9,12``
     partitions: tuple[str, ...] = ()
     nodes: int = 1
+    max_nodes: int | None = None  #: of one that waits the most that it may get
     start_s: float = inf  #: of a pending job what backfill planned
     end_s: float = inf
     reason: str = ""
@@ -283,6 +284,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     licences: Mapping[str, NodeAvailability] = {}  #: free ones over time
     keeps_limit: bool = False  #: backfill cuts limits only as far as it must
     plans_softly: bool = False  #: ``--time-min`` is to plan with, and we may take it back
+    reopens: bool = False  #: we may give jobs that do not start as planned their range back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
 
     def partition(self, name: str) -> Partition | None:

@@ -54,6 +54,7 @@ JOB = (
     SlurmField("state", "State", ("job_state",), to.state, "state"),
     SlurmField("partitions", "Partition", ("partition",), to.words, "partition"),
     SlurmField("nodes", "NumNodes", ("node_count",), to.count, "num_nodes"),
+    SlurmField("max_nodes", "MaxNodes", ("max_nodes",), to.some_id, "max_nodes"),
     SlurmField("start_s", "StartTime", ("start_time",), to.moment, "start_time"),
     SlurmField("end_s", "EndTime", ("end_time",), to.moment, "end_time"),
     SlurmField("reason", "Reason", ("state_reason",), to.reason, "state_reason"),

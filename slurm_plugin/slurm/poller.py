@@ -16,6 +16,7 @@ from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
+from slurm_plugin.slurm.pinned_counts import PinnedCounts
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.soft_limits import LimitGuard
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 _DEFAULT = config.Snapshot()
 #: Between looks at slurm.conf: slurmctld may be another one by then, and hide jobs.
 _SETTINGS_S = 40.0
+#: Between questions whether others' jobs may be changed, where no limit to plan with needs it.
+_RIGHTS_S = 600.0
 #: Share of the greatest age that a view has at most when the next one takes its place.
 _FRESH = 0.9
 
@@ -65,9 +68,11 @@ class ClusterPoller:
         self._texts = ViewTexts(self.accountant)
         self._latest: Cluster | None = None
         self._guard = LimitGuard()
+        self._pins = PinnedCounts()
         self._settings: SlurmConf | None = None
         self._settings_s = self._took_s = 0.0
         self._may_update = False
+        self._rights_s = -inf  # when they were asked for
         self._limits = LimitPoller(self.clock, self._run)
         self._pyslurm: Any = None
 
@@ -105,6 +110,8 @@ class ClusterPoller:
                 self.raw = raw = self.adapt(self._ask(settings))
             off = bool(self.kill_switch) and Path(self.kill_switch).exists()
             self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
+            if settings.may_update:
+                self._pins.look(self._run, raw.jobs, taken_s, off=off)
             limits = self._limits.look(self.cluster, settings.enforced)
             self._latest = build(
                 raw, settings, limits, cluster=self.cluster, taken_s=taken_s, previous=self._latest
@@ -154,13 +161,20 @@ class ClusterPoller:
             if slurm_conf.slurm_user is not None:
                 self.slurm_users = frozenset({slurm_conf.slurm_user})
             self.private = slurm_conf.private
-            if slurm_conf.plans_softly and not self._may_update:
-                self._may_update = may_update(slurm_conf.slurm_user, self._run)
-                if not self._may_update:
-                    _log.warning("no limits to plan with: %s", NO_RIGHTS)
+            self._ask_rights(slurm_conf, now_s)
             slurm_conf = replace(slurm_conf, may_update=self._may_update)
             self._settings, self._settings_s = slurm_conf, now_s
         return self._settings
+
+    def _ask_rights(self, slurm_conf: SlurmConf, now_s: float) -> None:
+        """Find out whether others' jobs may be changed; again and again until they may."""
+        pause_s = 0.0 if slurm_conf.plans_softly else _RIGHTS_S
+        if self._may_update or now_s - self._rights_s < pause_s:
+            return
+        self._rights_s = now_s
+        self._may_update = may_update(slurm_conf.slurm_user, self._run)
+        if slurm_conf.plans_softly and not self._may_update:
+            _log.warning("no limits to plan with: %s", NO_RIGHTS)
 
 
 _USE_S = 60.0  #: what is used of limits: slurmctld's memory

@@ -80,6 +80,7 @@ def build(
         },
         keeps_limit=settings.keeps_limit,
         plans_softly=settings.plans_softly and settings.may_update,
+        reopens=settings.may_update,
         shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
     )
 

@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json_text(explanation))
     else:
-        print(wrapped(explain(explanation, args.job), terminal_width()))
+        opened_s = note.opened_s if note else None
+        print(wrapped(explain(explanation, args.job, opened_s=opened_s), terminal_width()))
     return 0
 
 

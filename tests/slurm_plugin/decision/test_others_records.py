@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.waits.estimate import WaitEstimate
+from sacct_ingest.text.admin_comment import parse
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, as_scheduled, decide
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import RULES, choose, policy
-from tests.slurm_plugin.made import NOW, amdahl, partition, table
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, amdahl, cluster, job, partition, table
 
 HOUR, DAY = 3600.0, 86_400.0
 #: Two nodes are free in six minutes, six more in a week; the records of who has them say minutes.
@@ -153,3 +157,48 @@ def test_by_limits_alone_no_choice_starts_and_ends_later_than_the_request(asked,
 def test_what_an_outlook_says_of_waits_is_no_reason_either(wait_s):
     decided = choose(RANGE, LEARNED, full(BY_LIMITS, None, outlook=Said([wait_s])))
     assert decided.chosen.nodes == 2
+
+
+def noted(part=None, *, reopens=False, **fields):
+    """Give the note of a job of two hours, and the count that it got."""
+    look = replace(cluster(part or partition(nodes=8)), reopens=reopens)
+    asked = job(**{"max_nodes": 8, "time_limit": 50} | fields)
+    answer, _ = submit(advisor(look=look, tables=[LEARNED]), asked)
+    return parse(answer.admin_comment), answer.set and answer.set.min_nodes
+
+
+def test_a_note_says_when_a_pinned_job_is_to_start_and_the_latest_that_its_guard_allows():
+    note, nodes = noted(full())
+    assert nodes == 2
+    assert note.planned_s == NOW + 200
+    # A quarter of the request's run and a minute more, and no less than by limits.
+    assert note.latest_s == pytest.approx(NOW + 200 + 0.25 * LEARNED.median_s[1] + 60, abs=1)
+    late = profile([(NOW, 0), (NOW + DAY, 2)])
+    assert noted(full(by_limits=late))[0].latest_s == NOW + DAY
+    note, _ = noted()
+    assert (note.planned_s, note.opened_s) == (NOW, None)
+
+
+def test_a_wait_that_is_only_predicted_has_no_latest_start_by_slurms_plan():
+    look = replace(cluster(full()), reopens=True)
+    roomy = Config(mode=Mode.ENFORCE, policy=policy(growth_share=1.0).policy)
+    asked = job(max_nodes=8, time_limit=50)
+    answer, _ = submit(advisor(roomy, look=look, tables=[LEARNED]), asked)
+    note = parse(answer.admin_comment)
+    assert answer.set.min_nodes > 2
+    assert (note.planned_s, note.latest_s) == (NOW + 200, None)
+    without, _ = submit(advisor(roomy, look=cluster(full()), tables=[LEARNED]), asked)
+    assert without.set.min_nodes == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_tasks": 4, "ntasks_per_node": 1, "min_nodes": 4, "comment": "nimo:nodes=1-8"},
+        {"ntasks_per_node": 2},
+        {"min_nodes": 4, "max_nodes": 4},
+    ],
+)
+def test_jobs_whose_tasks_follow_from_their_count_have_no_range_to_get_back(fields):
+    note, _ = noted(reopens=True, **fields)
+    assert note is None or note.planned_s is None

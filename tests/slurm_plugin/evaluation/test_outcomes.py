@@ -379,6 +379,9 @@ def test_promises_are_held_against_what_came_and_tries_are_counted_apart():
     made = summarise(pairs, confidence=0.9).promises
     assert made == Promises(kept=1, jobs=2, tries=1, applications=1, try_hours={Unit.NODES: 4.0})
     saved = decision(nodes=1, requested_nodes=4)
+    # It got its range back, or its user changed it: no promise was kept or broken.
+    opened = summarise([*pairs, (decision(), run(nodes=3))], confidence=0.9).promises
+    assert opened == replace(made, otherwise=1)
     later = summarise([*pairs, (saved, run(nodes=1, elapsed_s=3600.0))], confidence=0.9).promises
     assert later.since == (Gain(jobs=1, node_hours=pytest.approx(4 * 1800 * 3.6 / 3600 - 1)),)
 

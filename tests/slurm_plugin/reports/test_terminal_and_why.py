@@ -121,6 +121,17 @@ def test_a_changed_job():
     )
 
 
+def test_a_job_that_got_its_range_back():
+    text = explain(explanation_of(decision(), run(nodes=3)), 17, opened_s=1_795_256_400.0)
+    assert "It did not start as planned, and got its own range back at " in text
+    assert ": 1 to 8 nodes." in text
+    assert (
+        "These are not the 4 nodes that NIMO chose: it got its own range back, or its user" in text
+    )
+    assert "own range back" not in said(decision(), run())
+    assert "own range back" not in said(decision(applied=False), run(nodes=3))
+
+
 def test_a_job_that_stayed_as_it_was():
     remaining = decision(
         action="keep", reason="unreliable_curve", applied=False, verdict="doubtful"
