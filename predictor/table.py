@@ -384,7 +384,8 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     alike = (one for one in layouts if _kind(one) == _kind(runs[0]))
     asked = str(next(alike, layouts[0])) or _NOTHING
     if any(one.shape for one in runs):
-        asked = "another shape"
+        several = any(one.shape for one in layouts)
+        asked = "components that cannot be compared here" if several else "another shape"
     had = " or ".join(str(one) or _NOTHING for one in runs)
     return replace(
         table,

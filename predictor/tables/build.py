@@ -58,6 +58,9 @@ def tabulate(
     others: runs of other second sizes; None: there are none.
     """
     level, rows = runs.level, runs.rows
+    shaped = bool(rows) and all(row.shape for row in rows)
+    if shaped:
+        settings = replace(settings, reach=1)  # of other counts its components say nothing
     curve, settings = _same(level, settings), _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
@@ -89,6 +92,9 @@ def tabulate(
             table = history_table(own, level, settings, earned)
         else:
             return None
+    if shaped:
+        no_proposal = (one for one in table.problems if one.name != "no_curve")
+        table = replace(table, problems=tuple(no_proposal))
     table = _with_record(table, earned, rows, same=curve)
     table = with_starts(table, own[-settings.recent :], same=curve)
     return _described(table, runs, settings, finished)

@@ -96,6 +96,10 @@ _WHERE = {
 }
 
 
+#: Shape of a request of several components, of which one alone is known: no run's is the same.
+SOME_SHAPE = "several"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Layout:
     """Tasks, CPUs and GPUs of each node, of each task or GPU, or with ``in_all`` of the whole job.

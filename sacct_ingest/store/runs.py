@@ -136,6 +136,13 @@ class Runs(StoreTable):
         """Give the runs with a key, the newest last; of them the ``most`` newest (None: all)."""
         return self.of_keys(level, [key], most=most).get(key, [])
 
+    def of_job(self, job_id: int) -> list[RunRow]:
+        """Give the jobs that started with an id, or had a component with it, the newest last."""
+        standing = sa.func.coalesce(runs.c.part_of, runs.c.id)
+        ids = sa.select(standing).where(runs.c.job_id == job_id, runs.c.start_s.is_not(None))
+        query = _WITH_DECISION.where(runs.c.id.in_(ids)).order_by(*_CHRONOLOGICAL)
+        return list(run_rows(self._rows(query)))
+
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = sa.or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from predictor.table import over_nodes
 from predictor.types import PredictionTable
-from sacct_ingest.runs.layout import UNKNOWN_GPUS, Each, Layout, Unit
+from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Unit
 from sacct_ingest.scripts.job_script import script_options
 from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, task_multiple
 from slurm_plugin.protocol.decision_messages import Change
@@ -303,6 +303,9 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     partition is unknown; tasks where the job names none, for its script may.  GPUs are open
     where the job has all of its nodes: Slurm then allocates all GPUs, too.
     """
+    if job.het_job_offset is not None:
+        # Of the other components nothing is known here.
+        return (Layout(shape=SOME_SHAPE),)
     if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
         job = replace(job, min_nodes=1, max_nodes=1)  # as the decision has it
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None

@@ -1,10 +1,10 @@
 """A decision in sentences: the job's request, the prediction, the action and the outcome."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from predictor.table import at, covers
 from predictor.types import PredictionTable
-from sacct_ingest.records import FROM_NOTE, DecisionRow
+from sacct_ingest.records import FROM_NOTE, DecisionRow, Start
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
 from slurm_plugin.decision.messages import UNHEEDED
@@ -56,6 +56,8 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
     name = fmt.printable(f"{run.user}/{run.name}")
     ran = _ran(run.state, size, run.elapsed_s)
     lines = [f"Job {run.job_id} ({name}) {ran}. No nimod decides here, so nothing was changed."]
+    if run.earlier:
+        lines.append(_restarts(run.starts))
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
         one, where = at(table, nodes), table.unit.counted(nodes)
         span = f"{fmt.percent(one.level)}: {fmt.duration(one.low_s)} to {fmt.duration(one.high_s)}"
@@ -64,6 +66,13 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
             f"{fmt.count(table.runs, 'run')} recognised by {fmt.RECOGNISED[table.level]}."
         )
     return "\n".join(lines)
+
+
+def _restarts(starts: Sequence[Start]) -> str:
+    """Say how long a job ran that was started several times."""
+    took = fmt.duration(sum(one.elapsed_s for one in starts))
+    longest = fmt.duration(max(one.elapsed_s for one in starts))
+    return f"It ran {took} in {len(starts)} starts, the longest {longest}."
 
 
 def _request(one: DecisionRow, job_id: int) -> str:

@@ -84,7 +84,7 @@ def _own_run(config: Config, job_id: int) -> str:
     with open_store(config) as store:
         if pair := store.decisions.of_job(job_id):  # a nimod decided: the job's note says so
             return explain(explanation_of(*pair), job_id)
-        found = [one for one in store.runs.started() if one.job_id == job_id]
+        found = store.runs.of_job(job_id)
         if not found:
             raise NoHistory(f"no job {job_id} of yours has ended and been read from the accounting")
         run = found[-1]

@@ -12,8 +12,8 @@ from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
-from sacct_ingest.records import JobState, KeyLevel
-from sacct_ingest.runs.layout import Layout
+from sacct_ingest.records import Component, JobState, KeyLevel
+from sacct_ingest.runs.layout import SOME_SHAPE, Layout
 from tests.predictor.public_calls import ENTRY
 from tests.predictor.rows import row as one_run
 
@@ -54,6 +54,25 @@ def test_a_request_with_another_layout_is_refused_with_the_reason():
     assert {other.verdict, *other.verdicts} == {Verdict.REFUSED}
     assert "4 tasks" in other.problems[0].text
     assert "1 task and" in other.problems[0].text
+
+
+def test_of_a_heterogeneous_job_only_its_shape_is_predicted():
+    components = (Component(10, 40), Component(3, 12))
+    shaped = [replace(row(i, 13, 600.0 + i), components=components) for i in range(8)]
+    (table,) = made(shaped)
+    assert table.nodes == (13,)
+    assert not [one for one in table.problems if one.observe]
+    component = for_layout(table, (Layout(shape=SOME_SHAPE),))
+    assert component.verdict is Verdict.REFUSED
+    assert "cannot be compared" in component.problems[0].text
+    plain = for_layout(table, (Layout(4, 4),))
+    assert plain.verdict is Verdict.REFUSED
+    assert "another shape" in plain.problems[0].text
+    # Beside plain runs of the same command it is a part.
+    both = [*shaped, *rows(4, 600.0, first=20)]
+    parts = {one.layout.shape: one for one in made(both)[1:]}
+    assert parts.keys() == {"", "10 nodes, 40 CPUs + 3 nodes, 12 CPUs"}
+    assert 13 not in {point.nodes for point in parts[""].observed}
 
 
 def test_a_curve_never_mixes_layouts():

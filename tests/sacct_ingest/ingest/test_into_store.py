@@ -62,6 +62,11 @@ def test_a_real_file_goes_in_twice_and_is_there_once(store):
     curve = runs_with(store, KeyLevel.TAG, "root/solver/small")
     assert [row.nodes for row in curve] == [1, 2, 4]
     assert len({row.line for row in curve}) == 1
+    # What Slurm 22.05 shows of a requeue and of two components.
+    (requeued,) = store.runs.of_job(55)
+    assert [one.state.value for one in requeued.starts] == ["REQUEUED", "COMPLETED"]
+    (coupled,) = store.runs.of_job(52)
+    assert (coupled.job_id, coupled.nodes, len(coupled.components)) == (51, 2, 2)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import RetentionTimes
+from slurm_plugin.reports.why_text import explain_run
 from tests.sacct_ingest.records import SUBMIT_S, decision, run
 
 _NODES = (10, 2, 1)
@@ -112,6 +113,13 @@ def test_twelve_hours_in_four_starts(store):
     assert stored.starts[0].limit_s == 3600
     # Queues see each start.
     assert len(list(store.runs.started())) == 4
+
+
+def test_a_job_that_was_started_again_says_so(store):
+    starts = ((14_280, JobState.REQUEUED),) * 3 + ((1800, JobState.COMPLETED),)
+    store.runs.add(Job(2000, SUBMIT_S, starts, (4,)).rows())
+    (stored,) = store.runs.of_job(2000)
+    assert "It ran 12:24:00 in 4 starts, the longest 03:58:00." in explain_run(stored, None)
 
 
 def test_components_are_one_job_of_their_shape(store):
