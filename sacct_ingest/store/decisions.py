@@ -45,7 +45,14 @@ _OUTCOMES = sa.select(*_PAIR).select_from(
 _JUDGED = (
     *("decision_id", "cluster", "at_s", "via", "action", "reason", "uid", "key_level", "key"),
     *("label", "requested_nodes", "nodes", "applied", "predicted_s", "low_s", "high_s", "unit"),
-    *("request_predicted_s", "request_low_s", "request_high_s", "request_wait_s", "asked_mem_mib"),
+    *(
+        "request_predicted_s",
+        "request_low_s",
+        "request_high_s",
+        "request_wait_s",
+        "asked_mem_mib",
+        "given_mem_mib",
+    ),
 )
 _UNUSED = ("work_dir", "gpu_percent", "gpu_types", "req_gpus", "req_gpu_types", "node_watts")
 _OF_RUN = [column for column in ROW_COLUMNS if column.name not in _UNUSED]

@@ -29,6 +29,7 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.config import settings as config
 from slurm_plugin.evaluation.accuracy import Comparison, compare
 from slurm_plugin.evaluation.effects import PromiseTally, is_changed
@@ -267,9 +268,10 @@ def _requeued(short: _Pairs, *, since_s: float) -> Iterator[str]:
         if (run.req_mem_bytes or 0) >= asked_mib * _MIB * nodes:
             continue  # it had what it asked for
         try:
+            cpus = ceil(run.cpus / nodes)
             job = _ended_job(decision, run)
-            if job is not None:
-                yield _again(job, decision.uid, asked_mib, ceil(run.cpus / nodes))
+            if job is not None and _has_given(job, decision.given_mem_mib or 0, cpus):
+                yield _again(job, decision.uid, asked_mib, cpus)
         except SlurmError as error:
             _log.error("job %d cannot run again: %s", run.job_id, error)
 
@@ -295,6 +297,13 @@ def _ended_job(decision: DecisionRow, run: RunRow) -> dict[str, str] | None:
         ):
             return fields
     return None
+
+
+def _has_given(job: dict[str, str], given_mib: int, cpus: int) -> bool:
+    """Whether a job still has the memory of each node that it was given: its user changed none."""
+    if "MinMemoryCPU" in job:
+        return parse_size(job["MinMemoryCPU"]) == given_mib // cpus * _MIB
+    return parse_size(job.get("MinMemoryNode", "")) == given_mib * _MIB
 
 
 def _again(job: dict[str, str], uid: int | None, asked_mib: int, cpus: int) -> str:

@@ -126,6 +126,14 @@ def test_a_job_runs_again_with_what_it_asked_for(store, monkeypatch, words, memo
     ]
 
 
+@pytest.mark.parametrize("words", ["MinMemoryNode=500M", "MinMemoryNode=0", "MinMemoryCPU=250M"])
+def test_a_job_whose_user_has_changed_its_memory_is_left_alone(store, monkeypatch, words):
+    slurm = Slurm(LINE.format(ended(store), more="", memory=words))
+    monkeypatch.setattr(feedback, "commands", slurm)
+    assert not any("runs again" in line for line in update(store, requeue=True))
+    assert len(slurm.commands) == 1
+
+
 def test_of_an_array_that_task_alone_runs_again(store, monkeypatch):
     number = ended(store, array_job_id=1, array_task_id=3)
     more, memory = f"ArrayJobId={number} ArrayTaskId=", "MinMemoryNode=600M"
