@@ -332,7 +332,13 @@ def soft_limit(
     chain = 2 * at_limit > sum(one.runs for one in table.endings)
     if size is None or request.distrusted or chain:
         return None
-    own_s, share = 60.0 * minutes, plans.quantiles.get(names[0], 1.0 - rules.outlasted_share)
+    own_s = 60.0 * minutes
+    # Slurm would start the job before a reservation by its plan, and let it run across.
+    begin_s = max(case.now_s, request.begin_s)
+    parts = [part for name in names if (part := cluster.partition(name))]
+    if any(part.reserved_s < begin_s + own_s + MOST_AGE_S for part in parts):
+        return None
+    share = plans.quantiles.get(names[0], 1.0 - rules.outlasted_share)
     limit_s = planned_s(table, size, own_s, share, rules)
     return SoftLimit(limit_s, own_s, size) if limit_s < own_s else None
 

@@ -59,6 +59,7 @@ class RawJob:
     priority: int = 0
     submit_s: float = inf
     limit_s: float | None = None  #: None: none
+    least_s: float | None = None  #: ``--time-min``; None: none
     user: str = ""
     account: str = ""
     qos: str = ""
@@ -155,6 +156,7 @@ class Partition(RawPartition, frozen=True, kw_only=True):
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
     outlook: Outlook | None = None  #: None: waits follow from ``profile``
     ahead: float = 0.0  #: nodes of jobs that were let in since, of shared ones the parts
+    reserved_s: float = inf  #: when the next reservation begins that has one of its nodes
     blocked_s: float = -inf  #: nothing starts before, seconds since the epoch
 
     @property
@@ -282,7 +284,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     default_partition: str = ""
     limits: LimitTables = LimitTables()
     licences: Mapping[str, NodeAvailability] = {}  #: free ones over time
-    keeps_limit: bool = False  #: backfill cuts limits only as far as it must
+    #: backfill cuts limits only as far as it must, and cuts them where it plans with less
+    keeps_limit: bool = False
     plans_softly: bool = False  #: ``--time-min`` is to plan with, and we may take it back
     reopens: bool = False  #: we may give jobs that do not start as planned their range back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run

@@ -121,6 +121,11 @@ def minutes(value: Any) -> float | None:
     return None if count is None else 60.0 * count
 
 
+def some_minutes(value: Any) -> float | None:
+    """Read a limit as :func:`minutes` does; None also where it is zero."""
+    return minutes(value) or None
+
+
 def hosts(value: Any) -> tuple[str, ...]:
     """Names in a node list."""
     return expand(text(value))

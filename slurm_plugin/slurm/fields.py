@@ -69,6 +69,7 @@ JOB = (
     SlurmField("priority", "PriorityLong", ("priority",), to.count, "priority"),
     SlurmField("submit_s", "SubmitTime", ("submit_time",), to.moment, "submit_time"),
     SlurmField("limit_s", "TimeLimit", ("time_limit",), to.minutes, "time_limit"),
+    SlurmField("least_s", "MinTime", ("time_minimum",), to.some_minutes, "time_limit_min"),
     SlurmField("user", "UserName", ("user_name",), to.text, "user_name"),
     SlurmField("account", "Account", ("account",), to.text, "account"),
     SlurmField("qos", "QOS", ("qos",), to.text, "qos"),

@@ -8,7 +8,7 @@ changed it back.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -17,34 +17,20 @@ from slurm_plugin.slurm.sources import Run
 
 #: Characters of the job ids of one command: the kernel takes 128 KiB for one argument.
 _MOST_CHARACTERS = 60_000
-#: Stands for all tasks of an array that share a record.
-_REST = "*"
 
 
 class WrittenField(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a job that has a value by NIMO's doing."""
 
     job_id: int  #: of a task that of its array
-    tasks: str = ""  #: index of a task, or of all that wait in one record: ``1-9,12``
+    task: str = ""  #: index; empty: the job is none of an array
     field: str  #: as scontrol calls it, ``timemin``
     written: str  #: value that it has by NIMO's doing
     own: str  #: its user's, which it gets back
     value: str  #: value that Slurm has now
 
-    @property
-    def job(self) -> str:
-        """Id as scontrol takes it; an array's id alone would mean all of its tasks.
 
-        >>> field = {"field": "timemin", "written": "5", "own": "0", "value": "5"}
-        >>> WrittenField(job_id=4, tasks="1-9", **field).job
-        '4_[1-9]'
-        """
-        if not self.tasks:
-            return str(self.job_id)
-        return f"{self.job_id}_{self.tasks if self.tasks.isdecimal() else f'[{self.tasks}]'}"
-
-
-#: Job, task or the rest of an array, field.
+#: Job, task, field.
 _Key = tuple[int, str, str]
 #: Gives the fields that NIMO would change, as Slurm has them now; raises SlurmError.
 Reader = Callable[[], Sequence[WrittenField]]
@@ -56,19 +42,23 @@ class OperatorUpdates:
     def __init__(self) -> None:
         self._open: dict[_Key, bool] = {}
 
-    def look(self, fields: Iterable[WrittenField]) -> None:
+    def look(self, fields: Iterable[WrittenField], others: Collection[int] = ()) -> None:
         """Take note of a view of all jobs; those that are not there any more are forgotten.
 
-        A field with another value than the one that NIMO wrote is closed, and stays so.  A task
-        that leaves its array's record takes that record's state along.
+        A field with another value than the one that NIMO wrote is closed, and stays so.
+
+        others: ids of jobs that are there and not listed, such as of arrays whose tasks wait:
+            squeue shows the first one's fields for all of them.
         """
-        before, self._open = self._open, {}
-        for field in fields:
-            self._note(before, field)
+        listed = list(fields)
+        present = {field.job_id for field in listed}.union(others)
+        self._open = {key: state for key, state in self._open.items() if key[0] in present}
+        for field in listed:
+            self._note(field)
 
     def may_change(self, field: WrittenField) -> bool:
         """Whether a field has what NIMO wrote, and nobody was seen to have changed it."""
-        return field.value == field.written and self._state(self._open, field)
+        return field.value == field.written and self._open.get(_key(field), True)
 
     def give_back(self, run: Run, read: Reader) -> Iterator[str]:
         """Give fields their users' values, and say what was done.
@@ -78,44 +68,53 @@ class OperatorUpdates:
             backfill has just looked at); such a field is tried again the next time.
         Raises SlurmError: Slurm does not answer.
         """
-        groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[WrittenField]] = defaultdict(list)
         for field in read():
-            if self._note(self._open, field):
-                groups[field.field, field.own].append(field.job)
+            if self._note(field):
+                groups[field.field, field.own].append(field)
         if not groups:
             return
-        for (name, own), jobs in groups.items():
-            for some in _chunks(jobs):
+        for (name, own), fields in groups.items():
+            for some in _chunks(_job_ids(fields)):
                 yield _update(run, some, f"{name}={own}")
         for field in read():
-            self._note(self._open, field)
+            self._note(field)
 
-    def _note(self, known: dict[_Key, bool], field: WrittenField) -> bool:
+    def _note(self, field: WrittenField) -> bool:
         """Take note of a field; whether it may be changed."""
-        self._open[_key(field)] = may = field.value == field.written and self._state(known, field)
+        self._open[_key(field)] = may = self.may_change(field)
         return may
-
-    @staticmethod
-    def _state(known: dict[_Key, bool], field: WrittenField) -> bool:
-        rest = field.job_id, _REST, field.field
-        return known.get(_key(field), known.get(rest, True))
 
 
 def _key(field: WrittenField) -> _Key:
-    one_task = field.tasks.isdecimal() or not field.tasks
-    return field.job_id, field.tasks if one_task else _REST, field.field
+    return field.job_id, field.task, field.field
 
 
-def _chunks(jobs: Iterable[str]) -> Iterator[list[str]]:
-    """Deal out job ids to commands."""
+def _job_ids(fields: Iterable[WrittenField]) -> Iterator[str]:
+    """Name jobs as scontrol takes them; an array's id alone would mean all of its tasks."""
+    tasks: dict[int, list[str]] = defaultdict(list)
+    for field in fields:
+        tasks[field.job_id].append(field.task)
+    for job_id, indexes in tasks.items():
+        if indexes == [""]:
+            yield str(job_id)
+        elif len(indexes) == 1:
+            yield f"{job_id}_{indexes[0]}"
+        else:
+            for some in _chunks(indexes):
+                yield f"{job_id}_[{','.join(some)}]"
+
+
+def _chunks(words: Iterable[str]) -> Iterator[list[str]]:
+    """Deal out job ids, or tasks, to commands."""
     some: list[str] = []
     length = 0
-    for job in jobs:
-        if some and length + len(job) > _MOST_CHARACTERS:
+    for word in words:
+        if some and length + len(word) > _MOST_CHARACTERS:
             yield some
             some, length = [], 0
-        some.append(job)
-        length += len(job) + 1
+        some.append(word)
+        length += len(word) + 1
     yield some
 
 

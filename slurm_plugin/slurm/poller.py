@@ -109,7 +109,7 @@ class ClusterPoller:
             with self._texts.look():
                 self.raw = raw = self.adapt(self._ask(settings))
             off = bool(self.kill_switch) and Path(self.kill_switch).exists()
-            self._guard.look(self._run, raw.jobs, safe=settings.plans_softly and not off)
+            self._guard.look(self._run, raw, settings, off=off, now_s=taken_s)
             if settings.may_update:
                 self._pins.look(self._run, raw.jobs, taken_s, off=off)
             limits = self._limits.look(self.cluster, settings.enforced)

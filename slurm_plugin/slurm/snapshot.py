@@ -61,7 +61,8 @@ def build(
     waiting = _waiting(raw.jobs, StartableJobs(raw, settings, limits or LimitTables()))
     ends_predicted = any(expected_run_time_s(job) is not None for job in raw.jobs)
     scene = _SnapshotBuilder(
-        *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes))
+        *(settings, taken_s, previous, nodes, members, waiting, ends_predicted, NodeNames(nodes)),
+        reserved_from(raw, taken_s),
     )
     made = [scene.partition(one) for one in raw.partitions]
     held: dict[str, list[tuple[float, int]]] = defaultdict(list)  # of licences
@@ -78,11 +79,29 @@ def build(
         licences={
             name: pools.profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()
         },
-        keeps_limit=settings.keeps_limit,
+        keeps_limit=settings.keeps_limit and not settings.plans_softly,
         plans_softly=settings.plans_softly and settings.may_update,
         reopens=settings.may_update,
         shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
     )
+
+
+def reserved_from(raw: cluster_state.RawState, now_s: float) -> dict[str, float]:
+    """Give for each partition when the next reservation begins that has one of its nodes.
+
+    One that has begun counts no more: no job starts on its nodes before it ends.
+    """
+    starts: dict[str, float] = {}
+    for reservation in raw.reservations:
+        if reservation.start_s > now_s:
+            for name in reservation.node_names:
+                starts[name] = min(starts.get(name, inf), reservation.start_s)
+    partitions: dict[str, float] = {}
+    for node in raw.nodes if starts else ():
+        if (start_s := starts.get(node.name)) is not None:
+            for name in node.partitions:
+                partitions[name] = min(partitions.get(name, inf), start_s)
+    return partitions
 
 
 class _Waiting(NamedTuple):
@@ -118,6 +137,7 @@ class _SnapshotBuilder:
     waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions in which they may start
     ends_predicted: bool  #: of some jobs, by predictions
     listed: NodeNames  #: all nodes
+    reserved: Mapping[str, float]  #: when the next reservation begins in a partition
 
     def partition(self, one: cluster_state.RawPartition) -> cluster_state.Partition:
         own = self.members.get(one.name, ())
@@ -163,6 +183,7 @@ class _SnapshotBuilder:
             pool=pool,
             queue=depth,
             queue_mean=_mean(one.name, depth, self.taken_s, self.previous),
+            reserved_s=self.reserved.get(one.name, inf),
             node_mem_bytes=memory * 2**20 or None,
             node_cpus=cpus,
             whole_tasks=self.settings.whole_tasks,

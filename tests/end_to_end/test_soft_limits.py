@@ -1,6 +1,9 @@
 """Slurm plans jobs with what their runs take, and ends none before its user's limit."""
 
+import re
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,8 @@ SCHEDULER = "SchedulerParameters=bf_interval=2,batch_sched_delay=1"
 #: Runs of a moment, for which their user asks for an hour.
 SHORT = ("-Jshort", "-N1", "-t60")
 PLAN = "00:05:00"
+#: Another user than the one whose runs are known, and a folder that may be written by all.
+USER, TMP = "games", Path("/tmp")
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +69,21 @@ def test_without_the_option_jobs_get_their_users_limit_back(site, plans):
     site.set_number("seconds", 100)
     site.settled()
     waiting = site.submit(*SHORT, "-H", "--array=1-3")
+    # Its user wants this task to have a least limit, and so it stays.
+    cluster.run("scontrol", "update", f"jobid={waiting}_3", "timemin=7")
     running = site.submit(*SHORT)
     wait_until(lambda: cluster.job(running)["JobState"] == "RUNNING", what="the job")
     listed = site.nimod.run("limits").stdout
-    assert all(f" {job} " in listed for job in (waiting, running))
+    assert all(f" {job} " in listed for job in (f"{waiting}_1", f"{waiting}_3", running)), listed
     text = conf.read_text()
     try:
         conf.write_text(text.replace(f",{OPTION}", ""))
         cluster.reconfigure()
-        cluster.run("scontrol", "update", f"jobid={running}", "timelimit=6")  # as backfill cuts it
-        wait_until(lambda: cluster.job(waiting)["TimeMin"] == "N/A", what="the plan to go")
-        wait_until(lambda: cluster.job(running)["TimeLimit"] == "01:00:00", what="its limit")
-        assert site.nimod.run("limits").stdout.count("\n") == 2  # the one that runs
+        wait_until(lambda: least(site, f"{waiting}_1") == "N/A", what="the plan to go")
+        assert least(site, f"{waiting}_3") == "00:07:00"
+        cluster.run("scontrol", "update", f"jobid={running}", "timelimit=6")
+        watch(site)
+        assert cluster.job(running)["TimeLimit"] == "00:06:00"
         later = site.submit(*SHORT, "-H")
         assert cluster.job(later)["TimeMin"] == "N/A"
     finally:
@@ -85,6 +93,89 @@ def test_without_the_option_jobs_get_their_users_limit_back(site, plans):
     wait_until(lambda: planned(site), what="nimod to see the option")
     done = site.nimod.run("limits", "--restore").stdout
     assert done.startswith("timemin=0: ")
+    assert f"job {running} runs with 6 min of the 60 min" in done
+    site.empty_queue()
+
+
+def test_a_job_that_backfill_has_cut_has_its_users_limit_again(site, plans):
+    if not plans:
+        pytest.skip("this release has no such option")
+    cluster, conf = site.cluster, site.cluster.layout.slurm_conf
+    alone = ("--comment=nimo:off", "--wrap", "sleep 300")
+    site.set_number("seconds", 100)
+    site.settled()
+    ahead = cluster.sbatch("-N1", "-t8", *alone)
+    wait_until(lambda: cluster.job(ahead)["JobState"] == "RUNNING", what="the first job")
+    cluster.sbatch("-N2", "-t30", *alone)
+    job = site.submit(*SHORT, "-H")  # behind both: backfill alone starts it
+    assert cluster.job(job)["TimeMin"] == PLAN
+    watch(site)
+    text = conf.read_text()
+    cluster.processes.signal("nimod", signal.SIGSTOP)
+    try:
+        conf.write_text(text.replace(f",{OPTION}", ""))
+        cluster.reconfigure()
+        cluster.run("scontrol", "release", str(job))
+        wait_until(lambda: cluster.job(job)["JobState"] == "RUNNING", what="backfill to start it")
+        assert cluster.job(job)["TimeLimit"] < "00:09:00"
+        cluster.processes.signal("nimod", signal.SIGCONT)
+        wait_until(lambda: cluster.job(job)["TimeLimit"] == "01:00:00", what="its limit")
+        cluster.run("scontrol", "update", f"jobid={job}", "timelimit=7")  # as users may
+        watch(site)
+        assert cluster.job(job)["TimeLimit"] == "00:07:00"
+    finally:
+        cluster.processes.signal("nimod", signal.SIGCONT)
+        conf.write_text(text)
+        cluster.reconfigure()
+        site.set_number("seconds", 1)
+        site.empty_queue()
+    wait_until(lambda: planned(site), what="nimod to see the option")
+    site.empty_queue()
+
+
+def test_what_a_user_shortened_stays_short(site, plans):
+    if not plans:
+        pytest.skip("this release has no such option")
+    cluster = site.cluster
+    site.set_number("seconds", 100)
+    site.settled()
+    changes = (("timelimit=20",), ("timemin=0", "timelimit=20"))
+    jobs = [site.submit(*SHORT, "-H") for _ in changes]
+    watch(site)
+    for job, words in zip(jobs, changes, strict=True):
+        assert cluster.job(job)["TimeMin"] == PLAN
+        for word in words:
+            cluster.run("scontrol", "update", f"jobid={job}", word)
+        cluster.run("scontrol", "release", str(job))
+    for job in jobs:
+        wait_until(lambda job=job: cluster.job(job)["JobState"] == "RUNNING", what="the job")
+    watch(site)
+    assert [cluster.job(job)["TimeLimit"] for job in jobs] == ["00:20:00"] * 2
+    site.set_number("seconds", 1)
+    site.empty_queue()
+
+
+def test_no_plan_reaches_across_a_reservation(site, plans):
+    cluster = site.cluster
+    site.settled()
+    before = site.submit(*SHORT, "-H")
+    assert least(site, before) == (PLAN if plans else "N/A")
+    words = ("reservationname=maint", "duration=60", "nodes=ALL", "flags=maint", "user=root")
+    cluster.run("scontrol", "create", "reservation", "starttime=now+40minutes", *words)
+    try:
+        wait_until(lambda: least(site, before) == "N/A", what="the plan to go")
+        site.settled()
+        short, decision = site.decided(*SHORT)
+        assert (short["TimeMin"], decision.soft_s) == ("N/A", None)
+        cluster.run("scontrol", "release", str(before))
+        watch(site)
+        assert {cluster.job(int(job))["JobState"] for job in (before, short["JobId"])} == {
+            "PENDING"
+        }
+        brief, decision = site.decided("-Jshort", "-N1", "-t30")
+        assert decision.soft_s == (300 if plans else None), brief
+    finally:
+        cluster.run("scontrol", "delete", "reservationname=maint")
     site.empty_queue()
 
 
@@ -127,7 +218,8 @@ def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site):
     cluster, short = site.cluster, ("-Jshort", "-N1", "-t20")
     longer = site.submit(*short)
     wait_until(lambda: cluster.job(longer)["JobState"] == "RUNNING", what="the job")
-    first = cluster.sbatch("-N2", "-t1", "--comment=nimo:off", "--wrap", "true")
+    text = "#!/bin/sh\ntrue\n"
+    first = cluster.sbatch("-N2", "-t1", "--comment=nimo:off", script=text, user=USER, cwd=TMP)
     assert planned(site, *short, plan="00:01:00")
     # It outlasts its minute, and Slurm plans with half of what is left of its twenty.
     wait_until(lambda: not planned(site, *short, plan="00:01:00"), what="the partition to rest")
@@ -136,6 +228,18 @@ def test_a_partition_rests_where_the_first_of_its_queue_is_put_off(site):
     log = (cluster.layout.log / "nimod.out").read_text()
     assert f"batch: job {first} starts later: no limits to plan with" in log
     site.empty_queue()
+
+
+def least(site, job):
+    """Least limit of a job, or of a task."""
+    shown = site.cluster.run("scontrol", "show", "job", str(job)).stdout
+    return re.search(r"TimeMin=(\S+)", shown)[1]
+
+
+def watch(site, looks=4):
+    """Let nimod look at the cluster some times."""
+    for _ in range(looks):
+        site.settled()
 
 
 def planned(site, *argv, plan=PLAN):

@@ -1,7 +1,8 @@
 """List the jobs that Slurm plans with less than their time limit, or take such limits back.
 
-With --restore, pending jobs lose the limit to plan with, and running ones that were cut down to it
-get their user's limit back.  As root, SlurmUser or an operator of Slurm.
+With --restore, pending jobs lose the limit to plan with, unless somebody has changed it.  Running
+jobs with less than they had at submission are named: if it was backfill and not their users who cut
+them, raise them by hand.  As root, SlurmUser or an operator of Slurm.
 """
 
 import argparse
@@ -16,6 +17,11 @@ from slurm_plugin.text.streams import json_text
 EXAMPLE = "  nimo limits\n  nimo limits --restore    # before time_min_as_soft_limit goes"
 _TIMEOUT_S = 15.0
 _NONE = "no job has a limit to plan with"
+#: Nothing says who it was.
+_SHORTER = (
+    "job {0} runs with {1} min of the {2} min it had at submission; if backfill cut it: "
+    "scontrol update jobid={0} timelimit={2}"
+)
 _ROW = "{:>12}  {:12} {:12} {:8} {:>11} {:>11}"
 
 
@@ -30,15 +36,19 @@ def run(args: argparse.Namespace) -> int:
     ask = partial(commands.run, timeout_s=_TIMEOUT_S)
     if args.restore:
         lines = take_back(ask)
+        jobs = soft_jobs(ask)
+        lines += [
+            _SHORTER.format(job.job, job.limit_min, job.own_min) for job in jobs if job.is_shorter
+        ]
         print("\n".join(lines) or _NONE)
-        return int(any((one.waits and one.least_min) or one.is_cut for one in soft_jobs(ask)))
-    jobs = [one for one in soft_jobs(ask) if one.least_min or one.is_cut]
+        return int(any(job.is_planned for job in jobs))
+    jobs = [job for job in soft_jobs(ask) if job.least_min or job.is_shorter]
     if args.json or not jobs:
         print(json_text(jobs) if args.json else _NONE)
         return 0
     print(_ROW.format("job", "user", "partition", "state", "planned", "limit").rstrip())
-    for one in jobs:
-        state = "waits" if one.waits else "cut" if one.is_cut else "runs"
-        times = (duration(60.0 * one.least_min), duration(60.0 * (one.limit_min or one.own_min)))
-        print(_ROW.format(one.job, printable(one.user), printable(one.partition), state, *times))
+    for job in jobs:
+        state = "waits" if job.waits else "shorter" if job.is_shorter else "runs"
+        times = (duration(60.0 * job.least_min), duration(60.0 * (job.limit_min or job.own_min)))
+        print(_ROW.format(job.job, printable(job.user), printable(job.partition), state, *times))
     return 0

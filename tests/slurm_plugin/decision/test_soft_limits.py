@@ -20,7 +20,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.made import NOW, cluster, history, job, stored, table
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
 def tailed(**fields):
@@ -317,6 +317,11 @@ def seen(plans_softly=True, **fields):
     return msgspec.structs.replace(cluster(**fields), plans_softly=plans_softly)
 
 
+def reserved(from_s):
+    """Cluster whose nodes are reserved from a moment on."""
+    return seen(part=partition(reserved_s=from_s))
+
+
 def planned(request=None, *, tables=(), look=None, now_s=NOW, plans=SoftPlans(), **settings):  # noqa: B008
     made = advisor(tables=tables, look=look or seen(), **{"time_limit": ON, **settings})
     made.plans = plans
@@ -389,12 +394,25 @@ CHAIN = dataclasses.replace(table(), endings=(Ending("TIMEOUT", 9), Ending("COMP
         (None, {"time_limit": TimeLimit()}),
         (None, {"rules": (ModeRule(user="alice", soft=SoftUse.OFF),)}),
         (None, {"plans": SoftPlans(resting=frozenset({"batch"}))}),
+        # Slurm would start it before a reservation by its plan, and let it run across.
+        (None, {"look": reserved(NOW + 86_400 + 59)}),
+        (job(**ASKED, begin_time=NOW + 3600), {"look": reserved(NOW + 86_400 + 3659)}),
+        (job(**ASKED, begin_time=NOW + 3600), {"look": reserved(NOW + 60)}),
     ],
 )
 def test_these_are_left_alone(request_, others):
     answer, _ = planned(request_, **others)
     assert answer.set is None or answer.set.soft_min is None
     assert "planned for" not in answer.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "from_s"),
+    [(None, NOW + 86_460), (job(**ASKED, begin_time=NOW + 3600), NOW + 90_060)],
+)
+def test_a_reservation_behind_its_users_limit_is_not_in_the_way(request_, from_s):
+    answer, _ = planned(request_, look=reserved(from_s))
+    assert answer.set.soft_min == 72
 
 
 def test_it_takes_the_place_of_a_limit_that_ends_jobs():

@@ -1,5 +1,6 @@
 """A view of the cluster from what Slurm told, whoever told it."""
 
+from dataclasses import replace
 from math import exp, inf
 
 import msgspec
@@ -421,6 +422,24 @@ def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
     assert settings.keeps_limit is keeps
     observed = build(RawState(), settings, cluster="pine", taken_s=NOW)
     assert observed.keeps_limit is keeps
+    # Where ``--time-min`` is what Slurm plans with it is none that goes with a limit.
+    planning = replace(settings, plans_softly=True)
+    assert not build(RawState(), planning, cluster="pine", taken_s=NOW).keeps_limit
+
+
+def test_a_partition_shows_when_its_next_reservation_begins():
+    def reservation(begin_s, *nodes):
+        fields = {"name": "r", "start_s": NOW + begin_s, "end_s": NOW + 9e6}
+        return RawReservation(**fields, node_names=nodes)
+
+    nodes = [node("n1"), node("n2"), node("n3", partitions="other")]
+    reservations = [
+        *(reservation(-5, "n1"), reservation(700, "n2"), reservation(600, "n1", "n9")),
+        *(reservation(50, "n3"), reservation(40)),
+    ]
+    observed = view(nodes, reservations=reservations)
+    assert observed.partitions["batch"].reserved_s == NOW + 600
+    assert view(nodes).partitions["batch"].reserved_s == inf
 
 
 @pytest.mark.parametrize(
