@@ -36,7 +36,7 @@ import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
-from predictor.change.posterior import ChangeRun, posterior
+from predictor.application.model import Application, Sample
 from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model
@@ -237,16 +237,15 @@ def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
         times, asked = dict(zip(one.nodes, one.times_s, strict=True)), one.nodes[-1]
         ran = [asked, *rng.sample(one.nodes[:-1], 2)]
         given = (one.nodes[0], asked)
-        made = posterior(
-            [ChangeRun(asked, n, times[n] * math.exp(rng.gauss(0, noise)), 0, given) for n in ran]
-        )
+        noisy = {n: times[n] * math.exp(rng.gauss(0, noise)) for n in ran}
+        made = Application([Sample(asked, n, noisy[n], group=given) for n in ran]).paths()
         scored = []
         for n in (n for n in one.nodes if n not in ran):
             paths = np.sort(
                 [
                     np.interp(math.log2(n / (base or asked)), made.doublings, path)
                     - np.interp(math.log2(asked / (base or asked)), made.doublings, path)
-                    for path, base in zip(made.paths, made.reference, strict=True)
+                    for path, base in zip(made.logs, made.reference, strict=True)
                 ]
             )
             low, high = paths[len(paths) // 20], paths[-1 - len(paths) // 20]

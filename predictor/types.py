@@ -284,12 +284,20 @@ class AskedRange:
     memory: tuple[Memory, ...] = ()  #: highest of a node on each count, where it was measured
 
 
+#: A hypothesis that is less likely than this is not considered.
+UNDECIDED: Final = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What another count does to the run time of one problem: see `predictor.change`.
+    """What another count does to the run time of one problem: see `predictor.application`.
 
     Each of the paths is as likely as the next: thousandths of log T(n)/T(m) at doublings from a
     reference.  That is the count asked for where ``references`` has 0, else that count.
+
+    ``same`` is how likely it is that jobs which asked for different counts had one problem.
+    ``visible``: arguments, input or measured memory show that they had, so that only run times
+    which speak clearly against it are believed.
     """
 
     doublings: tuple[float, ...]
@@ -299,6 +307,18 @@ class Change:
     proven: tuple[int, ...] = ()  #: counts that users asked for and completed on, but for studies
     moved: int = 0  #: runs on another count than was asked for
     tries: int = 0  #: runs to learn: those that NIMO moved, and those of studies
+    same: float = 0.0
+    visible: bool = False
+
+    @property
+    def one_problem(self) -> bool:
+        """Whether what was measured on a count holds for every job, whatever it asks for."""
+        return self.visible and self.same >= 0.5
+
+    @property
+    def undecided(self) -> bool:
+        """Whether runs fit one problem, and problems that grew with the count asked for, too."""
+        return UNDECIDED <= self.same <= 1 - UNDECIDED
 
     @property
     def learnt(self) -> tuple[int, ...]:
@@ -499,6 +519,8 @@ WORDS: Final = {
     "word for each input, separates them",
     "several_problems": "several problems: run times differ by {names} (runs with {listed})",
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
+    "undecided": "either jobs on more nodes had larger problems, or more nodes hardly help: the "
+    "runs fit both, and one run of this very problem on {where} would tell",
     "not_run": "no job asked for {where}: predicted from those on {near}",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",
     "other_models": "another release of NIMO made its prediction, which is not used: 'nimo fit' "

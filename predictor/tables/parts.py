@@ -150,7 +150,7 @@ class _GroupedRuns:
             self.changes[name] = run_facts.change_of((), self.unit)
             return own
         if name not in self.changes:
-            self.changes[name] = run_facts.change_of(own, self.unit)
+            self.changes[name] = run_facts.change_of(own, self.unit, self.whole.level)
         return run_facts.as_asked(own, self.changes[name], self.unit)
 
 
@@ -254,7 +254,8 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         one = replace(runs.whole, key=name, rows=asked, had=own)
         table = make(one, settings, record=record)
         if table is not None:
-            table = run_facts.by_types(_changing(table, runs.changes.get(name)), own, unit)
+            changing = _changing(table, runs.changes.get(name))
+            table = run_facts.by_types(changing, own, unit, runs.whole.level)
         if table is None and name == key:
             table = unfinished(runs.whole)
         if table is not None and unit is not Unit.NODES:

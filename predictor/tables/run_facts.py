@@ -11,8 +11,8 @@ from math import exp, inf, log
 from operator import attrgetter
 from statistics import fmean
 
-from predictor.change.posterior import ChangeRun, Posterior, posterior
-from predictor.change.request import log_ratios
+from predictor.application.model import Application, Paths, Sample
+from predictor.application.request import log_ratios
 from predictor.table import digest_of_folder
 from predictor.types import (
     UNBOUNDED,
@@ -224,16 +224,48 @@ _DAY_S = 86_400
 _SIZES = (Unit.CPUS.value, Unit.GPUS.value)
 
 
-def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
+#: How likely it is, before run times are looked at, that runs of one application had one problem:
+#: where script, arguments, folder or measured memory show it, of a script without arguments, where
+#: they share a name alone, and where their measured memory differs, too.
+_VISIBLE, _BARE, _NAMED, _GROWN = 0.95, 0.7, 0.5, 0.2
+#: Measured memory of one problem stays within this ratio, whatever the count.
+_SAME_MEMORY = 1.4
+
+
+def prior_of_one_problem(
+    level: KeyLevel, rows: Sequence[RunRow], memory: Sequence[float] = ()
+) -> float:
+    """How likely it is, by what their jobs show, that runs had one problem.
+
+    level: how the application was recognised.
+    rows: its runs.
+    memory: measured memory of all tasks of each, in bytes; 0: unknown.
+    """
+    if memory and min(memory) > 0 and max(memory) <= _SAME_MEMORY * min(memory):
+        return _VISIBLE
+    commands = {row.submission.command for row in rows}
+    folders = {row.submission.folder for row in rows}
+    arguments = " " in next(iter(commands), "")
+    if memory and min(memory) > 0:
+        # Every task of one problem may hold a copy of some of it.
+        return _NAMED if arguments and len(commands) == 1 else _GROWN
+    if len(folders) > 1 or (level is KeyLevel.TAG and len(commands) > 1):
+        return _NAMED
+    return _VISIBLE if arguments else _BARE
+
+
+def change_of(rows: Sequence[RunRow], unit: Unit, level: KeyLevel = KeyLevel.TAG) -> Change:
     """Posterior of a change, and the ranges that were asked for.
 
     rows: runs of one application, their sizes counted in ``unit``, the newest last.
+    level: how it was recognised.
     """
     finished = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
     runs = [_run(row, unit) for row in finished if row.nodes > 0]
     one_count = len({run.nodes for run in runs}) < 2
-    made = _prior() if one_count else _thousandths(posterior(runs))
-    by_range: defaultdict[_Range, list[tuple[ChangeRun, RunRow]]] = defaultdict(list)
+    prior = prior_of_one_problem(level, finished, [run.memory for run in runs])
+    made = _prior() if one_count else _change(Application(runs, same=prior))
+    by_range: defaultdict[_Range, list[tuple[Sample, RunRow]]] = defaultdict(list)
     # Sizes besides nodes are asked for as one number; that NIMO chose another says of a range.
     moved = {run.group for run in runs if run.nodes != run.asked and unit is not Unit.NODES}
     for run, row in zip(runs, finished, strict=True):
@@ -256,6 +288,7 @@ def change_of(rows: Sequence[RunRow], unit: Unit) -> Change:
         proven=_proven(finished) if unit is Unit.NODES else (),
         moved=sum(run.nodes != run.asked for run in runs),
         tries=sum(_is_try(row) for row in finished),
+        visible=prior >= _VISIBLE,
     )
 
 
@@ -291,7 +324,9 @@ def _no_study(series: Counter[int]) -> list[int]:
     return [nodes for nodes, runs in series.items() if runs > 1 or once < 2]
 
 
-def by_types(table: PredictionTable, rows: Sequence[RunRow], unit: Unit) -> PredictionTable:
+def by_types(
+    table: PredictionTable, rows: Sequence[RunRow], unit: Unit, level: KeyLevel
+) -> PredictionTable:
     """Give each node type with runs on two counts a change of its own.
 
     rows: runs on all types; those of unknown type are taken to be on the table's.
@@ -305,8 +340,8 @@ def by_types(table: PredictionTable, rows: Sequence[RunRow], unit: Unit) -> Pred
         done = {row.nodes for row in those if row.state is JobState.COMPLETED}
         if len(done) < 2:
             return None
-        made = change_of(those, unit)
-        said = {name: getattr(made, name) for name in ("doublings", "paths", "references")}
+        made = change_of(those, unit, level)
+        said = {name: getattr(made, name) for name in ("doublings", "paths", "references", "same")}
         return replace(pooled, **said)
 
     return replace(
@@ -343,13 +378,12 @@ def _moved(row: RunRow, change: Change, levels: dict[_Range, int], unit: Unit) -
     return replace(row, nodes=level).lasting(row.elapsed_s / exp(fmean(paths)))
 
 
-def _run(row: RunRow, unit: Unit) -> ChangeRun:
+def _run(row: RunRow, unit: Unit) -> Sample:
     asked, group = asked_of(row, unit)
     memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
     if unit is not Unit.NODES:
         memory = float(row.mem_bytes or 0)  # of the whole job already
-    problem = row.submission.study
-    return ChangeRun(asked, row.nodes, float(row.elapsed_s), memory, group, problem)
+    return Sample(asked, row.nodes, float(row.elapsed_s), (), memory, group, row.submission.study)
 
 
 def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
@@ -370,13 +404,15 @@ def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
 
 @cache
 def _prior() -> Change:
-    return _thousandths(posterior(()))
+    return _change(Application(()))
 
 
-def _thousandths(one: Posterior) -> Change:
-    rounded = (1000 * one.paths).round().astype(int)
+def _change(application: Application) -> Change:
+    paths: Paths = application.paths()
+    thousandths = (1000 * paths.logs).round().astype(int)
     return Change(
-        doublings=tuple(one.doublings.tolist()),
-        paths=tuple(map(tuple, rounded.tolist())),
-        references=tuple(round(float(n), 3) for n in one.reference),
+        doublings=tuple(paths.doublings.tolist()),
+        paths=tuple(map(tuple, thousandths.tolist())),
+        references=tuple(round(float(n), 3) for n in paths.reference),
+        same=round(application.same, 3),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from predictor.change.request import for_request
+from predictor.application.request import counts_run, for_request
 from predictor.table import at, covers, level_quantile, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
@@ -286,7 +286,7 @@ def _describe_own(advice: Advice, table: PredictionTable) -> None:
     would there.
     """
     advice.knee = table.knee
-    if table.problems and table.problems[0].name == "not_run":
+    if table.problems and table.problems[0].name in ("not_run", "undecided"):
         advice.verdict = table.verdict.value
         advice.verdict_text = messages.verdict_text(table)
         advice.problems = messages.problem_texts(table)
@@ -356,7 +356,8 @@ def best_of(
         return decided.chosen
     if is_serial(table):
         return next((one for one in options if one.nodes == 1), None)
-    if table.is_guess and request.asked is not None:
+    guess = table.is_guess and request.asked is not None
+    if guess or decided.reason is Reason.UNDECIDED:
         return decided.request
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
@@ -451,9 +452,7 @@ def _row(
 ) -> Row:
     later = end_differences(table, option, asked) if asked else []
     at_most = later[int(SURE * len(later)) - 1] if later else inf
-    ran = {point.nodes for point in table.observed if not table.is_guess}
-    # Tries count on what was asked for.
-    ran |= {n for n in (table.change.learnt if table.change else ()) if covers(table, n)}
+    ran = () if table.is_guess else counts_run(table)
     base = at(table, min(ran, default=table.nodes[0]))
     one = option.prediction
     speedup = None if table.is_guess else base.time_s / one.time_s

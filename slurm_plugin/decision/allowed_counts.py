@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from predictor.change.request import ratios
+from predictor.application.request import ratios
 from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Each, Unit

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from predictor.change.request import for_request
+from predictor.application.request import for_request
 from predictor.table import at, covers
 from predictor.types import MemoryNeed, PredictionTable
 from sacct_ingest.records import DecisionRow, JobState, seconds_of

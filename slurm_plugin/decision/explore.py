@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean, pstdev
 
-from predictor.change.request import levels, range_of
+from predictor.application.request import counts_run, levels, range_of
 from predictor.types import PredictionTable
 from slurm_plugin.decision.node_options import Option, PolicyContext
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -42,13 +42,14 @@ def count_to_try(
     own = range_of(change, request.given)
     if change.tries >= _TRIES_IN_ALL or (own and own.tries >= _TRIES):
         return None
-    least = _MORE_WORTH if own and len(own.counts) >= _COUNTS else _WORTH
+    ran = _counts_run(scene)
+    least = _MORE_WORTH if len(ran) >= _COUNTS else _WORTH
     most_s = scene.rules.policy.explore_ratio * _turnaround_s(asked)
     # The cheapest of the counts that such jobs had; without any what would be chosen.
-    counts = (scene.asked, *own.counts) if own else (best.nodes,)
+    counts = (scene.asked, *ran) if ran else (best.nodes,)
     known = min((one for one in options if one.nodes in counts), key=lambda one: one.cost_s)
     # Another count tells more than the same one again, until there are some.
-    had = own.counts if own and len(own.counts) < _COUNTS else ()
+    had = ran if len(ran) < _COUNTS else ()
     allowed = [
         one
         for one in options
@@ -67,16 +68,25 @@ def count_to_try(
             worth[one.nodes] = _LATER * gain - max(fmean(its) / usual - 1, 0.0)
     worthy = [one for one in allowed if worth.get(one.nodes, 0.0) > 0]
     tried = max(worthy, key=lambda one: (worth[one.nodes], -one.nodes), default=None)
-    again = tried is best and own is not None and tried.nodes in own.counts
+    again = tried is not None and tried is best and tried.nodes in ran
     return None if again else tried
 
 
 def tries_of(scene: PolicyContext, nodes: int) -> tuple[int, int]:
     """Say which of how many counts is tried."""
-    change = scene.table.change
-    own = range_of(change, scene.request.given) if change else None
-    number = len({*(own.counts if own else (scene.asked,)), nodes})
+    number = len({*(_counts_run(scene) or (scene.asked,)), nodes})
     return number, max(number, _COUNTS)
+
+
+def _counts_run(scene: PolicyContext) -> tuple[int, ...]:
+    """List the counts that jobs of the same request had, or any job of the same problem."""
+    change = scene.table.change
+    if change is None:
+        return ()
+    if change.one_problem:
+        return counts_run(scene.table, scene.request.given)
+    own = range_of(change, scene.request.given)
+    return own.counts if own else ()
 
 
 def _unsure(one: Option, known: Option) -> bool:

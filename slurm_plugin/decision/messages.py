@@ -2,7 +2,7 @@
 
 from math import inf
 
-from predictor.change.request import for_request
+from predictor.application.request import for_request
 from predictor.table import at, covers, is_outdated, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState

@@ -21,7 +21,7 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from predictor.change.request import DRAWS, for_request, levels
+from predictor.application.request import DRAWS, for_request, levels
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse

@@ -67,14 +67,29 @@ def decide(given: PolicyInput) -> Decision:
     table = scene.table
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
-    if unchanged := request.fixed or request.distrusted:
+    if unchanged := _why_unchanged(scene):
         return _checked(scene, unchanged)
-    if not counting.scales(table, [asked]):
-        return _checked(scene, _why_distrusted(table))
     candidates = counting.choices(scene.question)
     if len(candidates) == 1:
         return _checked(scene, counting.why_alone(scene.question))
     return _choose(scene, scene.options(candidates))
+
+
+def _why_unchanged(scene: PolicyContext) -> Reason | None:
+    """Say why the request must stand whatever counts there are; None: it need not."""
+    request, table = scene.request, scene.table
+    if unchanged := request.fixed or request.distrusted:
+        return unchanged
+    if not counting.scales(table, [scene.asked]):
+        return _why_distrusted(table)
+    if is_undecided(table) and not request.explore and request.deadline_s is None:
+        return Reason.UNDECIDED
+    return None
+
+
+def is_undecided(table: PredictionTable) -> bool:
+    """Whether runs fit hypotheses that disagree on other counts."""
+    return any(problem.name == "undecided" for problem in table.problems)
 
 
 def opened_by_runs(request: counting.Request) -> counting.Request:
@@ -140,6 +155,8 @@ def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Op
     A request that cannot start, or that must not be taken, is no choice.
     """
     best, wait = min(feasible, key=lambda o: (o.cost_s, o.nodes)), asked.wait
+    if is_undecided(scene.table) and scene.request.deadline_s is None:
+        return asked if asked in feasible else best
     probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf or not scene.hurries
     if probable or best.cost_s - best.wait_s <= asked.cost_s - asked.wait_s:
         return best

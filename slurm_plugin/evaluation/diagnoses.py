@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from predictor.change.request import for_request
+from predictor.application.request import for_request
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Problem, Verdict
 from sacct_ingest.records import DecisionRow, JobState

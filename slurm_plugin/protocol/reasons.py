@@ -80,6 +80,7 @@ class Reason(StrEnum):
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
     SERIAL = "serial", "all its runs used one CPU, so one node is enough"
     ONE_COUNT = "one_count", "its runs do not show what other node counts would take"
+    UNDECIDED = ("undecided", "its runs do not tell whether jobs on more nodes had larger problems")
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = (

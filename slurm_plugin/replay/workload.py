@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from predictor.change.request import DRAWS, for_request, ratios
+from predictor.application.request import DRAWS, for_request, ratios
 from predictor.models.downey import speedup
 from predictor.refit import RefitInput, fits_of
 from predictor.table import covers

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from predictor.change.request import of_usual_job
+from predictor.application.request import of_usual_job
 from predictor.table import for_type, of_rows, whole_key, within_cluster
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from predictor.change.request import of_usual_job, usual
+from predictor.application.request import of_usual_job, usual
 from predictor.table import covers
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError

@@ -9,7 +9,7 @@ from math import expm1, inf
 from statistics import median
 from typing import NamedTuple
 
-from predictor.change.request import of_usual_job, usual
+from predictor.application.request import of_usual_job, usual
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
 from predictor.table import at, covers, decode, for_type, level_quantile

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from predictor.change.request import for_request
+from predictor.application.request import for_request
 from predictor.table import covers, decode
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from predictor import Run, Verdict
-from predictor.change.posterior import ChangeRun, posterior
-from predictor.change.request import for_request
+from predictor.application import model as application
+from predictor.application.request import for_request
 from predictor.curves.reliability import measure
 from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_series
 from predictor.forecasts.transfer_time import AdRM, RawBandwidth, Throughput
@@ -163,19 +163,19 @@ def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
 
 #: A call that works for each function or class; None: the function itself.
 CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
-    "change.posterior.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
-    "change.posterior.ChangeRun": (
-        lambda **given: posterior([ChangeRun(**given)] * 2).paths,
-        {"asked": 8, "nodes": 4, "time_s": 9.0, "size": 5.0},
+    "application.shapes.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
+    "application.model.Sample": (
+        lambda **given: application.Application([application.Sample(**given)] * 2).paths().logs,
+        {"asked": 8, "nodes": 4, "time_s": 9.0, "memory": 5.0},
     ),
-    "change.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
-    "change.request.ratios": (
+    "application.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
+    "application.request.ratios": (
         None, {"table": for_request(replace_data(TABLE, change=CHANGE), 4), "counts": (2,)},
     ),
-    "change.request.for_request": (
+    "application.request.for_request": (
         None, {"table": replace_data(TABLE, change=CHANGE), "asked": 4, "given": (1, 8)},
     ),
-    "change.request.range_of": (None, {"change": CHANGE, "given": (1, 8)}),
+    "application.request.range_of": (None, {"change": CHANGE, "given": (1, 8)}),
     "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
     "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
     "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import msgspec
 
 from predictor import table as tables
-from predictor.change.request import for_request
+from predictor.application.request import for_request
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.change.request import for_request, log_ratios
+from predictor.application.request import for_request, log_ratios
 from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
 from predictor.tables.build import IdentityRuns

@@ -98,10 +98,10 @@ def test_a_try_costs_no_more_than_twenty_later_jobs_may_save():
         assert decided(price=price).reason is not Reason.LEARNING
     for price in (1.0, 8.0):
         assert decided(price=price).reason is Reason.LEARNING
-    # 3 nodes have the highest expected improvement, but cost 28 % more than the best count.
+    # 2 nodes may save more, but cost far more than the best count.
     made = decided(known=learned(4, 8, tries=1), price=1.0, explore_ratio=4.0)
     assert made.reason is Reason.LEARNING
-    assert made.chosen.cost_s < 1.1 * min(one.cost_s for one in made.options)
+    assert made.chosen.cost_s < 1.25 * min(one.cost_s for one in made.options)
 
 
 @pytest.mark.parametrize("had", [2, 4, 6])

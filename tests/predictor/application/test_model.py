@@ -5,27 +5,27 @@ import math
 import numpy as np
 import pytest
 
-from predictor.change.posterior import OCTAVES, PATHS, ChangeRun, posterior
+from predictor.application.model import OCTAVES, PATHS, Application, Sample
 
 COUNTS = (1, 2, 4, 8)
 
 
-def at(runs, nodes, asked):
+def at(runs, nodes, asked, *, same=0.5):
     """T(nodes)/T(asked), sorted: that of each path."""
-    made = posterior(runs)
+    made = Application(runs, same=same).paths()
     return np.array(
         sorted(
             math.exp(
                 np.interp(math.log2(nodes / base), made.doublings, path)
                 - np.interp(math.log2(asked / base), made.doublings, path)
             )
-            for path, base in zip(made.paths, (one or asked for one in made.reference), strict=True)
+            for path, base in zip(made.logs, (one or asked for one in made.reference), strict=True)
         )
     )
 
 
 def asked_for(n, time_s, *, size=0.0):
-    return ChangeRun(n, n, time_s, size, (n, n))
+    return Sample(n, n, time_s, (), size, (n, n))
 
 
 def repeated(times, repeats=10):
@@ -37,18 +37,32 @@ def repeated(times, repeats=10):
 
 
 def test_before_any_run_fewer_nodes_take_longer_by_what_published_curves_say():
-    made = posterior([])
-    assert made.paths.shape == (PATHS, 2 * OCTAVES + 1)
+    made = Application([]).paths()
+    assert made.logs.shape == (PATHS, 2 * OCTAVES + 1)
     half = at([], 4, 8)
     assert 1.4 < np.median(half) < 2
     assert half[1] < 1.1
     assert half[-2] > 2
 
 
-def test_problems_as_large_as_their_nodes_say_nothing_of_a_change():
+def test_times_that_are_alike_on_all_counts_fit_two_hypotheses_and_both_are_in_the_answer():
     runs = repeated(dict.fromkeys(COUNTS, 600.0))
-    assert 4 < np.median(at(runs, 1, 8)) < 8.5
-    assert np.quantile(at(runs, 1, 8), 0.05) > 1.5
+    assert 0.1 < Application(runs, same=0.7).same < 0.9
+    low, high = np.quantile(at(runs, 1, 8, same=0.7), (0.1, 0.9))
+    assert low < 1.1
+    assert high > 4
+
+
+def test_where_arguments_show_one_problem_alike_times_mean_that_nodes_do_not_help():
+    runs = repeated(dict.fromkeys(COUNTS, 600.0))
+    assert Application(runs, same=0.95).same > 0.7
+    assert np.median(at(runs, 1, 8, same=0.95)) == pytest.approx(1.0, abs=0.05)
+
+
+def test_problems_whose_memory_grew_with_their_nodes_grew():
+    runs = [asked_for(n, 600.0, size=n * 1e9) for n in COUNTS for _ in range(10)]
+    assert Application(runs, same=0.2).same < 0.2
+    assert np.median(at(runs, 1, 8, same=0.2)) > 4
 
 
 def test_one_problem_on_several_counts_says_it():
@@ -60,7 +74,7 @@ def test_one_problem_on_several_counts_says_it():
 
 @pytest.mark.parametrize("truth", [1.0, 2.0, 1.4])
 def test_tries_of_one_range_say_it_at_once(truth):
-    runs = [ChangeRun(8, n, 600.0 * truth ** math.log2(8 / n), 0.0, (1, 8)) for n in (8, 4, 2)]
+    runs = [Sample(8, n, 600.0 * truth ** math.log2(8 / n), group=(1, 8)) for n in (8, 4, 2)]
     quarter = at(runs, 2, 8)
     assert np.median(quarter) == pytest.approx(truth**2, rel=0.25)
     assert np.quantile(quarter, 0.9) / np.quantile(quarter, 0.1) < 2.2
@@ -71,7 +85,7 @@ def test_ratios_that_left_their_shape_make_the_next_ones_less_sure() -> None:
 
     def width(factors: tuple[float, ...]) -> float:
         times = {n: 4800.0 / n * factor for n, factor in zip(COUNTS, factors, strict=True)}
-        between = at([ChangeRun(8, n, times[n], 0.0, (1, 8)) for n in COUNTS], 6, 8)
+        between = at([Sample(8, n, times[n], group=(1, 8)) for n in COUNTS], 6, 8)
         return math.log(between[-3] / between[2])
 
     assert width((1.0, 1.6, 0.7, 1.5)) > 2 * width((1.0, 1.0, 1.0, 1.0))
@@ -79,13 +93,13 @@ def test_ratios_that_left_their_shape_make_the_next_ones_less_sure() -> None:
 
 def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory():
     study = [
-        ChangeRun(n, n, 600.0 * 0.97 ** math.log2(n), n * 1e9, (n, n), "study") for n in COUNTS
+        Sample(n, n, 600.0 * 0.97 ** math.log2(n), (), n * 1e9, (n, n), "study") for n in COUNTS
     ]
     others = [asked_for(n, 600.0, size=n * 1e9) for n in COUNTS for _ in range(10)]
-    half = at([*others, *study], 4, 8)
+    half = at([*others, *study], 4, 8, same=0.2)
     assert np.allclose(np.quantile(half, (0.1, 0.5, 0.9)), 1 / 0.97, rtol=0.12)
-    unmarked = [asked_for(one.nodes, one.time_s, size=one.size) for one in study]
-    assert np.median(at([*others, *unmarked], 4, 8)) > 1.4
+    unmarked = [asked_for(one.nodes, one.time_s, size=one.memory) for one in study]
+    assert np.median(at([*others, *unmarked], 4, 8, same=0.2)) > 1.4
 
 
 def test_problems_of_one_measured_size_asked_on_two_counts_say_it():
@@ -100,16 +114,16 @@ def test_problems_of_one_measured_size_asked_on_two_counts_say_it():
 
 def test_the_order_of_runs_does_not_matter():
     runs = repeated({n: 100 + 3600 / n for n in COUNTS})
-    assert np.array_equal(posterior(runs).paths, posterior(runs[::-1]).paths)
+    assert np.array_equal(Application(runs).paths().logs, Application(runs[::-1]).paths().logs)
 
 
 def test_signs_of_eigenvectors_which_processors_choose_do_not_matter(monkeypatch) -> None:
-    runs = [ChangeRun(8, n, 4800.0 / n, 0.0, (1, 8)) for n in (8, 4, 2)]
-    eigh, made = np.linalg.eigh, posterior(runs)
+    runs = [Sample(8, n, 4800.0 / n, group=(1, 8)) for n in (8, 4, 2)]
+    eigh, made = np.linalg.eigh, Application(runs).paths()
 
     def turned(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = eigh(matrix)
         return values, -vectors
 
     monkeypatch.setattr(np.linalg, "eigh", turned)
-    assert np.allclose(posterior(runs).paths, made.paths)
+    assert np.allclose(Application(runs).paths().logs, made.logs)

@@ -1,0 +1,1 @@
+"""One model of an application: its problems, its resources, and its noise."""

@@ -1,0 +1,398 @@
+"""Run times of one job on each count: its level as asked for, times what a change of count does.
+
+Loaded on the submission path, so nothing but the standard library and msgspec.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, exp, hypot, log, log2, sqrt
+from statistics import NormalDist, fmean, median
+
+from predictor import table as tables
+from predictor import types
+from predictor.checks import need_nodes
+
+_CACHED = 1024
+#: Doublings from the count asked for to which a change is said.
+REACH = 6
+#: Steps of half a doubling above the count asked for, to which a table of runs on it alone reaches.
+_STEPS_UP = 4
+#: Share of a change to a count that no job asked for which its problem offsets: users ask for more
+#: nodes for larger problems, so it is between none of it (the same problem) and all.
+_LARGER = 0.5
+#: A change is sure where nine in ten paths are within this of their middle: a fifth (logs).
+_SURE = 0.18
+#: Equally likely values of a distribution.
+DRAWS = 40
+NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
+#: Step through level, change and wait, so that each value of one meets many of the others.
+_STRIDE = 17
+
+
+def log_ratios(change: types.Change, asked: int, counts: Sequence[int]) -> list[tuple[float, ...]]:
+    """Log of T(n)/T(asked) of one problem on each of ``counts``, one value for each path.
+
+    Raises ValueError: a count is no whole number of 1 or more.
+    """
+    need_nodes((asked, *counts))
+    here = _along(change, asked, asked)
+    each = (zip(here, _along(change, asked, n), strict=True) for n in counts)
+    return [tuple((there - one) / 1000 for one, there in pairs) for pairs in each]
+
+
+def _along(change: types.Change, asked: int, nodes: int) -> list[float]:
+    """Value of each path at a count."""
+    spots = {one: _spot(change.doublings, nodes / (one or asked)) for one in {*change.references}}
+    placed = (
+        (path, *spots[one]) for path, one in zip(change.paths, change.references, strict=True)
+    )
+    return [path[i] + share * (path[i + 1] - path[i]) for path, i, share in placed]
+
+
+def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
+    """Place of a ratio of counts: the knot before it, and how far it is to the next one."""
+    doublings = min(max(log2(ratio), knots[0]), knots[-1])
+    i = min(bisect_right(knots, doublings), len(knots) - 1) - 1
+    return i, (doublings - knots[i]) / (knots[i + 1] - knots[i])
+
+
+@lru_cache(maxsize=4 * _CACHED)
+def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
+    """T(n)/T(asked) of the job that a table is for on each of ``counts``, as equally likely values.
+
+    A table that says nothing of a change is taken at its word, as sure as it is.
+
+    Raises LookupError: the table does not cover a count, or is for no one job;
+        ValueError: a count is no whole number of 1 or more.
+    """
+    if table.change is not None:
+        each = log_ratios(table.change, table.asked, counts)
+        return tuple(tuple(map(exp, logs)) for logs in each)
+    here, made = tables.at(table, table.asked), []
+    for there in [tables.at(table, n) for n in counts]:
+        spread, ratio = hypot(here.curve_sd, there.curve_sd), there.time_s / here.time_s
+        same = there.nodes == table.asked
+        made.append((1.0,) * DRAWS if same else tuple(ratio * exp(spread * z) for z in NORMAL))
+    return tuple(made)
+
+
+@lru_cache(maxsize=_CACHED)
+def levels(table: types.PredictionTable) -> tuple[float, ...]:
+    """Run time on the count asked for, as equally likely values in the order of `ratios`.
+
+    They are drawn apart from the change: a large value of one meets each of the other.
+    """
+    one = tables.at(table, table.asked)
+    z = NormalDist().inv_cdf((1 + one.level) / 2)
+    down, up = log(one.time_s / one.low_s) / z, log(one.high_s / one.time_s) / z
+    drawn = [one.time_s * exp(value * (up if value > 0 else down)) for value in NORMAL]
+    return tuple(drawn[(i * _STRIDE) % DRAWS] for i in range(DRAWS))
+
+
+@lru_cache(maxsize=_CACHED)
+def for_request(
+    table: types.PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
+) -> types.PredictionTable:
+    """Table of one job on each count; the same one where that is done, or nothing is known of it.
+
+    A count that no job asked for has its level from the nearest one, and is doubtful at best.
+
+    asked: count that it would have without NIMO.
+    given: fewest and most nodes that its user asked for; 0: not said.
+    """
+    change = table.change
+    if table.asked or not table.nodes or (change is None and not tables.covers(table, asked)):
+        return table
+    if change is None:
+        return replace(table, asked=asked)
+    own = range_of(change, given)
+    known = own is not None and tables.covers(table, own.level)
+    level = own.level if own and known else min(max(asked, table.nodes[0]), table.nodes[-1])
+    if abs(log2(asked / level)) > REACH:
+        return table
+    if change.one_problem:
+        job = _of_one_problem(table, change, asked, level)
+    else:
+        job = _of_its_own_problem(table, change, asked, level, never=not known and level != asked)
+    memory = own.memory if own and own.memory else job.memory
+    return _undecided(replace(job, memory=memory), change)
+
+
+def _undecided(job: types.PredictionTable, change: types.Change) -> types.PredictionTable:
+    """Table with the run that would tell, where hypotheses disagree on counts that were run."""
+    ran = [point.nodes for point in job.observed if point.nodes != job.asked]
+    doubtful = [
+        n for n in ran if tables.verdict_at(job, n) is not tables.verdict_at(job, job.asked)
+    ]
+    if not (change.undecided and doubtful):
+        return job
+    # The cheapest: the nearest smaller count, or else the nearest larger one.
+    fewer = [n for n in doubtful if n < job.asked]
+    cheapest = max(fewer) if fewer else min(doubtful)
+    problem = types.problem("undecided", cheapest, where=job.unit.counted(cheapest))
+    verdict = tables.worse(job.verdict, types.Verdict.DOUBTFUL)
+    return replace(job, verdict=verdict, problems=(problem, *job.problems))
+
+
+def _of_one_problem(
+    table: types.PredictionTable, change: types.Change, asked: int, level: int
+) -> types.PredictionTable:
+    """Table of a job whose problem is that of all runs: rows are what was measured.
+
+    A count that was not run follows from the nearest one that was.
+    """
+    ran = [point.nodes for point in table.observed] or [level]
+    nodes = _counts(table, asked, level)
+    rows = []
+    for n in nodes:
+        if table.is_curve and min(ran) <= n <= max(ran):
+            rows.append(_Row.of_table(table, n))
+        else:
+            near = min(ran, key=lambda count: abs(log(count / n)))
+            rows.append(_Row.changed(table, change, near, n, asked))
+    # Where some doubt is left that it is one problem, a change of count is not reliable.
+    changes = [_Row.changed(table, change, level, n, asked) for n in nodes]
+    verdicts = tuple(_verdict(row, tables.verdict_at(table, row.nodes)) for row in changes)
+    job = _with_rows(table, asked, rows)
+    need = table.need and _needed(table.need, nodes)
+    verdict = tables.verdict_at(table, level)
+    return replace(job, verdict=verdict, verdicts=verdicts, need=need)
+
+
+def _of_its_own_problem(
+    table: types.PredictionTable, change: types.Change, asked: int, level: int, *, never: bool
+) -> types.PredictionTable:
+    """Table of a job whose problem is that of the jobs that asked for as many.
+
+    level: count whose runs it is like.
+    never: no job asked for its count.
+    """
+    larger = -_LARGER * fmean(log_ratios(change, level, [asked])[0]) if never else 0.0
+    nodes = _counts(table, asked, level)
+    rows = [_Row.changed(table, change, level, n, level, larger) for n in nodes]
+    if level != asked:
+        spreads = [_spread(logs) for logs in log_ratios(change, asked, nodes)]
+        rows = [replace(row, curve_sd=sd) for row, sd in zip(rows, spreads, strict=True)]
+    here = tables.verdict_at(table, level)
+    verdicts = tuple(_verdict(row, here) for row in rows)
+    # What was measured on other counts was of other problems.
+    need = table.need and _needed(_on(table.need, asked), nodes)
+    job = replace(
+        _with_rows(table, asked, rows),
+        verdict=here,
+        verdicts=verdicts,
+        memory=_at_asked(table.memory, asked),
+        need=need,
+    )
+    counts = [point.nodes for point in table.observed] or [level]
+    if never:
+        near = min(counts, key=lambda n: abs(log(n / asked)))
+        where = f"{asked} {table.unit.plural}"
+        return tables.doubtful(job, [types.problem("not_run", asked, where=where, near=near)])
+    return job
+
+
+def _verdict(row: "_Row", here: types.Verdict) -> types.Verdict:
+    """Verdict on a changed count: doubtful at best where the change is not sure."""
+    return here if row.sure else tables.worse(here, types.Verdict.DOUBTFUL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One count of the table of one job."""
+
+    nodes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    curve_sd: float
+    tails_s: tuple[float, ...]
+    longest_s: float
+    starts: types.Starts | None
+    sure: bool = True  #: nine in ten changes are within a fifth
+
+    @classmethod
+    def of_table(cls, table: types.PredictionTable, nodes: int) -> "_Row":
+        """Give what a table says of jobs that ask for a count."""
+        here = tables.at(table, nodes)
+        return cls(
+            nodes,
+            here.time_s,
+            here.low_s,
+            here.high_s,
+            here.curve_sd,
+            tuple(_tails(table, nodes)),
+            tables.longest(table, nodes),
+            tables.starts_at(table, nodes),
+        )
+
+    @classmethod
+    def changed(
+        cls,
+        table: types.PredictionTable,
+        change: types.Change,
+        level: int,
+        nodes: int,
+        asked: int,
+        larger: float = 0.0,
+    ) -> "_Row":
+        """Change what a table says of ``level`` to another count.
+
+        asked: count that paths without a reference of their own count from.
+        larger: log of the offset of a problem that nobody asked this count for.
+        """
+        here = tables.at(table, level)
+        there, at_level = log_ratios(change, asked, (nodes, level))
+        logs = sorted(one - other for one, other in zip(there, at_level, strict=True))
+        # Where hypotheses disagree the mean is a time that neither of them expects.
+        change_log = median(logs)
+        tail = round((1 - here.level) / 2 * DRAWS)
+        middle = here.time_s * exp(change_log + larger)
+        down = hypot(log(here.low_s / here.time_s), larger)
+        up = hypot(log(here.high_s / here.time_s), larger)
+        starts = tables.starts_at(table, level)
+        tails_s = []
+        for tail_s, column in zip(_tails(table, level), table.tails, strict=True):
+            worst = logs[min(ceil(column.share * DRAWS), DRAWS) - 1] - change_log
+            tails_s.append(middle * exp(hypot(log(tail_s / here.time_s), worst, larger)))
+        return cls(
+            nodes,
+            middle,
+            middle * exp(-hypot(down, change_log - logs[tail])),
+            middle * exp(hypot(up, logs[-1 - tail] - change_log)),
+            _spread(logs),
+            tuple(tails_s),
+            tables.longest(table, level) * middle / here.time_s,
+            starts and tables.scaled_starts(starts, nodes, middle / here.time_s),
+            logs[-1 - tail] - logs[tail] <= 2 * _SURE,
+        )
+
+
+def _tails(table: types.PredictionTable, nodes: int) -> list[float]:
+    """Run time of each tail of a table on a count."""
+    high_s = tables.at(table, nodes).high_s
+    return [tables.quantile(table, nodes, tail.share) or high_s for tail in table.tails]
+
+
+def _counts(table: types.PredictionTable, asked: int, level: int) -> list[int]:
+    """List the counts of a job's table: those of the table, and half doublings around the level."""
+    around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
+    return sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
+
+
+def _with_rows(
+    table: types.PredictionTable, asked: int, rows: Sequence[_Row]
+) -> types.PredictionTable:
+    """Table of one job with these rows."""
+    nodes = [row.nodes for row in rows]
+    times = [row.time_s for row in rows]
+    columns = zip(*(row.tails_s for row in rows), strict=True)
+    return replace(
+        table,
+        asked=asked,
+        nodes=tuple(nodes),
+        median_s=tuple(map(tables.round_time, times)),
+        low_s=tuple(tables.round_time(row.low_s) for row in rows),
+        high_s=tuple(tables.round_time(row.high_s) for row in rows),
+        curve_sd=tuple(tables.round_time(row.curve_sd) for row in rows),
+        tails=tuple(
+            types.Tail(tail.share, tuple(map(tables.round_time, column)))
+            for tail, column in zip(table.tails, columns, strict=False)
+        ),
+        at_limits=(),
+        longest=tuple(types.Longest(row.nodes, row.longest_s) for row in rows),
+        starts=tuple(row.starts for row in rows if row.starts is not None),
+        knee=_best(nodes, [n * t * t for n, t in zip(nodes, times, strict=True)]),
+        max_useful=_best(nodes, [max(t, min(times) * 1.01) for t in times]),
+    )
+
+
+def usual(table: types.PredictionTable) -> types.Point | None:
+    """Find the count of most runs, the largest of these; None: there is no finished run."""
+    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
+
+
+def of_usual_job(table: types.PredictionTable) -> types.PredictionTable:
+    """Table of one job that asks for the count of most runs, on the counts of the table.
+
+    The same one where there is no run, or nothing is known of a change.
+    """
+    own = usual(table)
+    if own is None or table.change is None or table.asked:
+        return table
+    job = for_request(replace(table, acting={}), own.nodes)
+    low, high = table.nodes[0], table.nodes[-1]
+    rows = slice(bisect_left(job.nodes, low), bisect_right(job.nodes, high))
+    knee, end = (n if n and n <= high else None for n in (job.knee, job.max_useful))
+    return replace(tables.of_rows(job, rows), knee=knee, max_useful=end)
+
+
+def _spread(logs: Sequence[float]) -> float:
+    mean = fmean(logs)
+    return sqrt(fmean([(one - mean) ** 2 for one in logs]))
+
+
+def range_of(change: types.Change, given: tuple[int, int]) -> types.AskedRange | None:
+    """Find the runs whose users asked for the same range; None: there are none."""
+    return next((one for one in change.ranges if (one.low, one.high) == given), None)
+
+
+def counts_run(table: types.PredictionTable, given: tuple[int, int] = (0, 0)) -> tuple[int, ...]:
+    """List the counts on which the problem of one job was run, rising: what "observed" means.
+
+    table: that of one job (`for_request`), or of jobs as they were asked for.
+    given: fewest and most nodes that its user asked for; 0: not said.
+    """
+    change = table.change
+    ran = {point.nodes for point in table.observed}
+    if change is None:
+        return tuple(sorted(ran))
+    if table.asked and not change.one_problem:
+        ran &= {table.asked}
+    if (own := range_of(change, given)) is not None:
+        ran |= {*own.counts}
+    # Tries count on what was asked for.
+    ran |= {*change.learnt}
+    return tuple(sorted(n for n in ran if tables.covers(table, n)))
+
+
+def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memory, ...]:
+    """Memory of a node on the count asked for, by the nearest one that was run.
+
+    Runs on other counts had other problems: what this one needs of fewer nodes follows from its
+    own need.
+    """
+    if not memory:
+        return ()
+    near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
+    return (types.Memory(asked, ceil(near.mem_bytes * tables.shared_out(near.nodes, asked))),)
+
+
+def _on(need: types.MemoryNeed, asked: int) -> types.MemoryNeed:
+    """Need of memory on one count alone."""
+    high = tuple(one for one in need.high if one.nodes == asked)
+    return replace(need, high=high, given=tuple(one for one in need.given if one.nodes == asked))
+
+
+def _needed(need: types.MemoryNeed, nodes: Sequence[int]) -> types.MemoryNeed:
+    """Need of memory on each count: as measured there, or as fewer nodes share out the nearest."""
+
+    def shared(own: tuple[types.Memory, ...]) -> tuple[types.Memory, ...]:
+        if not own:
+            return ()
+        rows = []
+        for n in nodes:
+            near = min(own, key=lambda one: abs(log(one.nodes / n)))
+            need_bytes = ceil(near.mem_bytes * tables.shared_out(near.nodes, n))
+            rows.append(types.Memory(n, need_bytes))
+        return tuple(rows)
+
+    return replace(need, high=shared(need.high), given=shared(need.given))
+
+
+def _best(nodes: list[int], costs: list[float]) -> int | None:
+    """Fewest nodes of the lowest cost; None where that is the end of the table."""
+    cheapest = min(zip(costs, nodes, strict=True))[1]
+    return cheapest if cheapest < nodes[-1] else None
