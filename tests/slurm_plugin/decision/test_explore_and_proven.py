@@ -21,7 +21,7 @@ from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
-from tests.predictor.rows import row
+from tests.predictor.rows import row, submitted
 from tests.slurm_plugin.decision.choosing import policy
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_sizes import FREE, look
@@ -165,7 +165,7 @@ def test_cpus_tasks_and_gpus_are_tried_as_nodes_are(option):
     unit, comment = "gpus" if option == "gpus" else "cpus", f"nimo:app=solve,{offered}"
     request = job(**{"min_nodes": 1, "max_nodes": 1, "min_cpus": ran.get("cpus", 1),
                      "comment": comment} | asked)  # fmt: skip
-    runs = [replace(row(1, 700.0), **{"cpus": 1, "comment": comment} | ran)]
+    runs = [submitted(replace(row(1, 700.0), **{"cpus": 1} | ran), comment=comment)]
     told = []
     for number in range(1, 3):
         fits = tables_of(IdentityRuns(KeyLevel.TAG, "alice/solve", runs, NOW), TableSettings())
