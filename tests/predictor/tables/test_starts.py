@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from predictor.application.request import for_request
 
+from predictor.application.request import for_request
 from predictor.table import at, for_limit, for_sizes, level_quantile, quantile, starts_at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.settings import TableSettings
