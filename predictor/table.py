@@ -32,6 +32,7 @@ from predictor.types import (
 )
 from sacct_ingest.records import PART, KeyLevel
 from sacct_ingest.runs.layout import Each, Layout, Unit
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.engines import folder_template
 
 #: Cached tables of a node type or time limit: the next job is often of the same kind.
@@ -373,6 +374,20 @@ def doubtful(table: _Judged, problems: Sequence[Problem]) -> _Judged:
         verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
         problems=(*problems, *table.problems),
     )
+
+
+@lru_cache(maxsize=_CACHED)
+def of_kind(table: PredictionTable, kind: JobKind) -> PredictionTable:
+    """Table of jobs of this kind: where their length is no property of the work, it says so."""
+    if kind is JobKind.WORK or table.kind is kind:
+        return table
+    facts: dict[str, object] = {}
+    if table.to_limit is not None:
+        share = table.to_limit.cpu_share
+        used = "" if share is None else f" and used {share:.0%} of their CPUs"
+        facts = {"runs": table.to_limit.runs, "of": table.to_limit.of, "used": used}
+    said = problem(kind.value.replace(" ", "_"), **facts)
+    return replace(doubtful(table, [said]), kind=kind)
 
 
 @lru_cache(maxsize=_CACHED)

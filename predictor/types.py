@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from predictor.checks import need_finite, need_nodes, need_positive, need_rising
 from sacct_ingest.runs.layout import ANY, Layout, Unit
+from sacct_ingest.runs.submission import JobKind
 
 #: Model of a table without a curve: see :mod:`predictor.level.experts`.
 HISTORY = "history"
@@ -226,6 +227,15 @@ class ResourceUse:
     runs: int
     predictions: int  #: runs that were judged by those before them ...
     inside: int  #: ... and how many of them were inside the range
+
+
+@dataclass(frozen=True, slots=True)
+class ToLimit:
+    """How many of the latest ``of`` starts ran until their limit, and used which share of CPUs."""
+
+    runs: int
+    of: int
+    cpu_share: float | None = None  #: None: the accounting does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +467,8 @@ class PredictionTable(ByType):
     limit_reached: LimitReached | None = None
     shares_nodes: bool = False  #: others may run on the nodes of its runs
     asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
+    kind: JobKind = JobKind.WORK  #: whether the length of its jobs is a property of the work
+    to_limit: ToLimit | None = None  #: None: fewer than half of them ran until their limit
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 
@@ -488,6 +500,12 @@ WORDS: Final = {
     "unbounded": "run time on {counts}: over {over} ({cut} of {starts} runs {how})",
     "cut_off": "{cut} of {starts} runs on {counts} {how}: it may take longer than predicted",
     "unfinished": "{which} of this command {what}",
+    "pilot": "a pilot runs as long as it gets work: its run time says nothing of a longer or "
+    "shorter limit",
+    "session": "a session lasts as long as its user stays: its run time says nothing of a longer "
+    "or shorter limit",
+    "until_limit": "it runs until its limit: {runs} of the last {of} runs did{used}; a longer or "
+    "shorter limit changes how long it runs, not what is left to do",
     "failed_early": "{failed} of the last {runs} runs failed within {longest}: their output may "
     "say why",
     "record": "of the last {predictions} predictions on node counts that {counts} half were within "

@@ -17,8 +17,9 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import AROUND
 from predictor.level.record import Record
 from predictor.models import selection
-from predictor.table import round_time, table_of
+from predictor.table import of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
+from predictor.tables.kinds import kind_of_runs
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
@@ -184,9 +185,11 @@ def _described(
     def power(node_type: str) -> types.NodePower | None:
         return node_power(row for row in whole if node_type in ("", row.node_type))
 
-    return replace(
+    kind, to_limit = kind_of_runs(rows)
+    described = replace(
         table,
         problems=(*table.problems, *([unfinished] if unfinished else [])),
+        to_limit=to_limit,
         endings=endings,
         work_dirs=facts.work_dirs_of(rows),
         last_s=max(
@@ -211,6 +214,7 @@ def _described(
         command=facts.command_of(level, rows),
         limit_reached=facts.limit_reached(rows) if level in CURVE_LEVELS else None,
     )
+    return of_kind(described, kind) if level is not KeyLevel.USER else described
 
 
 def history_table(

@@ -13,8 +13,9 @@ import msgspec
 
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import said_by
+from sacct_ingest.runs.kinds import kind_of
 from sacct_ingest.runs.submission import Submission, decode
-from sacct_ingest.scripts.engines import folder_template, name_template, template
+from sacct_ingest.scripts.engines import engine_job, folder_template, name_template, template
 from sacct_ingest.scripts.job_script import bounded_cache
 from sacct_ingest.scripts.signature import (
     comment_of,
@@ -70,6 +71,13 @@ def _resolved(
         off=bool(tag and tag.off),
         het=parsed.het,
         exports="=" in (options.get("export") or ""),
+        kind=kind_of(
+            name,
+            words,
+            engine_job(name, comment, words),
+            parsed.program if submit_line else "",
+            options,
+        ),
     )
     text = _encode(submission).decode().removesuffix(_END) + ","
     return identity_of_parsed(user, name, comment, parsed, work_dir), text

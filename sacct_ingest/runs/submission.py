@@ -4,6 +4,7 @@ Texts are read by `sacct_ingest.runs.reading`, once, when their run is stored; n
 store reads them again.
 """
 
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -17,7 +18,16 @@ ARRAY_INDEX = "array index"
 _MIB: Final = 2**20
 #: Version of what is made of a row: `Submission`, the keys of its identity, and which rows are one
 #: job.  Whoever changes one of these adds one; stores then follow by themselves.
-RULES: Final = 2
+RULES: Final = 3
+
+
+class JobKind(StrEnum):
+    """Whether the length of a job is a property of its work."""
+
+    WORK = "work"  #: it is
+    PILOT = "pilot"  #: it takes whatever work there is, until it is stopped
+    SESSION = "session"  #: it lasts as long as its user stays
+    UNTIL_LIMIT = "until limit"  #: it saves its state, and goes on in the next job
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -46,6 +56,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, gc=False):
     off: bool = False  #: its tag asks to be left alone
     het: bool = False  #: the command line has several components
     exports: bool = False  #: it gives values to variables
+    kind: JobKind = JobKind.WORK  #: as far as texts show it
     folder: str = ""  #: working directory, without what is volatile
 
     @property

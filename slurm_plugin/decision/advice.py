@@ -13,6 +13,7 @@ from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.tag import tag_fault
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
@@ -144,7 +145,7 @@ def advice_of(
         high,
     )
     advice.asked = base.nodes if base else None
-    if base and not advice.limit_text and not table.is_guess:
+    if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
     _mark_front(advice.rows)
     _add_amounts(advice, case, table, part, rules, fresh=fresh)
@@ -350,8 +351,10 @@ def best_of(
     """Find the count to recommend: that of the decision, or the best one, however sure it is.
 
     A job of one count keeps it where there is but a guess; of runs on one CPU nothing says that
-    more nodes help.
+    more nodes help.  What runs as long as it is given is no better on any.
     """
+    if table.kind is not JobKind.WORK:
+        return None
     if decided.action is not choosing.Action.KEEP:
         return decided.chosen
     if is_serial(table):
@@ -400,6 +403,8 @@ def _limits(
 
     A limit that may end the run gives way to a longer one, with few runs, too.
     """
+    if table.kind is not JobKind.WORK:
+        return None
     found = choosing.limits_to_ask(option, request)
     unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
     if found or table.is_guess or unwanted:

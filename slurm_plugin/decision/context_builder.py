@@ -25,7 +25,7 @@ from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.eligibility import Asked, distrust, names_of
+from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
@@ -263,6 +263,7 @@ class ContextBuilder:
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
+            table = as_kind(table, job)
         asked = Asked(job, tag, partition, names, site, self._config.opt_in)
         request = asked.request(
             table,

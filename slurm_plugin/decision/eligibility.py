@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from predictor.table import of_kind
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
 from sacct_ingest.text.tag import Tag
@@ -293,6 +295,17 @@ def limit_of(job: Job, partition: Partition | None) -> float | None:
     return 60.0 * job.time_limit if job.time_limit else default
 
 
+def as_kind(table: PredictionTable, job: Job) -> PredictionTable:
+    """Table that knows what its job's script says: one that asks for a warning saves its state.
+
+    The accounting has the options of the command line alone.
+    """
+    may_be = table.kind is JobKind.WORK and table.to_limit is not None
+    if may_be and job.script and "signal" in script_options(job.script):
+        return of_kind(table, JobKind.UNTIL_LIMIT)
+    return table
+
+
 def distrust(
     table: PredictionTable | None,
     site: JobSettings,
@@ -312,6 +325,8 @@ def distrust(
         return Reason.DISTRUSTED
     if table is None:
         return None
+    if table.kind is not JobKind.WORK:
+        return Reason.NO_OWN_LENGTH
     decides = table.key in shared and shared[table.key].decide
     if not (decides or (user and table.owner == user)):
         return Reason.OTHERS_RUNS

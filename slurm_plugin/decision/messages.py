@@ -7,6 +7,7 @@ from predictor.table import at, covers, is_outdated, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.slurm_text import time_span
 from sacct_ingest.text.tag import parse_tag, tag_fault
 from slurm_plugin.config.setting_types import MemoryUse, TimeUse
@@ -100,7 +101,12 @@ def limit_reached(
     """
     table, given = case.table, given or Change()
     ended = table.limit_reached if table else None
-    if table is None or ended is None or table.owner != case.job.user_name:
+    if (
+        table is None
+        or ended is None
+        or table.kind is not JobKind.WORK
+        or table.owner != case.job.user_name
+    ):
         return ""
     if ended.runs < 2 and not often:
         return ""

@@ -87,6 +87,11 @@ class Reason(StrEnum):
         "out_of_band",
         "its latest runs took far longer or shorter than predicted, or broke the guard",
     )
+    NO_OWN_LENGTH = (
+        "no_own_length",
+        "it is a pilot, a session or a job that runs until its limit: its length is no property of "
+        "the work",
+    )
     OTHERS_RUNS = "others_runs", "the prediction is from other users' runs, which are advice only"
     FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"
     DISTRUSTED = "distrusted", "the site has set this application to observe only"

@@ -9,11 +9,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil, inf
 from pathlib import PurePosixPath as Path
+from typing import Final
 
 from predictor.product_limit import ProductLimit
+from predictor.tables.kinds import kind_of_runs
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import JobState, Says
 from sacct_ingest.runs.evidence import evidence_of
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.yaml_text import load_yaml
 from slurm_plugin.slurm.cluster_state import RawState, lower_of
@@ -148,13 +151,15 @@ def need_of(
             mem_bytes = margin * max(value for value, _ in memory.pairs)
     cut_off = len(times.pairs) - times.completed
     halved = 2 * cut_off >= len(times.pairs)
+    kind, _ = kind_of_runs(rows)
+    as_given = kind is not JobKind.WORK
     need = Need(
         application=application,
         runs=len(done),
         low_s=times.quantile(0.05),
         median_s=None if halved else times.quantile(0.5),
         high_s=times.quantile(0.95),
-        time_s=times.covering(quantile, margin),
+        time_s=None if as_given else times.covering(quantile, margin),
         mem_bytes=None if mem_bytes is None else ceil(mem_bytes),
         cpus_per_task=_usual([ceil((row.req_cpus or row.cpus) / (row.tasks or 1)) for row in done]),
         tasks=_usual([row.tasks or 1 for row in done]),
@@ -165,10 +170,18 @@ def need_of(
         spared_s=sum(_spared_s(one) for one in backtest),
         cut_off=cut_off,
         lacked_memory=lacked,
-        over=_over(rows, times, memory, quantile),
+        over=_AS_GIVEN[kind] if as_given else _over(rows, times, memory, quantile),
         partition=done[-1].partition,
     )
     return need, backtest
+
+
+#: What is said in place of a time limit where the length of jobs is no property of the work.
+_AS_GIVEN: Final = {
+    JobKind.PILOT: "a pilot: no limit follows from its run time",
+    JobKind.SESSION: "a session: no limit follows from its run time",
+    JobKind.UNTIL_LIMIT: "runs until its limit, whatever that is",
+}
 
 
 def _spared_s(run: BacktestedRun) -> float:

@@ -11,7 +11,9 @@ import yaml
 from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.reports.engine_profiles import need_of
 from tests.engine_jobs import run_of, submissions
+from tests.predictor.rows import row, submitted
 from tests.sacct_ingest.records import SUBMIT_S, run
 from tests.slurm_plugin.slurm.slurm_text import PARTITIONS, SINFO
 
@@ -221,3 +223,14 @@ def test_a_profile_without_a_rule_is_none(tmp_path, capsys):
     assert main(["export", "csv", "--store", url, "-u", "ada"]) == 0
     assert main(["export", "snakemake", "--store", url, "-u", "ada"]) == 3
     assert "csv and json have all tags" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("sbatch --wrap=dask worker tcp://x:1", "a pilot"), ("salloc -N 1", "a session"), ("", "")],
+)
+def test_what_runs_as_long_as_it_is_given_gets_no_time(line, said):
+    rows = [submitted(row(1, 100.0 + i), line) for i in range(20)]
+    need, _ = need_of("ada/x", rows, quantile=0.95, margin=1.2)
+    assert (need.time_s is None) is bool(said)
+    assert need.over.startswith(said)

@@ -1,0 +1,94 @@
+"""Which applications run as long as they are given."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictor.tables.build import IdentityRuns, tabulate
+from predictor.tables.kinds import kind_of_runs
+from predictor.tables.settings import TableSettings
+from predictor.types import Verdict
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.submission import JobKind
+from tests.predictor.rows import row, submitted
+
+SAVING = "sbatch --signal=B:USR1@120 train.sh"
+
+
+def starts(shares, limit_s=3600, state=JobState.COMPLETED, line="sbatch train.sh"):
+    return [
+        submitted(
+            row(1, share * limit_s, state), line, limit_s=limit_s, cpu_s=0.09 * share * limit_s
+        )
+        for share in shares
+    ]
+
+
+def table_of(rows):
+    ordered = [replace(one, end_s=10_000 * (i + 1)) for i, one in enumerate(rows)]
+    return tabulate(IdentityRuns(KeyLevel.LINE, "key", ordered, 0.0), TableSettings())
+
+
+def test_a_job_that_asks_for_a_warning_and_ends_with_its_limit_runs_until_it():
+    table = table_of(starts([0.96, 0.97, 0.95, 0.98], line=SAVING) + starts([0.3], line=SAVING))
+    assert table.kind is JobKind.UNTIL_LIMIT
+    assert table.verdict is not Verdict.RELIABLE
+    assert table.problems[0].text.startswith(
+        "it runs until its limit: 4 of the last 5 runs did and used 9% of their CPUs;"
+    )
+
+
+def test_a_run_time_that_grows_with_the_limit_is_no_property_of_the_work():
+    rows = starts([0.97] * 3) + starts([0.98] * 3, limit_s=7200)
+    assert kind_of_runs(rows)[0] is JobKind.UNTIL_LIMIT
+    # One limit alone says it of nobody, but that a script which asks for a warning would.
+    kind, to_limit = kind_of_runs(starts([0.97] * 6))
+    assert (kind, to_limit.runs, to_limit.of) == (JobKind.WORK, 6, 6)
+
+
+def test_requeued_starts_of_a_job_that_saves_itself_count():
+    rows = starts([0.97] * 6, line=SAVING, state=JobState.REQUEUED) + starts([0.2] * 2, line=SAVING)
+    assert kind_of_runs(rows)[0] is JobKind.UNTIL_LIMIT
+
+
+@given(st.lists(st.floats(0.01, 0.9), min_size=1, max_size=30), st.sampled_from(["", SAVING]))
+def test_what_ends_by_itself_well_within_its_limit_is_work(shares, line):
+    rows = starts(shares, limit_s=36_000, line=line)
+    assert kind_of_runs(rows) == (JobKind.WORK, None)
+
+
+@given(st.lists(st.sampled_from([3600, 7200, 14_400]), min_size=1, max_size=30))
+def test_what_longer_limits_end_as_well_may_only_be_longer_work(limits):
+    rows = [start for s in limits for start in starts([1.001], limit_s=s, state=JobState.TIMEOUT)]
+    assert kind_of_runs(rows)[0] is JobKind.WORK
+
+
+KINDS = {
+    JobKind.PILOT: "sbatch --wrap=dask worker tcp://10.0.0.1:8786",
+    JobKind.SESSION: "sbatch --wrap=jupyter lab",
+}
+ENDINGS = st.sampled_from([JobState.COMPLETED, JobState.TIMEOUT, JobState.CANCELLED])
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(list(KINDS)),
+    st.lists(st.tuples(st.floats(0.02, 1.0), ENDINGS), min_size=3, max_size=30),
+)
+def test_however_pilots_and_sessions_ended_their_kind_is_known(kind, endings):
+    rows = [start for share, state in endings for start in starts([share], state=state)]
+    rows = [submitted(one, KINDS[kind]) for one in rows]
+    table = table_of(rows)
+    if table is not None:
+        assert table.kind is kind
+        assert table.verdict is not Verdict.RELIABLE
+        assert any(one.name == kind.value for one in table.problems)
+
+
+@pytest.mark.parametrize("level", [KeyLevel.USER])
+def test_a_user_has_no_kind(level):
+    rows = [submitted(one, KINDS[JobKind.PILOT]) for one in starts([0.5] * 5)]
+    table = tabulate(IdentityRuns(level, "ada", rows, 0.0), TableSettings())
+    assert table.kind is JobKind.WORK
