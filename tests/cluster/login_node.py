@@ -205,7 +205,7 @@ class LoginNode:
     def wait_linked(self, number: int = 0) -> None:
         """Wait until the link to a controller is up."""
         try:
-            wait_until(lambda: not self.links().links[number].trouble, what="link", timeout_s=30)
+            wait_until(lambda: not self.links().links[number].trouble, what="link")
         except ProcessError as error:
             raise ProcessError(f"{error}: {self.links().links}") from error
 

@@ -133,7 +133,7 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
         before += 1
         return place.site.status().answered >= before + 2
 
-    wait_until(asked_twice, what="two requests for a submission", timeout_s=20)
+    wait_until(asked_twice, what="two requests for a submission")
     low, _, high = job["NumNodes"].partition("-")
     assert (int(low) > 1, high in ("", low), job["Comment"]) == (True, True, "mine")
     note = re.search(r"NIMO1:(\w+)", job["AdminComment"])
@@ -365,7 +365,7 @@ def test_a_user_who_takes_nimods_place_is_not_believed(place):
         argv = [sys.executable, "-c", IMPOSTOR, place.site.nimod.config, str(who.uid), str(who.gid)]
         processes.start("impostor", argv, env={"PYTHONPATH": str(PROJECT)})
         try:
-            wait_until(lambda: "do not count" in trouble(place), what="the impostor", timeout_s=30)
+            wait_until(lambda: "do not count" in trouble(place), what="the impostor")
             done = place.advise()
             assert done.returncode == LINK_DOWN
             assert f"credentials of uid {who.uid} do not count" in done.stderr

@@ -12,6 +12,7 @@ from sacct_ingest.probes import sensor, wire
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, find, member
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.wire import Channel, Seal, Unsigned
+from tests.processes import LONGEST_WAIT_S
 
 KEY = b"a key that only tests know"
 
@@ -93,7 +94,9 @@ def test_an_answer_without_the_key_is_refused():
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(ProbeError, match="b: no sensor with this key"):
-            wire.ask(Member("b", "127.0.0.1", port), {"op": "series"}, key=KEY, timeout_s=10)
+            wire.ask(
+                Member("b", "127.0.0.1", port), {"op": "series"}, key=KEY, timeout_s=LONGEST_WAIT_S
+            )
         thread.join()
 
 
@@ -103,10 +106,10 @@ def test_one_connection_too_many_is_closed(monkeypatch):
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        links = [socket.create_connection(made.address, timeout=10) for _ in range(3)]
+        links = [socket.create_connection(made.address, timeout=LONGEST_WAIT_S) for _ in range(3)]
         greetings = [link.recv(32) for link in links]
         assert all(len(greeting) == 32 for greeting in greetings)
-        with socket.create_connection(made.address, timeout=10) as more:
+        with socket.create_connection(made.address, timeout=LONGEST_WAIT_S) as more:
             assert more.recv(32) == b""
         for link in links:
             link.close()

@@ -20,7 +20,7 @@ from sacct_ingest.store import writer as module
 from sacct_ingest.store.rows import RetentionTimes
 from sacct_ingest.store.writer import RunWriter
 from tests.databases import MariaDB
-from tests.processes import wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 DOCS = Path(__file__).parents[3] / "docs" / "ingest.md"
@@ -117,9 +117,9 @@ def test_turns_are_taken_one_after_the_other(store_url):
         with store.ingest_lock(lambda: None):
             thread = threading.Thread(target=second)
             thread.start()
-            assert waits.wait(30)
+            assert waits.wait(LONGEST_WAIT_S)
             order.append("first")
-        thread.join(30)
+        thread.join(LONGEST_WAIT_S)
     assert order == ["first", "second"]
 
 
@@ -138,12 +138,12 @@ def test_a_turn_ends_with_its_process(store_url, ending):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        assert waits.wait(30)
+        assert waits.wait(LONGEST_WAIT_S)
         assert not had.is_set()
         os.kill(holder.pid, ending)
-        holder.wait(30)
+        holder.wait(LONGEST_WAIT_S)
         wait_until(had.is_set, what="the turn")
-        thread.join(30)
+        thread.join(LONGEST_WAIT_S)
         holder.stdout.close()
 
 

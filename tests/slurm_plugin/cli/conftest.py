@@ -17,6 +17,7 @@ from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo.history import applications, make_runs
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.nimod import client
+from tests.processes import LONGEST_WAIT_S
 
 NOW_S = time.time()
 
@@ -65,15 +66,19 @@ def nimod(learned: DemoSite) -> Iterator[DemoSite]:
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(['serve']))"
     process = subprocess.Popen([sys.executable, "-c", code], env=env)
     try:
-        _await(lambda: client.status(learned.socket, timeout_s=1.0).snapshot_age_s is not None)
+        _await(
+            lambda: (
+                client.status(learned.socket, timeout_s=LONGEST_WAIT_S).snapshot_age_s is not None
+            )
+        )
         yield learned
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=LONGEST_WAIT_S)
 
 
 def _await(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 30
+    end_s = time.monotonic() + LONGEST_WAIT_S
     while time.monotonic() < end_s:
         try:
             if holds():

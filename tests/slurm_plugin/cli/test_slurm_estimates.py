@@ -16,6 +16,7 @@ from slurm_plugin.cli.slurm_estimates import (
 )
 from slurm_plugin.config.settings import Advise
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
+from tests.processes import LONGEST_WAIT_S
 
 NOW = 1e9
 REPORTED = (
@@ -141,7 +142,7 @@ def test_a_refusal_has_slurms_words_and_status(tmp_path, said, kind):
     sbatch.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 7\n")
     sbatch.chmod(0o755)
     with pytest.raises(SlurmError) as caught:
-        run([str(sbatch)], "", environ={}, timeout_s=5)
+        run([str(sbatch)], "", environ={}, timeout_s=LONGEST_WAIT_S)
     assert type(caught.value) is kind
     assert said.removeprefix("sbatch: ").removeprefix("error: ") in str(caught.value)
     assert kind is SlurmError or caught.value.exit_status == 7
@@ -154,4 +155,4 @@ def test_sbatch_that_hangs_or_is_missing(tmp_path):
     with pytest.raises(SlurmError, match=r"no answer within 0\.2 s"):
         run([str(program)], "", environ=os.environ, timeout_s=0.2)
     with pytest.raises(SlurmError, match="No such file"):
-        run([str(tmp_path / "none")], "", environ=os.environ, timeout_s=1)
+        run([str(tmp_path / "none")], "", environ=os.environ, timeout_s=LONGEST_WAIT_S)

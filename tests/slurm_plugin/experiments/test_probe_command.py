@@ -13,7 +13,7 @@ from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments import probe_command as probe
-from tests.processes import free_ports, wait_until
+from tests.processes import LONGEST_WAIT_S, free_ports, wait_until
 
 KEY = b"0123456789abcdef"
 PROGRAM = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
@@ -40,7 +40,7 @@ def sensor():
     made = Sensor(
         [Member("alone", "127.0.0.1", port)],
         "alone",
-        ProbeSettings(spin_s=0.05, timeout_s=1.0),
+        ProbeSettings(spin_s=0.05, timeout_s=LONGEST_WAIT_S),
         bind=("127.0.0.1", port),
         key=KEY,
     )

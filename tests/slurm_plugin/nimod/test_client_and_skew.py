@@ -17,6 +17,7 @@ from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import Status
 from tests.messages import RELEASES, recorded, with_news
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.own_nimod import talk
 
 
@@ -105,15 +106,15 @@ def test_silence_ends_at_the_time_out(path):
 
 def test_nobody_there(path):
     with pytest.raises(client.Unreachable, match="No such file"):
-        client.status(path, timeout_s=1)
+        client.status(path, timeout_s=LONGEST_WAIT_S)
     path.touch()
     with pytest.raises(client.Unreachable, match="refused"):
-        client.status(path, timeout_s=1)
+        client.status(path, timeout_s=LONGEST_WAIT_S)
 
 
 def test_a_path_that_is_too_long(tmp_path):
     with pytest.raises(client.Unreachable):
-        client.status(tmp_path / ("x" * 200), timeout_s=1)
+        client.status(tmp_path / ("x" * 200), timeout_s=LONGEST_WAIT_S)
 
 
 READERS = {

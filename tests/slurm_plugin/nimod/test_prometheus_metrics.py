@@ -27,7 +27,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod.prometheus_metrics import METRICS, of_nimod
 from slurm_plugin.nimod.request_handler import BOUNDS_S, AnswerCounts
 from slurm_plugin.protocol.status_messages import Status
-from tests.processes import free_ports, wait_until
+from tests.processes import LONGEST_WAIT_S, free_ports, wait_until
 from tests.sacct_ingest.records import run as made_run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
@@ -142,7 +142,7 @@ def test_without_a_store_there_is_no_more_than_that(tmp_path, capsys):
 def test_it_is_served_on_the_loopback_as_it_is_printed(config, capsys):
     assert main(["metrics", "--config", str(config)]) == 0
     printed = samples(capsys.readouterr().out)
-    with endpoint(config) as address, urlopen(address, timeout=30) as answer:
+    with endpoint(config) as address, urlopen(address, timeout=LONGEST_WAIT_S) as answer:
         assert samples(answer.read().decode()) == printed
 
 
@@ -158,13 +158,13 @@ def endpoint(config):
             yield address
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=LONGEST_WAIT_S) == 0
 
 
 def test_a_connection_on_which_nothing_comes_is_closed(capsys):
     server, thread = serve(CollectorRegistry(), "127.0.0.1", 0, idle_s=0.05)
     try:
-        with socket.create_connection(server.server_address[:2], timeout=30) as silent:
+        with socket.create_connection(server.server_address[:2], timeout=LONGEST_WAIT_S) as silent:
             assert silent.recv(1) == b""
     finally:
         server.shutdown()
@@ -206,7 +206,8 @@ def test_a_prometheus_answers_the_dashboard_and_evaluates_the_rules(nimod):
             with (
                 suppress(URLError),
                 urlopen(
-                    f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(fields)}", timeout=30
+                    f"http://127.0.0.1:{port}/api/v1/{path}?{urlencode(fields)}",
+                    timeout=LONGEST_WAIT_S,
                 ) as answer,
             ):
                 return json.load(answer)["data"]

@@ -9,6 +9,7 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.service.listening import bound_socket, let_in, notify, watchdog_s
+from tests.processes import LONGEST_WAIT_S
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_it_can_be_used_again(path):
 def listener(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(tmp_path / "notify"))
-        channel.settimeout(5)
+        channel.settimeout(LONGEST_WAIT_S)
         yield channel
 
 
@@ -110,7 +111,7 @@ def test_a_state_arrives(listener):
 def test_an_abstract_address_is_understood():
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(f"\0nimo-test-{os.getpid()}")
-        channel.settimeout(5)
+        channel.settimeout(LONGEST_WAIT_S)
         assert notify("STOPPING=1", {"NOTIFY_SOCKET": f"@nimo-test-{os.getpid()}"})
         assert channel.recv(100) == b"STOPPING=1"
 

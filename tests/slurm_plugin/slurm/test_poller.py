@@ -15,7 +15,7 @@ from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.sources import ask_json, ask_text
-from tests.processes import wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT, as_asked
 from tests.slurm_plugin.slurm.test_limits import ASSOC_MGR_TEXT
 
@@ -277,7 +277,7 @@ def program(folder, name, text):
 def test_a_command_that_fails_says_why(tmp_path):
     argv = program(tmp_path, "squeue", "echo 'slurm_load_jobs error: down' >&2; exit 1")
     with pytest.raises(SlurmError, match="slurm_load_jobs error: down"):
-        commands.run(argv, timeout_s=5)
+        commands.run(argv, timeout_s=LONGEST_WAIT_S)
 
 
 def test_a_command_that_hangs_is_given_up(tmp_path):
@@ -287,14 +287,14 @@ def test_a_command_that_hangs_is_given_up(tmp_path):
 
 def test_a_command_that_is_missing_says_so():
     with pytest.raises(SlurmError, match="not found on PATH"):
-        commands.run(["no-such-squeue"], timeout_s=1)
+        commands.run(["no-such-squeue"], timeout_s=LONGEST_WAIT_S)
 
 
 def test_a_users_own_formats_do_not_get_in_the_way(tmp_path, monkeypatch):
     monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
     argv = program(tmp_path, "squeue", 'echo "$SQUEUE_STATES,$SLURM_TIME_FORMAT"')
-    assert commands.run(argv, timeout_s=5) == ",%s\n"
+    assert commands.run(argv, timeout_s=LONGEST_WAIT_S) == ",%s\n"
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
     real.run("scontrol", "update", f"JobId={busy}", "AdminComment=JS1:abc NIMO1:def")
 
     def run(argv):
-        return commands.run(argv, timeout_s=10)
+        return commands.run(argv, timeout_s=LONGEST_WAIT_S)
 
     def reported_jobs(observed):
         # JSON of 22.05 does not tell which nodes backfill has planned.
