@@ -7,27 +7,58 @@ value once knows that somebody else has changed it, and leaves it alone for good
 changed it back.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from sacct_ingest.errors import SlurmError
+from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.slurm.sources import Run
 
 #: Characters of the job ids of one command: the kernel takes 128 KiB for one argument.
 _MOST_CHARACTERS = 60_000
+_NAME = re.compile(r"(\d+)(?:_(\d+))?")
 
 
 class WrittenField(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a job that has a value by NIMO's doing."""
 
     job_id: int  #: of a task that of its array
-    task: str = ""  #: index; empty: the job is none of an array
+    task: str = ""  #: index, or of tasks that wait in one record all; empty: it is none of an array
     field: str  #: as scontrol calls it, ``timemin``
     written: str  #: value that it has by NIMO's doing
     own: str  #: its user's, which it gets back
     value: str  #: value that Slurm has now
+
+
+def shared(task: str) -> bool:
+    """Whether it names several tasks of an array, which wait in one record.
+
+    >>> shared("1-9,12"), shared("12"), shared("")
+    (True, False, False)
+    """
+    return bool(task) and not task.isdecimal()
+
+
+def job_name(job_id: int, task: str) -> str:
+    """Name of a job or a task as scontrol takes it.
+
+    >>> job_name(7, ""), job_name(4, "12")
+    ('7', '4_12')
+    """
+    return f"{job_id}_{task}" if task else str(job_id)
+
+
+def job_and_task(name: str) -> tuple[int, str] | None:
+    """Id of a job and index of a task in what squeue calls them with ``-r``; None: neither.
+
+    >>> job_and_task("7"), job_and_task("4_12"), job_and_task("4_[1-9]")
+    ((7, ''), (4, '12'), None)
+    """
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), match[2] or "") if match else None
 
 
 #: Job, task, field.
@@ -42,22 +73,27 @@ class OperatorUpdates:
     def __init__(self) -> None:
         self._open: dict[_Key, bool] = {}
 
-    def look(self, fields: Iterable[WrittenField], others: Collection[int] = ()) -> None:
+    def look(self, fields: Iterable[WrittenField]) -> None:
         """Take note of a view of all jobs; those that are not there any more are forgotten.
 
-        A field with another value than the one that NIMO wrote is closed, and stays so.
-
-        others: ids of jobs that are there and not listed, such as of arrays whose tasks wait:
-            squeue shows the first one's fields for all of them.
+        A field with another value than the one that NIMO wrote is closed, and stays so.  Of tasks
+        in one record nothing is noted: squeue shows the first one's value for all of them.
         """
         listed = list(fields)
-        present = {field.job_id for field in listed}.union(others)
+        present = {field.job_id for field in listed}
         self._open = {key: state for key, state in self._open.items() if key[0] in present}
         for field in listed:
-            self._note(field)
+            if not shared(field.task):
+                self._note(field)
 
     def may_change(self, field: WrittenField) -> bool:
-        """Whether a field has what NIMO wrote, and nobody was seen to have changed it."""
+        """Whether a field has what NIMO wrote, and nobody was seen to have changed it.
+
+        Of tasks in one record whether that may be so of any.
+        """
+        if shared(field.task):
+            tasks = map(str, indexes_of(field.task))
+            return any(self._open.get((field.job_id, one, field.field), True) for one in tasks)
         return field.value == field.written and self._open.get(_key(field), True)
 
     def give_back(self, run: Run, read: Reader) -> Iterator[str]:
@@ -99,7 +135,7 @@ def _job_ids(fields: Iterable[WrittenField]) -> Iterator[str]:
         if indexes == [""]:
             yield str(job_id)
         elif len(indexes) == 1:
-            yield f"{job_id}_{indexes[0]}"
+            yield job_name(job_id, indexes[0])
         else:
             for some in _chunks(indexes):
                 yield f"{job_id}_[{','.join(some)}]"

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note, parse, with_note
 from slurm_plugin.slurm.cluster_state import RawJob
-from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField
+from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField, job_and_task, shared
 from slurm_plugin.slurm.sources import Run
 from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 
@@ -33,14 +33,15 @@ _AT_ONCE = 100
 _MARK = ",p="  #: of a note of a job that has a range to get back
 _NODES, _CPUS = "numnodes", "numcpus"
 _END = "\x1f"  #: nothing in these fields has it
-_FIELDS = ("JobID", "State", "NumNodes", "MaxNodes", "NumCPUs", "MinCpus", "admin_comment")
+_FIELDS = ("JobArrayID", "State", "NumNodes", "MaxNodes", "NumCPUs", "MinCpus", "admin_comment")
 _FORMAT = ",".join(f"{name}:{_END}" for name in _FIELDS)
 
 
 class PinnedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits with one count of its range, as Slurm has it now."""
 
-    job_id: int
+    job_id: int  #: of a task that of its array
+    task: str = ""  #: index, or of tasks that wait in one record all; empty: it is none of an array
     nodes: str  #: fewest and most, ``4-4``
     cpus: str = ""  #: in all; empty: not asked for
     cpus_node: int = 0  #: of each node, at least
@@ -53,13 +54,19 @@ class PinnedJob(msgspec.Struct, frozen=True, kw_only=True):
         pinned, own = f"{note.nodes}-{note.nodes}", f"{low}-{note.high}"
         made = [
             WrittenField(
-                job_id=self.job_id, field=_NODES, written=pinned, own=own, value=self.nodes
+                job_id=self.job_id,
+                task=self.task,
+                field=_NODES,
+                written=pinned,
+                own=own,
+                value=self.nodes,
             )
         ]
         if self.cpus and self.nodes in (pinned, own):
             made.append(
                 WrittenField(
                     job_id=self.job_id,
+                    task=self.task,
                     field=_CPUS,
                     written=str(note.nodes * self.cpus_node),
                     own=str(low * self.cpus_node),
@@ -85,7 +92,7 @@ class PinnedCounts:
         pinned = [(job, one) for job in jobs if (one := _pinned(job)) is not None]
         self._updates.look(field for _, one in pinned for field in one.fields())
         due = [
-            one.job_id
+            (one.job_id, one.task)
             for job, one in pinned
             if (off or is_overdue(job, one.note, now_s))
             and self._updates.may_change(one.fields()[0])
@@ -93,11 +100,15 @@ class PinnedCounts:
         if due:
             self._give_back(run, due[:_AT_ONCE], now_s)
 
-    def _give_back(self, run: Run, job_ids: Sequence[int], now_s: float) -> None:
+    def _give_back(self, run: Run, due: Sequence[tuple[int, str]], now_s: float) -> None:
         read: list[PinnedJob] = []
+        arrays = {job_id for job_id, task in due if shared(task)}
 
         def ask() -> list[WrittenField]:
-            read[:] = pinned_jobs(run, job_ids)
+            found = pinned_jobs(run, sorted({job_id for job_id, _ in due}))
+            read[:] = [
+                one for one in found if one.job_id in arrays or (one.job_id, one.task) in due
+            ]
             fields = [field for one in read for field in one.fields()]
             return sorted(fields, key=lambda field: field.field == _CPUS)
 
@@ -109,7 +120,8 @@ class PinnedCounts:
             return
         for one in read:
             nodes = one.fields()[0]
-            if nodes.value == nodes.own:
+            # A note of each task would be a command of its own.
+            if nodes.value == nodes.own and not one.task:
                 self._note(run, one, now_s)
 
     def _note(self, run: Run, one: PinnedJob, now_s: float) -> None:
@@ -140,19 +152,21 @@ def pinned_jobs(run: Run, job_ids: Sequence[int]) -> list[PinnedJob]:
     Raises SlurmError: squeue does not answer.
     """
     ids = ",".join(map(str, job_ids))
-    text = run(("squeue", "-h", "-a", "-t", "PD", "-j", ids, "-O", _FORMAT))
+    text = run(("squeue", "-h", "-a", "-t", "PD", "-j", ids, "-r", "-O", _FORMAT))
     rows = (line.split(_END) for line in text.split("\n") if _MARK in line)
     return [job for row in rows if len(row) >= len(_FIELDS) and (job := _read(row)) is not None]
 
 
 def _read(row: Sequence[str]) -> PinnedJob | None:
-    job_id, state, least, most, cpus, cpus_node, admin_comment = row[: len(_FIELDS)]
-    note = parse(admin_comment)
-    numbers = job_id.isdecimal() and cpus_node.isdecimal()
-    if note is None or note.planned_s is None or state not in WAITS or not numbers:
+    name, state, least, most, cpus, cpus_node, admin_comment = row[: len(_FIELDS)]
+    note, job = parse(admin_comment), job_and_task(name)
+    if note is None or note.planned_s is None or state not in WAITS:
+        return None
+    if job is None or not cpus_node.isdecimal():
         return None
     return PinnedJob(
-        job_id=int(job_id),
+        job_id=job[0],
+        task=job[1],
         nodes=f"{least}-{most}",
         cpus=cpus,
         cpus_node=int(cpus_node),
@@ -163,13 +177,15 @@ def _read(row: Sequence[str]) -> PinnedJob | None:
 
 def _pinned(job: RawJob) -> PinnedJob | None:
     """Give a job of a view as a pinned one; None: it is none that waits with its range to get."""
-    if job.state not in WAITS or job.job_id is None or _MARK not in job.admin_comment:
+    job_id = job.array_id if job.tasks else job.job_id
+    if job.state not in WAITS or job_id is None or _MARK not in job.admin_comment:
         return None
     note = parse(job.admin_comment)
     if note is None or note.planned_s is None or note.opened_s is not None:
         return None
     return PinnedJob(
-        job_id=job.job_id,
+        job_id=job_id,
+        task=job.tasks,
         nodes=f"{job.nodes}-{job.max_nodes or 0}",
         admin_comment=job.admin_comment,
         note=note,

@@ -11,7 +11,6 @@ that could meet a reservation waits without one.
 """
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
@@ -20,10 +19,15 @@ import msgspec
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note, parse
-from sacct_ingest.text.hostlist import indexes_of
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.slurm.cluster_state import RawJob, RawState
-from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField
+from slurm_plugin.slurm.operator_updates import (
+    OperatorUpdates,
+    WrittenField,
+    job_and_task,
+    job_name,
+    shared,
+)
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import DAY_S, reserved_from
 from slurm_plugin.slurm.sources import Run
@@ -36,7 +40,6 @@ _SQUEUE = (
     *("squeue", "-h", "-a", "-r", "-t", "PD,R,S,CF", "-O"),  # -r: else tasks look all alike
     ",".join(f"{name}:{_END}" for name in _FIELDS),
 )
-_ID = re.compile(r"(\d+)(?:_(\d+))?")  #: of a job, of a task: ``7``, ``4_12``
 #: What waits has none of it at the latest so long before a reservation could be met, seconds: a
 #: look takes its time, and so does the next.
 _AHEAD_S = 60.0
@@ -60,12 +63,7 @@ class SoftJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def job(self) -> str:
         """Id as people and scontrol have it."""
-        return f"{self.job_id}_{self.task}" if self.task else str(self.job_id)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it stands for several tasks of an array, for which squeue shows the first's."""
-        return bool(self.task) and not self.task.isdecimal()
+        return job_name(self.job_id, self.task)
 
     @property
     def is_shorter(self) -> bool:
@@ -108,12 +106,12 @@ def soft_jobs(run: Run) -> list[SoftJob]:
 
 def _job(row: Sequence[str]) -> SoftJob | None:
     name, state, least, limit, user, partition, comment = row
-    note, job = _soft_note(comment), _ID.fullmatch(name)
+    note, job = _soft_note(comment), job_and_task(name)
     if note is None or note.soft_min is None or note.own_min is None or job is None:
         return None
     return SoftJob(
-        job_id=int(job[1]),
-        task=job[2] or "",
+        job_id=job[0],
+        task=job[1],
         user=user,
         partition=partition,
         waits=state in WAITS,
@@ -191,17 +189,17 @@ class LimitGuard:
         now_s: when Slurm was asked, seconds since the epoch.
         """
         jobs = [(raw, job) for raw in state.jobs if (job := _of_view(raw))]
-        alone = [job for _, job in jobs if not job.is_shared]
-        fields = [*(job.least for job in alone), *self._limits(alone, conf)]
-        self._updates.look(fields, {job.job_id for _, job in jobs})
+        fields = [job.least for _, job in jobs]
+        fields += self._limits([job for _, job in jobs if not shared(job.task)], conf)
+        self._updates.look(fields)
         unsafe = off or not conf.plans_softly
         reservations = _Reservations(state, now_s)
         due = set()
         for raw, job in jobs:
             # Of several tasks the view has the limit of one.
-            limit_s = max(raw.limit_s or inf, 60.0 * job.own_min * job.is_shared)
+            limit_s = max(raw.limit_s or inf, 60.0 * job.own_min * shared(job.task))
             risky = job.waits and (unsafe or reservations.may_meet(raw, limit_s))
-            if (risky and self._may_be_planned(job)) or self._is_cut(job):
+            if (risky and self._updates.may_change(job.least)) or self._is_cut(job):
                 due.add((job.job_id, job.task))
         if not due:
             return
@@ -211,16 +209,6 @@ class LimitGuard:
             lines = [str(error)]
         for line in lines:
             _log.warning("a limit to plan with is taken back: %s", line)
-
-    def _may_be_planned(self, job: SoftJob) -> bool:
-        """Whether a job waits with what NIMO wrote; of several tasks, one at least."""
-        if not job.is_shared:
-            return self._updates.may_change(job.least)
-        planned = msgspec.structs.replace(job.least, value=job.least.written)
-        return any(
-            self._updates.may_change(msgspec.structs.replace(planned, task=str(index)))
-            for index in indexes_of(job.task)
-        )
 
     def _limits(self, jobs: Iterable[SoftJob], conf: SlurmConf) -> Iterator[WrittenField]:
         """Time limits with what they are but for their users; takes note of starts."""
@@ -253,7 +241,7 @@ class LimitGuard:
 
     def _due(self, run: Run, due: Collection[_Key]) -> list[WrittenField]:
         """Fields to change, as Slurm has them now; all tasks of an array that waits."""
-        arrays = {job_id for job_id, task in due if task and not task.isdecimal()}
+        arrays = {job_id for job_id, task in due if shared(task)}
         fields = []
         for job in soft_jobs(run):
             start = self._starts.get((job.job_id, job.task))

@@ -94,9 +94,19 @@ def test_a_refusal_is_said_and_the_others_are_done():
 def test_jobs_that_are_gone_are_forgotten():
     updates = OperatorUpdates()
     updates.look([field(4, "60"), field(5, "60", task="3")])
-    updates.look([], others=[5])
+    updates.look([field(5, "60", task="3-9")])
     assert updates.may_change(field(4))
     assert not updates.may_change(field(5, task="3"))
+
+
+def test_of_tasks_that_wait_in_one_record_any_may_have_what_nimo_wrote():
+    updates = OperatorUpdates()
+    updates.look([field(4, "60", task="1-2")])
+    assert updates.may_change(field(4, "60", task="1-2"))
+    slurm = Slurm(field(4, "60", task="1"), field(4, task="2"))
+    give_back(updates, slurm)
+    assert slurm.updates == [("jobid=4_2", "timemin=0")]
+    assert not updates.may_change(field(4, "60", task="1-2"))
 
 
 class LastWord(RuleBasedStateMachine):

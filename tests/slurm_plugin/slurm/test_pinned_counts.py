@@ -224,3 +224,23 @@ class LastWord(RuleBasedStateMachine):
 
 TestLastWord = LastWord.TestCase
 TestLastWord.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+
+
+def test_of_an_array_the_tasks_get_theirs_back_that_their_user_left_alone():
+    updates = []
+
+    def run(argv):
+        if argv[0] == "squeue":
+            assert "-r" in argv  # else all tasks that wait look like the first
+            rows = (("4_1", 4, 4), ("4_2", 2, 2), ("4_3", 4, 4))
+            words = ((name, "PENDING", low, high, 8, 2, build(NOTE)) for name, low, high in rows)
+            return "".join("".join(f"{word}\x1f" for word in row) + "\n" for row in words)
+        updates.append(argv[2:])
+        return ""
+
+    record = RawJob(
+        state="PENDING", job_id=4, array_id=4, tasks="1-3", nodes=4, max_nodes=4,
+        reason="Priority", admin_comment=build(NOTE),
+    )  # fmt: skip
+    PinnedCounts().look(run, [record], NOW, off=True)
+    assert updates == [("jobid=4_[1,3]", "numnodes=1-8"), ("jobid=4_[1,3]", "numcpus=2")]
