@@ -39,7 +39,7 @@ from predictor.level.record import (
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.table import encode as encode_table
-from predictor.table import models_version, within_cluster
+from predictor.table import models_version, within_cluster, without_ended_runs
 from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus
@@ -507,6 +507,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             if one.table is not None:
                 cpus = max(settings.node_cpus.values(), default=0)
                 made = within_cluster(one.table, settings.cluster_nodes, cpus)
+                made = without_ended_runs(made)
                 done.fits.append(row_of(made))
             if one.record.entries or one.record.split:
                 payload = encode(one.record)

@@ -268,6 +268,41 @@ def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> Predi
     return replace(own, knee=knee, max_useful=end)
 
 
+def without_ended_runs(table: PredictionTable) -> PredictionTable:
+    """Table that proposes no run which would be ended as earlier runs of it were.
+
+    On fewer nodes than any run completed on, a run takes longer and each node needs more memory.
+    """
+
+    def problems(own: PredictionTable | ByType) -> tuple[Problem, ...]:
+        return tuple(
+            replace(one, observe=None) if one.observe and _ended(table, one.observe) else one
+            for one in own.problems
+        )
+
+    by_type = tuple(replace(one, problems=problems(one)) for one in table.by_type)
+    return replace(table, problems=problems(table), by_type=by_type)
+
+
+def _ended(table: PredictionTable, nodes: int) -> bool:
+    fewest = min((one.nodes for one in table.observed), default=0)
+    unfit = max((one.nodes for one in table.memory if one.mem_bytes >= UNBOUNDED), default=0)
+    return nodes <= unfit or (table.limit_reached is not None and nodes < fewest)
+
+
+def longest_likely(table: PredictionTable, nodes: int) -> float:
+    """Upper end of a run time in seconds, also on a count that the table does not cover.
+
+    On fewer nodes it may take as many times longer as they are fewer.
+
+    Raises LookupError: the table has no count.
+    """
+    if not table.nodes:
+        raise LookupError("a table without counts")
+    near = min(max(nodes, table.nodes[0]), table.nodes[-1])
+    return at(table, near).high_s * max(near / nodes, 1.0)
+
+
 @lru_cache(maxsize=_CACHED)
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     """Table for jobs that ask for the time limit ``limit_s``: that of the nearest one (by ratio).

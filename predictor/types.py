@@ -465,6 +465,7 @@ class PredictionTable(ByType):
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     limit_reached: LimitReached | None = None
+    one_cpu: bool = False  #: all its runs had one CPU of one node
     shares_nodes: bool = False  #: others may run on the nodes of its runs
     asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
     kind: JobKind = JobKind.WORK  #: whether the length of its jobs is a property of the work

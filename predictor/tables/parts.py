@@ -248,6 +248,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
     ) -> Fitted:
+        had = own
         before, own = old.get(name, Record()), on_axis(own, unit)
         asked = runs.as_asked(name, own)
         record = record_of(runs.whole.level, asked, settings, before)
@@ -261,8 +262,8 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         if table is not None and unit is not Unit.NODES:
             problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
             table = replace(table, unit=unit, problems=problems)
-        if table is not None and runs.terms:
-            table = replace(table, sizes=runs.terms)
+        if table is not None:
+            table = replace(table, sizes=runs.terms or table.sizes, one_cpu=_on_one_cpu(had))
         # Entries of the record that are new.
         new = sum(one.end_s > before.until_s for one in record.entries if record is not before)
         return Fitted(name, table, record, new)
@@ -290,6 +291,10 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
     return [whole, *(one for one, _ in made)]
+
+
+def _on_one_cpu(rows: Sequence[RunRow]) -> bool:
+    return all(row.nodes == 1 and row.cpus == 1 and not row.gpus for row in rows)
 
 
 def _words(group: Part) -> str:

@@ -23,7 +23,9 @@ from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
     Request,
     is_otherwise,
+    is_own_work,
     is_serial,
+    is_supported,
     limits_for,
     scales,
 )
@@ -81,6 +83,7 @@ def advice_of(
         an idle cluster, without waits.
     others: gives the partitions that the job might ask for instead.
     """
+    submitted = case
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
     table, request = case.table, case.request
@@ -97,7 +100,10 @@ def advice_of(
             "It predicts jobs that ran before: submit it, or let 'nimo scale' try several counts."
         ]
         return advice
-    _describe(advice, table, largest=case.place.largest if case.place else inf)
+    _describe(advice, table)
+    largest = case.place.largest if case.place else inf
+    ended = messages.would_end(case, rules.policy.memory_margin)
+    advice.observe = messages.next_run(table, largest, ended)
     advice.limit_text = messages.endings_text(case, table)
     if not table.nodes:
         advice.reason = messages.reason_text(messages.without_times(table))
@@ -111,19 +117,15 @@ def advice_of(
         _describe_own(advice, table)
     options = choosing.every_option(given, decided)
     best = best_of(decided, options, considered, rules.policy, table)
+    own_work = may_be_pasted(submitted, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
     if not fresh:
         advice.reason += " (NIMO has no view of the queue and assumes that it is empty.)"
     if best is not None:
-        _recommend(advice, best.nodes, case, rules.policy.memory_margin)
-    if chosen := best or decided.chosen:
+        _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
+    if (chosen := best or decided.chosen) and own_work:
         limits = _limits(chosen, considered, table, rules, part)
-        late = limits and request.deadline_s and case.now_s + limits.limit_s > request.deadline_s
-        to_ask = "" if late else messages.time_options(limits)
-        advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
-        advice.limit_text = messages.endings_text(
-            case, table, limits.limit_s if to_ask and limits else 0.0
-        )
+        _put_limit(advice, limits, case, table)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, part)
@@ -133,7 +135,7 @@ def advice_of(
                 option,
                 table,
                 base,
-                _limits(option, considered, table, rules, part),
+                _limits(option, considered, table, rules, part) if own_work else None,
                 best=advice.nodes,
                 waits=fresh,
             )
@@ -148,17 +150,60 @@ def advice_of(
     if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
     _mark_front(advice.rows)
-    _add_amounts(advice, case, table, part, rules, fresh=fresh)
+    _add_amounts(advice, submitted, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
-    if decided.reason in MISSED:
-        places = others() if request.unit is Unit.NODES else ()
-        decided = replace(decided, remedies=choosing.remedies(given, places, decided))
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
     cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
     advice.cheapest_sure = cheapest.nodes if cheapest else None
-    advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
+    advice.deadline_text = _deadline_text(submitted, part, rules, others)
     return advice
+
+
+def _deadline_text(
+    case: DecisionContext,
+    part: Partition,
+    rules: PolicySettings,
+    others: Callable[[], Sequence[Partition]],
+) -> str:
+    """Say what the submission of the job as it is would say of its deadline."""
+    if case.table is None or case.request.deadline_s is None:
+        return ""
+    request = replace(case.request, explore=False)
+    submitted = PolicyInput(request, case.table, part, rules, case.now_s)
+    decided = choosing.decide(submitted)
+    if decided.reason in MISSED:
+        places = others() if request.unit is Unit.NODES else ()
+        decided = replace(decided, remedies=choosing.remedies(submitted, places, decided))
+    return messages.deadline_text(decided, request, now_s=case.now_s)
+
+
+def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
+    """Whether lines to paste may come of a table: of the user's own runs of this work.
+
+    Or of those that the site takes for them (``decide: true``).
+    """
+    decides = not table.owner and not table.is_guess and case.request.distrusted is None
+    return decides or is_own_work(table, case.job.user_name)
+
+
+def _put_limit(
+    advice: Advice, limits: TimeLimits | None, case: DecisionContext, table: PredictionTable
+) -> None:
+    """Put in the line for a time limit, but for one that reaches beyond the deadline."""
+    deadline_s = case.request.deadline_s or inf
+    if limits is not None and case.now_s + limits.limit_s > deadline_s:
+        limits = None
+    to_ask = messages.time_options(limits)
+    advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
+    advice.limit_text = messages.endings_text(case, table, limits.limit_s if limits else 0.0)
+
+
+def _suggestion(nodes: int, table: PredictionTable) -> str:
+    """Say what runs suggest that are not the user's own of this work: nothing to paste."""
+    if table.is_guess:
+        return ""
+    return f"Runs of other users suggest {table.unit.counted(nodes)}: try it with your own limits."
 
 
 def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
@@ -207,6 +252,8 @@ def _add_amounts(
         for name in made.__slots__:
             setattr(row, name, getattr(made, name))
         if row.nodes != (advice.nodes or advice.asked) or not made.co2_g or case.job.begin_time:
+            continue
+        if not may_be_pasted(case, table):
             continue
         latest_s = (case.request.deadline_s or inf) - row.high_s - STARTING_S
         if (found := later_begin(energy, start_s, row.time_s, latest_s)) is not None:
@@ -262,7 +309,7 @@ def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
     return advice.verdict != Verdict.RELIABLE, row.time_s + (row.wait_s or 0.0)
 
 
-def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None:
+def _describe(advice: Advice, table: PredictionTable) -> None:
     advice.application = table.label
     advice.key_level = table.level
     advice.verdict = table.verdict.value
@@ -273,7 +320,6 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     ]
     advice.knee = table.knee
     advice.guess = table.is_guess
-    advice.observe = messages.next_run(table, largest)
     advice.verdict_text = messages.verdict_text(table)
     advice.problems = messages.problem_texts(table)
     if table.is_guess and table.nodes:
@@ -379,8 +425,14 @@ def best_of(
 
 
 def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float) -> None:
-    """Put in the count to take, and the lines and texts that go with it."""
+    """Put in the count to take, and the lines and texts that go with it.
+
+    Where they are not the user's own runs of this work, there is nothing to paste.
+    """
     job, table, unit = case.job, case.table, case.request.unit
+    if table is None or not may_be_pasted(case, table):
+        advice.size_text = _suggestion(nodes, table) if table else ""
+        return
     sized = table if unit is not Unit.NODES else None
     options = sizes.options_for(job, sized, nodes) if sized else [f"--nodes={nodes}"]
     advice.nodes, advice.directive = nodes, f"#SBATCH {' '.join(options)}"
@@ -391,9 +443,8 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
         if tasks > 1 and each > 1:
             texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
     advice.size_text = " ".join(texts)
-    if table is not None:
-        advice.script_text = messages.script_text(job, table, nodes, unit)
-        advice.memory_directive = _memory_directive(case, table, nodes, margin)
+    advice.script_text = messages.script_text(job, table, nodes, unit)
+    advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
 def _limits(
@@ -455,7 +506,8 @@ def _row(
     best: int | None,
     waits: bool,
 ) -> Row:
-    later = end_differences(table, option, asked) if asked else []
+    supported = is_supported(table, option.nodes)
+    later = end_differences(table, option, asked) if asked and supported else []
     at_most = later[int(SURE * len(later)) - 1] if later else inf
     ran = () if table.is_guess else counts_run(table)
     base = at(table, min(ran, default=table.nodes[0]))

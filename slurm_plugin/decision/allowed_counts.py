@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from predictor.application.request import ratios
 from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
-from sacct_ingest.runs.layout import Each, Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision.memory_and_limits import (
@@ -48,6 +48,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     least_s: float | None = None  #: its own ``--time-min``
     limit_raisable: bool = True  #: the user gave it; a default of the partition is not ours
     deadline_s: float | None = None  #: seconds since the epoch
+    #: what Slurm holds against the deadline; None: ``limit_s``
+    deadline_limit_s: float | None = None
     begin_s: float = -inf  #: not before this, seconds since the epoch
     mem_node_bytes: int | None = None  #: memory it asks for on each node
     fixed: Reason | None = None  #: why its count must not be changed
@@ -64,6 +66,23 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     proven: tuple[int, ...] = ()  #: counts that its user completed the same script on, too
     objective: Objective = Objective.TURNAROUND
     counts: tuple[int, ...] = ()  #: that it may get, its own apart; none: all of the range
+
+    def least_limit_s(self, limit_s: float | None) -> float:
+        """Least time in seconds that Slurm wants between start and deadline of a job.
+
+        limit_s: its time limit; of the one that it asks for Slurm may take less.
+        """
+        if self.deadline_limit_s is not None and limit_s == self.limit_s:
+            return self.deadline_limit_s
+        return limit_s or 0.0
+
+    def latest_start_s(self, limit_s: float | None) -> float:
+        """Moment until which Slurm starts a job with this limit, seconds since the epoch.
+
+        Later it ends the job without a run, or refuses it: ``deadline_ok`` in slurmctld, at each
+        look at the queue, and from 24.11 on at submission.
+        """
+        return inf if self.deadline_s is None else self.deadline_s - self.least_limit_s(limit_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,9 +224,11 @@ def scales(table: PredictionTable, counts: Sequence[int]) -> Sequence[int]:
 
     A table that says nothing of a change has to be reliable itself.
     """
+    if is_serial(table):
+        return ()
     if table.change is None:
         return trusted(table, counts)
-    judged = not (table.is_guess or table.parts or is_serial(table) or is_otherwise(table))
+    judged = not (table.is_guess or table.parts or is_otherwise(table))
     return counts if judged else ()
 
 
@@ -230,12 +251,27 @@ def why_alone(question: CountQuestion) -> Reason:
 
 def is_serial(table: PredictionTable) -> bool:
     """Whether all runs had one CPU of one node."""
-    own = table.layout
-    if table.is_guess:
-        return False
-    counts = {one.nodes for one in table.observed} | {one.nodes for one in table.starts}
-    on_one = table.unit is Unit.NODES and counts == {1}
-    return on_one and own.each is Each.NODE and own.cpus == 1 and own.tasks <= 1 and not own.gpus
+    return table.one_cpu and not table.is_guess
+
+
+def is_supported(table: PredictionTable, nodes: int) -> bool:
+    """Whether runs of this work say how likely something is on a count.
+
+    It was run, or two others were: from one count alone nothing follows for another.
+    """
+    if table.is_guess or is_serial(table):
+        return nodes == 1 and is_serial(table)
+    ran = {one.nodes for one in table.observed}
+    ran |= {*(table.change.learnt if table.change else ())}
+    return nodes in ran or len(ran) > 1
+
+
+def is_own_work(table: PredictionTable, user: str) -> bool:
+    """Whether a user's own runs of this work, and no others, made a table.
+
+    Lines to paste rest on nothing else: what other work or other users' runs needed may end a job.
+    """
+    return not table.is_guess and bool(user) and table.owner == user
 
 
 def limits_for(

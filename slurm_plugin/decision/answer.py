@@ -44,7 +44,7 @@ from slurm_plugin.decision.sizes import (
     sizes_of,
 )
 from slurm_plugin.protocol.decision_messages import Answer, Change
-from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.partition_view import footprint
@@ -67,8 +67,7 @@ def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = N
     answer = Answer(reason=decided.reason)
     if mode is Mode.OBSERVE:
         return answer
-    advise = mode is Mode.ADVISE
-    lines = [messages.at_submission(decided, request, advise=advise, now_s=now_s)]
+    lines: list[str] = []
     change = Change()
     if mode is Mode.ENFORCE and decided.action is Action.REFUSE:
         answer.action = "refuse"
@@ -86,9 +85,11 @@ def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = N
                 messages.less_memory(memory) if memory and every else "",
                 messages.planned(soft) if soft and every else "",
             ]
-    if change.time_limit is None and answer.action != "refuse":
-        beyond = messages.beyond_deadline(decided, request, now_s=now_s)
-        lines = [*(f"nimo: {line}" for line in beyond), *lines]
+    replaced = change.time_limit is not None or answer.action == "refuse"
+    due = messages.deadline_lines(decided, request, now_s=now_s, limit_set=replaced)
+    if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
+        lines.insert(0, messages.at_submission(decided, request))
+    lines = [*(f"nimo: {line}" for line in due), *lines]
     if decided.better:
         lines.append(messages.better_count(decided.better, request.unit))
     chosen = decided.chosen if decided.action is Action.SET else decided.request

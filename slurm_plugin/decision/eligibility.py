@@ -18,6 +18,7 @@ from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
+from slurm_plugin.decision.memory_and_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -240,6 +241,7 @@ class Asked:
             limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
             with_least=with_least,
             deadline_s=deadline_s,
+            deadline_limit_s=_deadline_limit_of(job, self.partition),
             begin_s=job.begin_time if job.begin_time else -inf,
             mem_node_bytes=None if sized else memory_bytes(job, self.partition),
             lower_memory=fixed not in _UNTIMED and lowers,
@@ -304,6 +306,17 @@ def as_kind(table: PredictionTable, job: Job) -> PredictionTable:
     if may_be and job.script and "signal" in script_options(job.script):
         return of_kind(table, JobKind.UNTIL_LIMIT)
     return table
+
+
+def _deadline_limit_of(job: Job, partition: Partition | None) -> float:
+    """Seconds that Slurm wants between a job's start and its deadline.
+
+    Of several limits it takes the first: ``--time-min``, ``--time``, ``DefaultTime`` of the
+    partition.  A job without any has what is left until the deadline, one minute at least.
+    """
+    own_s = 60.0 * (job.time_min or job.time_limit or 0)
+    default_s = partition.default_time_s if partition else None
+    return own_s or default_s or MINUTE_S
 
 
 def distrust(

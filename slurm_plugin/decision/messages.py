@@ -1,9 +1,10 @@
 """What users read: at submission, and in the plain words of an advice."""
 
+from collections.abc import Callable
 from math import inf
 
 from predictor.application.request import for_request
-from predictor.table import at, covers, is_outdated, verdict_at
+from predictor.table import at, covers, is_outdated, longest_likely, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
@@ -12,7 +13,7 @@ from sacct_ingest.text.slurm_text import time_span
 from sacct_ingest.text.tag import parse_tag, tag_fault
 from slurm_plugin.config.setting_types import MemoryUse, TimeUse
 from slurm_plugin.decision import policy, sizes
-from slurm_plugin.decision.allowed_counts import Request, is_serial, trusted
+from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory_and_limits import (
@@ -20,6 +21,7 @@ from slurm_plugin.decision.memory_and_limits import (
     LowerMemory,
     SoftLimit,
     TimeLimits,
+    memory_floor,
     whole_minutes,
 )
 from slurm_plugin.decision.node_options import STARTING_S, Option
@@ -27,23 +29,20 @@ from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.partition_view import memory_bytes
 from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, printable
 
-#: Why a prediction is not even told.
-_UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED)
+#: Why nothing is made of a prediction that a user could paste.
+_UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
 _MIB = 2**20
 
 
-def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: float) -> str:
-    """Message for the user who submits, empty where there is nothing to say.
-
-    advise: also name a better count; otherwise report only missed deadlines.
-    """
+def at_submission(decision: Decision, request: Request) -> str:
+    """Line about a better count or limit for the user who submits; empty where there is none."""
     unit = request.unit
-    lines = _deadline_lines(decision, request, now_s=now_s)
-    if lines or not advise or decision.chosen is None:
-        return "\n".join(f"nimo: {line}" for line in lines)
+    if decision.chosen is None:
+        return ""
     limit, which = time_options(decision.chosen.limits), count(decision.chosen.nodes, "node")
     if limit:
         limit = f"nimo: {limit} is enough for this job on {which} and may start it earlier"
@@ -105,7 +104,7 @@ def limit_reached(
         table is None
         or ended is None
         or table.kind is not JobKind.WORK
-        or table.owner != case.job.user_name
+        or not is_own_work(table, case.job.user_name)
     ):
         return ""
     if ended.runs < 2 and not often:
@@ -218,19 +217,32 @@ def planned(soft: SoftLimit) -> str:
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
     """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
-    lines = beyond_deadline(decision, request, now_s=now_s)
-    lines += _deadline_lines(decision, request, now_s=now_s)
-    return "\n".join(map(_sentence, lines))
+    return "\n".join(map(_sentence, deadline_lines(decision, request, now_s=now_s)))
 
 
-def beyond_deadline(decision: Decision, request: Request, *, now_s: float) -> list[str]:
-    """Say that Slurm ends a job for the limit that it asks for, where the decision does not."""
+def deadline_lines(
+    decision: Decision, request: Request, *, now_s: float, limit_set: bool = False
+) -> list[str]:
+    """Say what Slurm does with a job before its deadline, what such runs take, and what helps.
+
+    The same at submission and in advice.
+
+    decision: of the job as it is asked for.
+    limit_set: whether NIMO writes another time limit into it.
+    """
+    lines = [] if limit_set else _never_started(decision, request, now_s=now_s)
+    return lines + _deadline_lines(decision, request, now_s=now_s)
+
+
+def _never_started(decision: Decision, request: Request, *, now_s: float) -> list[str]:
+    """Say that Slurm hardly starts a job with its limit, where the decision does not say it."""
     deadline_s, limit_s, best = request.deadline_s, request.limit_s, decision.chosen
     begin_s = max(now_s, request.begin_s)
-    told = decision.reason in _DEADLINE and decision.reason is not Reason.DEADLINE_UNSURE
-    if deadline_s is None or not limit_s or told:
-        return []
-    if begin_s + limit_s <= deadline_s - STARTING_S:
+    latest_s = request.latest_start_s(limit_s)
+    told = decision.reason in _DEADLINE
+    if decision.reason is Reason.DEADLINE_UNSURE:  # which may be about another limit
+        told = latest_s >= begin_s
+    if deadline_s is None or not limit_s or told or begin_s + STARTING_S <= latest_s:
         return []
     best = None if request.distrusted in _UNTRUSTED else best
     return [request.unit.words(one) for one in _limit_too_long(best, request, deadline_s, begin_s)]
@@ -275,8 +287,9 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     begin_s = max(now_s, request.begin_s)
     lines = _DEADLINE[decision.reason](best, request, deadline_s, begin_s)
     if proposals := policy.line(decision.remedies):
-        # What would make it names a limit, too: one is enough.
-        lines = [*(lines[:1] if decision.reason is Reason.DEADLINE_LIMIT else lines), proposals]
+        # Where what would make it names a limit, too, one is enough.
+        named = decision.reason is Reason.DEADLINE_LIMIT and "--time=" in proposals
+        lines = [*(lines[:1] if named else lines), proposals]
     if decision.action is Action.REFUSE:
         lines.append("this site refuses such jobs; give it a later deadline or more nodes")
     return list(map(request.unit.words, lines))
@@ -304,28 +317,39 @@ def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float)
 def _limit_too_long(
     best: Option | None, request: Request, deadline_s: float, begin_s: float
 ) -> list[str]:
-    lines = [
-        f"Slurm will end this job before it starts: its time limit of {duration(request.limit_s)} "
-        f"reaches beyond its deadline, {clock(deadline_s)}"
-    ]
+    limit_s, which = request.least_limit_s(request.limit_s), "time limit"
+    if request.least_s:
+        which = "--time-min"
+    latest_s = request.latest_start_s(request.limit_s)
+    limit, deadline = f"its {which} of {duration(limit_s)}", f"its deadline, {clock(deadline_s)}"
+    lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
+    if begin_s <= latest_s:
+        lines = [f"Slurm starts this job until {clock(latest_s)} only: {limit} ends at {deadline}"]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
     if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
         time, start = duration(enough_s), clock(begin_s)
-        lines.append(f"{_which(best, request)}, --time={time} is enough if it starts at {start}")
+        where = count(best.nodes, "node")
+        lines.append(f"on {where}, --time={time} is enough if it starts at {start}")
     elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
         lines.append(
-            f"--time={duration(left_s - left_s % MINUTE_S)} is the longest that it can have"
+            f"--time={duration(left_s - left_s % MINUTE_S)} is the longest that leaves it a "
+            "minute to start"
         )
     return lines
 
 
 def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
     one, limit_s = best.prediction, best.limit_s or 0.0
-    latest_s = max(deadline_s - max(limit_s, one.high_s), begin_s)
+    latest_s = min(request.latest_start_s(best.limit_s), deadline_s - one.high_s)
+    latest_s = max(latest_s, begin_s)
     other = limit_s not in (0.0, request.asked_limit_s, request.limit_s)
     time = f" with --time={duration(limit_s)}" if other else ""
     start = "NIMO cannot estimate its start"
-    if best.wait is not None and best.chance is not None:
+    if request.latest_start_s(best.limit_s) < begin_s + STARTING_S:
+        start = "Slurm may take a minute to start a job"
+        if best.fitting_limit_s:
+            start += f" (--time={duration(best.fitting_limit_s)} is enough)"
+    elif best.wait is not None and best.chance is not None:
         low_s, high_s = best.wait.interval_s
         start = (
             f"it is expected to wait {duration(best.wait_s)} ({duration(low_s)} to "
@@ -359,12 +383,42 @@ def problem_texts(table: PredictionTable) -> list[str]:
     return [_sentence(one.text) for one in table.problems if one.name not in left_out]
 
 
-def next_run(table: PredictionTable, largest: float = inf) -> int | None:
-    """Count on which one more run would help most; None where nothing is missing."""
-    if is_serial(table):
+def next_run(
+    table: PredictionTable, largest: float = inf, ended: Callable[[int], bool] = lambda _: False
+) -> int | None:
+    """Count on which one more run would help most.
+
+    None where nothing is missing, or no run of this work says what would be.
+
+    largest: most nodes that there are.
+    ended: says whether a run on a count would be ended.
+    """
+    if is_serial(table) or table.is_guess:
         return None
     counts = (one.observe for one in table.problems if one.observe is not None)
-    return next((nodes for nodes in counts if nodes <= largest), None)
+    return next((n for n in counts if n <= largest and not ended(n)), None)
+
+
+def would_end(case: DecisionContext, margin: float) -> Callable[[int], bool]:
+    """Say which counts the job as it is asked for would not complete on.
+
+    By its partition, its limit, or its memory.
+
+    margin: ratio on the memory that runs needed.
+    """
+    request, table, part = case.request, case.table, case.place
+    limit_s = request.asked_limit_s or (part.max_time_s if part else None) or inf
+    bounds = (part.min_nodes, part.largest) if part else (1, inf)
+    share = lower_of(request.mem_node_bytes, part.node_mem_bytes if part else None)
+
+    def ended(nodes: int) -> bool:
+        if table is None or not table.nodes or not bounds[0] <= nodes <= bounds[1]:
+            return True
+        if nodes < memory_floor(table, share, margin=margin):
+            return True
+        return longest_likely(table, nodes) > limit_s
+
+    return ended
 
 
 def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:

@@ -29,7 +29,8 @@ from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.memory_and_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.cluster_state import Partition
 
-#: Slurm takes so long to start a job on idle nodes, and ends one whose limit is too long by then.
+#: So long Slurm may take to start a job on idle nodes (its own looks at the queue are up to half a
+#: minute apart): a margin of NIMO's, which Slurm does not know.
 STARTING_S = 60.0
 #: A limit is named for its chance to make a deadline where it has so much more.
 _BETTER = 0.005
@@ -205,6 +206,8 @@ class PolicyContext(PolicyInput):
 
     def _fitting(self, one: counting.Candidate, deadline_s: float) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""
+        if self.table.is_guess:
+            return None
         high_s = one.prediction.high_s
         left_s = deadline_s - max(self.now_s, self.request.begin_s) - STARTING_S
         margin, longest_s = self.rules.policy.limit_margin, self.partition.max_time_s or inf
@@ -243,7 +246,8 @@ class PolicyContext(PolicyInput):
         if counting.shortens(limits, self.request) or (limits and limits.limit_s == one.limit_s):
             return limits.least_s or one.limit_s or 0.0, limits.limit_s
         own_s = self.request.limit_s if self.request.advised else one.limit_s
-        return own_s or 0.0, max(own_s or 0.0, self.request.asked_limit_s or 0.0) or inf
+        least_s = self.request.least_limit_s(own_s)
+        return least_s, max(own_s or 0.0, self.request.asked_limit_s or 0.0) or inf
 
     def _judged(self, one: Option, better_s: float | None, deadline_s: float) -> Option:
         """Judge a count by its run time alone, by its time limit, and then with its wait."""
@@ -259,29 +263,35 @@ class PolicyContext(PolicyInput):
             chance = self._chance_of(one.prediction, better_s, better_s)
             one = replace(one, fitting_limit_s=better_s, fitting_chance=chance)
         least_s, most_s = self._limits(one)
-        if least_s > left_s - STARTING_S:
+        if least_s > left_s:
             chance = None if one.chance is None else 0.0
             return replace(one, deadline=DeadlineVerdict.LIMIT, chance=chance)
         # A limit that is too short for the run is the user's affair where it is not advised on.
         most_s = most_s if self.request.advised else inf
         chance = self._chance_of(one.prediction, least_s, most_s, one.wait)
+        tight = least_s > left_s - STARTING_S
+        if tight:  # nothing says how long Slurm takes to start a job
+            chance = None
         if chance is None:
             in_time = late_s <= 0 and self.now_s + one.wait_s + least_s <= deadline_s
             in_time = in_time and one.prediction.high_s <= most_s
         else:
             in_time = chance >= self.rules.deadline.confidence
+        in_time = in_time and not tight
         verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
         return replace(one, deadline=verdict, chance=chance)
 
     def _chance_of(
         self, run: Prediction, least_s: float, most_s: float, wait: WaitEstimate | None = None
     ) -> float | None:
-        """Chance of wait and run together; None: waits follow from time limits alone.
+        """Chance of wait and run together; None: no run or no record of waits supports one.
 
         wait: None: the one with these limits.
         """
         part, deadline_s, now_s = self.partition, self.request.deadline_s, self.now_s
         if part.outlook is None or deadline_s is None:
+            return None
+        if not counting.is_supported(self.table, run.nodes):
             return None
         planned_s, begin_s = least_s or run.high_s, self.request.begin_s
         wait = wait or part.wait(run.nodes, planned_s, now_s=now_s, begin_s=begin_s)

@@ -102,10 +102,10 @@ def _why_distrusted(table: PredictionTable) -> Reason:
     names = {problem.name for problem in table.problems}
     if counting.is_otherwise(table):
         return Reason.OTHER_LAYOUT
-    if table.is_curve:
-        return Reason.UNRELIABLE_CURVE
     if counting.is_serial(table):
         return Reason.SERIAL
+    if table.is_curve:
+        return Reason.UNRELIABLE_CURVE
     if "no_curve" in names:
         return Reason.NO_CURVE
     return Reason.NAME_ONLY if table.is_guess else Reason.MIXED_RUNS
@@ -259,7 +259,7 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     decision = Decision(
         action=Action.KEEP, reason=reason, chosen=only, request=only, options=options
     )
-    if only.deadline is None or scene.request.distrusted:
+    if only.deadline is None or scene.request.distrusted or scene.table.is_guess:
         return decision
     sure = counting.trusted(scene.table, [scene.asked])
     return replace(
@@ -312,6 +312,8 @@ def remedies(given: PolicyInput, others: Iterable[Partition], decided: Decision)
     """
     asked, request, rules = decided.request or decided.chosen, given.request, given.rules
     if asked is None or request.deadline_s is None or given.partition.outlook is None:
+        return ()
+    if not counting.is_supported(given.table, asked.nodes):
         return ()
     informed = dataclasses.replace(given, request=advised(request))
     told = decided if request.advised else decide(informed)

@@ -15,7 +15,7 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
-from slurm_plugin.decision.advice import advice_of, side_by_side
+from slurm_plugin.decision.advice import advice_of, may_be_pasted, side_by_side
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
 from slurm_plugin.decision.bookings import Bookings
@@ -270,7 +270,7 @@ class DecisionService:
         if case.job.comment and self._blind(case) is None:
             advice.comment_text = "\n".join(messages.of_tag(case, self._decide(case)))
         advice.cluster = self._cluster_name()
-        if case.table is not None and advice.rows:
+        if case.table is not None and advice.rows and may_be_pasted(case, case.table):
             size = advice.nodes or case.request.asked or case.request.low
             tables = self._tables.laid_out_otherwise(case.table)
             advice.layouts = layout_rows(tables, case.table, size)

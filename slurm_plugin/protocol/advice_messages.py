@@ -41,7 +41,8 @@ class Row:
     end_low_s: float | None = None
     end_high_s: float | None = None
     chance: float | None = None  #: of making the deadline
-    no_later: float | None = None  #: chance that it ends no later than what was asked for
+    #: chance that it ends no later than what was asked for; None: no run supports one
+    no_later: float | None = None
     later_s: float | None = None  #: seconds that it ends later than that at most, `SURE` so
     wait_bound: bool = False  #: the wait is by other jobs' time limits: at most so long
     kwh: float | None = None  #: None: unknown

@@ -20,6 +20,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
+from slurm_plugin.decision.allowed_counts import is_own_work
 from slurm_plugin.decision.memory_and_limits import AskedLimit, from_prediction, memory_to_ask
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.decision.other_layouts import layout_options
@@ -234,7 +235,7 @@ def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
     Other counts are advice of nimod, which sees the queue.  None: there is no finished run.
     """
     own = usual(table)
-    if own is None or not covers(table, own.nodes):
+    if own is None or not covers(table, own.nodes) or not is_own_work(table, table.owner):
         return None
     limit_s = _limit_s(table, own.nodes, config)
     memory = memory_to_ask(table, own.nodes, margin=config.policy.memory_margin)

@@ -1,5 +1,7 @@
 """A deadline that cannot be made is said (or refused); one that can is made."""
 
+import json
+import re
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -75,13 +77,35 @@ def test_a_limit_beyond_the_deadline_is_reported_with_one_that_would_do(enforcin
     """Slurm 22.05 takes such a job, and ends it a second later."""
     advice = enforcing.advise("-N", "1-4", *HOUR, enforcing.script, check=False).stdout
     assert "#SBATCH --time=00:0" in advice
-    assert "before it starts" in advice
+    assert "Slurm does not start this job" in " ".join(advice.split())
     for nodes in ("1-4", "1"):
         since = time.time()
         submit_refused(enforcing, "-N", nodes, *HOUR)  # later releases refuse it
         decision = enforcing.decision(since_s=since)
         assert decision.reason == "deadline_limit"
         assert "--time=00:0" in decision.message
+
+
+def test_sbatch_and_advice_name_the_same_options(enforcing):
+    """sbatch named a deadline two hours away, where advice named a limit of six minutes."""
+    since = time.time()
+    submit_refused(enforcing, "-N", "2", *HOUR)
+    told = enforcing.decision(since_s=since).message
+    advice = enforcing.advise("-N", "2", *HOUR, "--json", enforcing.script, check=False).stdout
+    said = json.loads(advice)["deadline_text"]
+    for text in (told, said):
+        assert "Slurm does not start this job: its time limit of 01:00:00" in text
+        assert "--time=00:0" in text
+    assert re.findall(r"--[a-z]+=", told) == re.findall(r"--[a-z]+=", said)
+
+
+def test_a_limit_that_just_fits_is_not_said_to_end_the_job(enforcing):
+    job, decision = enforcing.decided("-N", "1", "-t", "1", "--deadline=now+90seconds")
+    assert "does not start" not in decision.message
+    assert decision.reason != "deadline_limit"
+    enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+    rows = enforcing.cluster.sacct("-X", "-j", job["JobId"], fields=("State",))
+    assert rows == [{"State": "COMPLETED"}]
 
 
 def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing):

@@ -7,7 +7,7 @@ import pytest
 from predictor.tables.run_facts import change_of
 from predictor.types import AskedRange, Point, Problem, Verdict
 from sacct_ingest.records import Identity
-from sacct_ingest.runs.layout import Layout, Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import Request
@@ -54,7 +54,7 @@ def test_what_was_observed_comes_along_to_be_drawn():
 
 def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_scale():
     problems = (Problem("not_one_problem", "two kinds of runs"), Problem("no_curve", "no curve", 2))
-    serial = {"level": "line", "layout": Layout(cpus=1), "observed": (Point(1, 60.0),)}
+    serial = {"level": "line", "one_cpu": True, "observed": (Point(1, 60.0),)}
     assert problem_texts(history(**serial, problems=problems)) == ["Two kinds of runs."]
     one_cpu = serial | {"observed": [1], "verdict": Verdict.DOUBTFUL}
     learned = table(nodes=[1, 2, 4], model="history", **one_cpu)
@@ -128,9 +128,9 @@ def test_a_guess_is_marked_and_has_no_speedup():
     assert any("nimo scale" in one for one in reported.problems)
     assert not any(row.observed for row in reported.rows)
     guessed = table(model="history", level="user")
-    assert advice(learned=guessed).nodes is not None
     one_count = Request(low=2, high=2, fixed=Reason.FIXED_COUNT)
-    assert advice(one_count, learned=guessed).nodes == 2  # nothing speaks for another one
+    for made in (advice(learned=guessed), advice(one_count, learned=guessed)):
+        assert (made.nodes, made.directive) == (None, "")  # a guess is nothing to paste
 
 
 def test_runs_that_did_not_finish_are_reported():
@@ -165,8 +165,9 @@ def test_a_lack_of_history_is_said():
 
 
 def test_a_history_is_shown_and_what_would_help():
-    reported = advice(learned=history())
+    reported = advice(learned=history(level="line"))
     assert (reported.nodes, reported.verdict, reported.observe) == (None, "doubtful", 8)
+    assert advice(learned=history()).observe is None  # of other commands of this name
     assert [row.nodes for row in reported.rows] == [4]
 
 
@@ -243,10 +244,10 @@ def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
     assert "--time=00:08:00 is enough" in reported.deadline_text
     assert reported.meets_deadline is True  # with that line
     sooner = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 400))
-    assert "--time=00:05:00 is the longest that it can have" in sooner.deadline_text
+    assert "--time=00:05:00 is the longest that leaves it a minute" in sooner.deadline_text
     assert sooner.time_directive == ""  # eight minutes would not end before the deadline
     hardly = advice(Request(low=16, high=16, limit_s=330.0, deadline_s=NOW + 389))
-    assert "--time=00:05:00 is the longest that it can have" in hardly.deadline_text
+    assert "Slurm may take a minute to start a job" in hardly.deadline_text
 
 
 def test_a_verdict_is_about_no_count_that_the_cluster_lacks():

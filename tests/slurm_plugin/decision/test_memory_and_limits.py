@@ -70,8 +70,23 @@ PART = partition(max_time_s=900.0, node_mem_bytes=3 * 2**30, node_cpus=4)
 
 
 def message(reached, made=history, **fields):
-    service = advisor(tables=[made(limit_reached=reached)], look=cluster(PART), mode=Mode.ADVISE)
-    return submit(service, job(**{"min_nodes": 4, "max_nodes": 4, **fields}))[0].message
+    asked = job(**{"min_nodes": 4, "max_nodes": 4, **fields})
+    known = filed(made(limit_reached=reached))
+    service = advisor(tables=[known], look=cluster(PART), mode=Mode.ADVISE)
+    return submit(service, asked)[0].message
+
+
+def filed(made):
+    """A table of the command of jobs here, not of all that have its name."""
+    return replace(made, level="line", key=identity_of(job()).key(KeyLevel.LINE))
+
+
+def test_what_ended_other_jobs_of_the_name_says_nothing_of_a_command_that_never_ran():
+    guess = history(limit_reached=TIME)
+    service = advisor(tables=[guess], look=cluster(PART), mode=Mode.ADVISE)
+    asked = job(min_nodes=4, max_nodes=4, time_limit=10)
+    assert submit(service, asked)[0].message == ""
+    assert service.advise(asked, now_s=NOW).limit_text == ""
 
 
 @pytest.mark.parametrize(
@@ -119,7 +134,8 @@ def test_more_memory_than_a_node_has_is_not_named():
 
 
 def test_advice_says_it_too_and_observing_says_nothing():
-    made = advisor(tables=[history(limit_reached=TIME)], look=cluster(PART), mode=Mode.OBSERVE)
+    known = filed(history(limit_reached=TIME))
+    made = advisor(tables=[known], look=cluster(PART), mode=Mode.OBSERVE)
     asked = job(min_nodes=4, max_nodes=4, time_limit=10)
     assert submit(made, asked)[0].message == ""
     advice = made.advise(asked, now_s=NOW)
@@ -129,7 +145,8 @@ def test_advice_says_it_too_and_observing_says_nothing():
 def test_a_limit_that_ends_some_runs_is_named_in_advice_alone():
     often = LimitReached("TIMEOUT", 0, 600.0, 19, 60)
     assert message(often, time_limit=10) == ""
-    made = advisor(tables=[history(limit_reached=often)], look=cluster(PART), mode=Mode.ADVISE)
+    known = filed(history(limit_reached=often))
+    made = advisor(tables=[known], look=cluster(PART), mode=Mode.ADVISE)
     advice = made.advise(job(min_nodes=4, max_nodes=4, time_limit=10), now_s=NOW)
     assert advice.limit_text == (
         "19 of the last 60 runs of this job reached their time limit of 00:10:00; "

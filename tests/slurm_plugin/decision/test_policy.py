@@ -13,7 +13,7 @@ from predictor.table import quantile
 from predictor.tables.run_facts import change_of
 from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
 from predictor.waits.workload import ArrivalDemand
-from sacct_ingest.runs.layout import Layout, Unit
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline
 from slurm_plugin.decision.allowed_counts import Request, choices, standing
@@ -263,7 +263,7 @@ def test_every_count_is_reported_as_it_was_decided():
         (history(), Reason.NO_CURVE),
         (history(problems=()), Reason.NAME_ONLY),
         (history(problems=(), level="script"), Reason.MIXED_RUNS),
-        (history(observed=(Point(1, 60.0),), layout=Layout(cpus=1), level="line"), Reason.SERIAL),
+        (history(observed=(Point(1, 60.0),), one_cpu=True, level="line"), Reason.SERIAL),
     ],
 )
 def test_what_cannot_be_trusted_is_not_acted_on(learned, reason):
@@ -301,7 +301,7 @@ def test_one_count_is_no_choice():
     for learned, reason in (
         (table(nodes=[16]), Reason.ONE_COUNT),
         (table(lambda n: 600.0 + n), Reason.BEST_ALREADY),
-        (table(nodes=[1], observed=(1,), layout=Layout(cpus=1)), Reason.SERIAL),
+        (table(nodes=[1], observed=(1,), one_cpu=True), Reason.SERIAL),
     ):
         low = 1 if reason is Reason.BEST_ALREADY else learned.nodes[0]
         request = replace(REQUEST, low=low, asked=learned.nodes[0])
