@@ -19,6 +19,8 @@ from slurm_plugin.slurm.sources import Run
 
 #: Characters of the job ids of one command: the kernel takes 128 KiB for one argument.
 _MOST_CHARACTERS = 60_000
+#: Characters of them that people are told: a log's line is no user's to fill.
+_SHOWN = 200
 _NAME = re.compile(r"(\d+)(?:_(\d+))?")
 
 
@@ -159,4 +161,7 @@ def _update(run: Run, jobs: Sequence[str], change: str) -> str:
         run(("scontrol", "update", f"jobid={','.join(jobs)}", change))
     except SlurmError as error:  # such as for a job that has just ended; the others are done
         return f"{change} of {len(jobs)} jobs: {error}"
-    return f"{change}: {', '.join(jobs)}"
+    names = ", ".join(jobs)
+    if len(names) > _SHOWN:
+        names = f"{names[:_SHOWN]}... ({len(jobs)} jobs or arrays)"
+    return f"{change}: {names}"

@@ -63,7 +63,8 @@ def test_all_jobs_of_a_value_are_changed_in_one_command_and_no_task_beside_those
 
 def test_command_lines_stay_short():
     slurm = Slurm(*(field(job, task=str(task)) for job in (1, 2) for task in range(10_000, 30_000)))
-    give_back(OperatorUpdates(), slurm)
+    lines = give_back(OperatorUpdates(), slurm)
+    assert max(map(len, lines)) < 250
     assert 4 <= len(slurm.updates) <= 6
     assert max(len(jobs) for jobs, _ in slurm.updates) < 130_000
     assert {one.value for one in slurm.fields} == {OWN}
