@@ -72,10 +72,15 @@ def elapsed(value: str) -> float | None:
     return slurm_text.parse_duration(value)
 
 
+_DAY_S: Final = 86_400
+
+
 def epoch(value: str) -> int | None:
-    """Time in seconds since the epoch; Slurm's 0 means that there is none."""
+    """Time in seconds since the epoch; Slurm's 0, in whatever time zone, is none."""
     seconds = slurm_text.parse_epoch(value)
-    return slurm_text.in_life(seconds) if seconds else None
+    if seconds is None or abs(seconds) <= _DAY_S:
+        return None
+    return slurm_text.in_life(seconds)
 
 
 def relative(value: str) -> int | None:

@@ -370,6 +370,8 @@ def _steps(columns: _Columns, unknown: list[Unknown]) -> list[StepRun]:
             _bound(columns, total_name, column, unknown)
     _fill_elapsed(columns, len(ids))
     _check_times(columns)
+    for column, field in _CPU_TIMES:
+        _check_cpu_time(columns, column, field, unknown)
     return _structs(StepRun, columns)
 
 
@@ -409,6 +411,7 @@ def _runs(
     _fill_elapsed(columns, len(owned))
     _check_times(columns)
     _check_limits(columns, unknown)
+    _check_cpu_time(columns, "TotalCPU", "cpu_s", unknown)
     if "_req_mem" in columns:
         requested = columns.pop("_req_mem")
         sizes = (columns.get("nodes") or repeat(1), columns.get("cpus") or repeat(1))
@@ -629,3 +632,31 @@ def _check_limits(columns: _Columns, unknown: list[Unknown]) -> None:
             unknown.append(Unknown(at, "Timelimit", Fault.CONTRADICTED, shown))
             limits[at] = None
         columns["limit_s"] = limits
+
+
+_CPU_TIMES: Final = (
+    ("TotalCPU", "cpu_s"),
+    ("UserCPU", "user_cpu_s"),
+    ("SystemCPU", "system_cpu_s"),
+)
+#: CPUs of a node, more than any has: jobs may use more than they were given.
+_MOST_CPUS: Final = 2048
+_LEAST_S: Final = 60.0
+
+
+def _check_cpu_time(columns: _Columns, column: str, field: str, unknown: list[Unknown]) -> None:
+    """Take CPU times for unknown that no node can have: a counter of 32 bits that overflowed."""
+    times = columns.get(field)
+    if times is None or max(filter(None, times), default=0) <= _MOST_CPUS * _LEAST_S:
+        return
+    rows = zip(times, columns["elapsed_s"], columns.get("nodes") or repeat(1), strict=False)
+    overflowed = [
+        at
+        for at, (cpu_s, elapsed_s, nodes) in enumerate(rows)
+        if cpu_s and cpu_s > _MOST_CPUS * max(nodes, 1) * (elapsed_s + _LEAST_S)
+    ]
+    if overflowed:
+        columns[field] = values = list(times)
+        for at in overflowed:
+            unknown.append(Unknown(at, column, Fault.OVERFLOWED, f"{values[at]:.0f} s"))
+            values[at] = None

@@ -99,7 +99,7 @@ def _records(job: Any, cluster: str, tally: Tally, number: int) -> Iterator[list
 
 
 _NO_ID: Final = (
-    "JobIDRaw: no job_id; a table of sacct's columns that another tool wrote as JSON is read as CSV"
+    "JobIDRaw: no job_id; if this is a table of sacct's columns, write it as CSV, not as JSON"
 )
 
 

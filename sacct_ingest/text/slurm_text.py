@@ -232,7 +232,11 @@ def parse_epoch(text: str, zone: tzinfo | None = None) -> int | None:
         return _in_seconds(int(number[1]))
     if text.lower() in NOTHING:
         return None
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        wanted = "write 2024-05-31T12:00:00, or seconds since 1970"
+        raise ValueError(f"not a time: {text[:40]!r}; {wanted}") from error
     if moment.tzinfo is None and zone is not None:
         moment = moment.replace(tzinfo=zone)
     return int(moment.timestamp())

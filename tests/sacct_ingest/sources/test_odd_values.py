@@ -197,6 +197,11 @@ def test_one_value_of_a_log_costs_itself_or_is_required(field, value):
         ({"Submit": "1699999999.0"}, "submit_s", 1_699_999_999),
         ({"Submit": "2023-11-14 22:13:19+00:00"}, "submit_s", 1_699_999_999),
         ({"Eligible": "0"}, "eligible_s", None),
+        # Slurm's 0 as another time zone writes it.
+        ({"Eligible": "1969-12-31T19:00:00"}, "eligible_s", None),
+        # 32 bits of seconds.
+        ({"TotalCPU": "49710-06:28:15"}, "cpu_s", None),
+        ({"TotalCPU": "08:31:00"}, "cpu_s", 30_660),
         ({"MaxRSS": "16?"}, "mem_bytes", None),
         ({"ReqMem": "nan"}, "req_mem_bytes", None),
         # Suspended for ten minutes.
@@ -213,7 +218,7 @@ def test_values_of_other_tools(changes, field, expected):
     [
         ({"Submit": "1700000"}, "Submit: no cluster is so old"),
         ({"Submit": "9999999999999999999999"}, "Submit: too large"),
-        ({"Submit": "5/1/2024 12:00"}, "Submit: Invalid"),
+        ({"Submit": "5/1/2024 12:00"}, "Submit: not a time: '5/1/2024 12:00'; write 2024-"),
         ({"Submit": ""}, "Submit: no submit time"),
         ({"ElapsedRaw": "60000"}, "Elapsed: 60000 s, but End is 60 s after Start"),
         ({"ElapsedRaw": "60", "End": "1700003610"}, "Elapsed: 60 are minutes"),
@@ -303,6 +308,12 @@ def test_what_csv_quotes_comes_back(names):
     lines = io.StringIO(table.getvalue(), newline="\n")
     runs = list(read_text(lines, Tally(), cluster="c"))
     assert [(run.name, run.comment) for run in runs] == names
+
+
+def test_a_table_as_json_is_told_to_be_csv():
+    tally = Tally()
+    assert list(read_json(io.StringIO('[{"JobID": "7", "State": "FAILED"}]'), tally)) == []
+    assert "write it as CSV" in tally.rejects[0].reason
 
 
 def test_odd_values_are_counted_in_the_store(sqlite_store, tmp_path):

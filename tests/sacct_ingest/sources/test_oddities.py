@@ -57,7 +57,10 @@ GIB = 2**30
         ({"State": "CANCELLED by 1000"}, {"state": JobState.CANCELLED, "cancelled_by": "1000"}),
         ({"State": "CANCELLED by 1000", "Start": "None"}, {"start_s": None}),
         ({"TotalCPU": "00:00.204"}, {"cpu_s": 0.204}),
-        ({"TotalCPU": "7-17:10:15"}, {"cpu_s": 666615}),
+        (
+            {"TotalCPU": "7-17:10:15", "Elapsed": "1-02:03:04", "End": "1700099999"},
+            {"cpu_s": 666615},
+        ),
         ({"Elapsed": "1-02:03:04", "End": "1700099999"}, {"elapsed_s": 93784}),
         ({"Timelimit": "Partition_Limit"}, {"limit_s": None}),
         ({"Timelimit": "UNLIMITED"}, {"limit_s": None}),
