@@ -165,6 +165,8 @@ class _Backtest:
         past = self._past[max(ended - WINDOW, 0) : ended]
         if not past:
             return
+        if self._without_median(run):
+            return
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
@@ -186,6 +188,12 @@ class _Backtest:
             entry = structs.replace(entry, acting=acting)
         self.entries.append(entry)
 
+    def _without_median(self, run: Run) -> bool:
+        """Whether half of the runs before on its count, or more, were cut off: none was said."""
+        before = self._ordered[: bisect_right(self._ends, run.submitted_s)]
+        here = [one for one in before if one.nodes == run.nodes][-WINDOW:]
+        return bool(here) and 2 * sum(one.censored for one in here) >= len(here)
+
 
 def _entry(
     run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
@@ -205,7 +213,8 @@ def _entry(
         scale=round(judged.scale, 5),
         fell=judged.fell(actual),
         width=round(judged.width, 4),
-        inside=judged.low <= actual <= judged.high,
+        # What was cut off did not end there.
+        inside=judged.low <= actual <= judged.high and not run.censored,
         informed=informed,
     )
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
 from math import exp, log
 from typing import Any
 
@@ -70,7 +69,7 @@ def tables_of(
     by_model: the runs are as a model of the application moved them: nothing else tells them apart.
     """
     level = identity.level
-    starts = chain.from_iterable(row.each_start() for row in identity.rows)
+    starts = [start for row in identity.rows for start in row.each_start()]
     asked = (run_facts.with_asked_cpus(row) for row in starts)
     rows: Sequence[RunRow] = [row.without_added_cpus() for row in asked]
     unmoved = replace(identity, rows=rows)
@@ -91,7 +90,8 @@ def tables_of(
         names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
-    runs = _GroupedRuns(whole, axis.unit, names, groups, sums, terms)
+    had = sizes_of(starts, axis.unit)
+    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, terms)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -121,7 +121,8 @@ def _by_learning(
         label = f"{whole.table.label} ({_words(group)})"
         need = None if group.values else one.table.need
         # The runs are in the record of the whole.
-        fitted.append(_with(replace(one, new=0), label=label, sizes=terms, need=need))
+        had = sizes_of(identity.rows, one.table.unit)
+        fitted.append(_with(replace(one, new=0), label=label, sizes=terms, need=need, had=had))
         parts.append(group)
     if whole.table is None or not fitted:
         return made
@@ -137,6 +138,7 @@ class _GroupedRuns:
     unit: Unit
     names: tuple[str, ...]  #: attributes that they are split by
     groups: Mapping[Part, Sequence[RunRow]]
+    had: tuple[int, ...]  #: sizes that they had
     sums: SumsByType | None
     terms: tuple[SizeTerm, ...]  #: numbers that run times went by: they are those of a reference
     changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
@@ -232,6 +234,12 @@ def _as_sure(shown: PredictionTable, own: PredictionTable) -> bool:
     )
 
 
+def sizes_of(rows: Iterable[RunRow], unit: Unit) -> tuple[int, ...]:
+    """Give the sizes that runs had, as far as these say a run time; rising."""
+    sizes_had = {unit.size_of(row) for row in run_facts.ended_runs(rows)}
+    return tuple(sorted(sizes_had - {0}))
+
+
 def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
     """Give a table with what a change does; where that was learnt, it misses no curve."""
     learnt = change is not None and change.learnt
@@ -263,7 +271,9 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
             problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
             table = replace(table, unit=unit, problems=problems)
         if table is not None:
-            table = replace(table, sizes=runs.terms or table.sizes, one_cpu=_on_one_cpu(had))
+            table = replace(
+                table, sizes=runs.terms or table.sizes, one_cpu=_on_one_cpu(had), had=runs.had
+            )
         # Entries of the record that are new.
         new = sum(one.end_s > before.until_s for one in record.entries if record is not before)
         return Fitted(name, table, record, new)

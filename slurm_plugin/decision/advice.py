@@ -8,7 +8,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from predictor.application.request import counts_run, for_request
-from predictor.table import at, covers, level_quantile, verdict_at, worse
+from predictor.table import (
+    at,
+    covers,
+    level_quantile,
+    longest,
+    ran_on,
+    starts_at,
+    verdict_at,
+    worse,
+)
 from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import JobState
@@ -316,7 +325,7 @@ def _describe(advice: Advice, table: PredictionTable) -> None:
     advice.confidence = table.confidence
     advice.runs = table.runs
     advice.points = [
-        ObservedPoint(one.nodes, one.time_s, one.repeats, one.spread) for one in table.observed
+        ObservedPoint(one.nodes, one.time_s, one.repeats, one.spread) for one in ran_on(table)
     ]
     advice.knee = table.knee
     advice.guess = table.is_guess
@@ -463,12 +472,26 @@ def _limits(
     known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
     if known and option.nodes == table.asked:
         (found,) = limits_for(request, table, rules, [option.nodes], level_quantile)
-    own_s, high_s = request.asked_limit_s or request.limit_s, option.prediction.high_s
-    longer_s, most_s = whole_minutes(high_s * rules.policy.limit_margin), part.max_time_s or inf
-    ends, ended = own_s and own_s < high_s, table.limit_reached
-    if own_s and ends and ended and ended.state == JobState.TIMEOUT and own_s <= ended.limit:
+    own_s, ended = request.asked_limit_s or request.limit_s, table.limit_reached
+    if not own_s or own_s >= option.prediction.high_s:
+        return found
+    needed_s, most_s = _needed_s(option, table, rules), part.max_time_s or inf
+    longer_s = whole_minutes(needed_s * rules.policy.limit_margin) if needed_s else 0.0
+    if ended and ended.state == JobState.TIMEOUT and own_s <= ended.limit:
         found, longer_s = None, max(longer_s, min(messages.beyond_reached(ended, own_s), most_s))
-    return TimeLimits(longer_s) if ends and not found and longer_s <= most_s else found
+    return TimeLimits(longer_s) if not found and own_s < longer_s <= most_s else found
+
+
+def _needed_s(option: Option, table: PredictionTable, rules: PolicySettings) -> float | None:
+    """Seconds that a run may need, no more than any start ran; None: beyond all that was seen."""
+    share = rules.time_limit.quantile
+    end_s = level_quantile(table, option.nodes, share)
+    longest_s = longest(table, option.nodes)
+    if end_s is None or option.prediction.unbounded:
+        return None
+    one = starts_at(table, option.nodes)
+    least_s = (one.end_s(share) or 0.0) if one else 0.0
+    return max(min(option.prediction.high_s, longest_s or inf), least_s)
 
 
 def _memory_directive(
@@ -523,7 +546,7 @@ def _row(
         node_hours=option.nodes * one.time_s / 3600,
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         wait_bound=waits and option.bound,
-        observed=option.nodes in ran,
+        observed=option.nodes in ran and option.nodes in table.had,
         recommended=option.nodes == best,
         no_later=sum(one <= 0 for one in later) / len(later) if later else None,
         later_s=at_most if isfinite(at_most) else None,
@@ -538,11 +561,16 @@ def _with_unbounded(rows: Sequence[Row], table: PredictionTable, low: int, high:
     """Add the rows of counts on which so many runs were cut off that there is no median."""
     bounded = {row.nodes for row in rows}
     unbounded = [one for one in table.starts if one.unbounded and low <= one.nodes <= high]
-    more = [_unbounded_row(one) for one in unbounded if one.nodes not in bounded]
+    had = () if table.is_guess else table.had
+    more = [
+        _unbounded_row(one, observed=one.nodes in had)
+        for one in unbounded
+        if one.nodes not in bounded
+    ]
     return sorted([*rows, *more], key=lambda row: row.nodes)
 
 
-def _unbounded_row(one: Starts) -> Row:
+def _unbounded_row(one: Starts, *, observed: bool) -> Row:
     return Row(
         nodes=one.nodes,
         time_s=one.over_s,
@@ -551,7 +579,7 @@ def _unbounded_row(one: Starts) -> Row:
         speedup=None,
         efficiency=None,
         node_hours=one.nodes * one.over_s / 3600,
-        observed=True,
+        observed=observed,
         unbounded=True,
     )
 

@@ -80,7 +80,7 @@ def _why_unchanged(scene: PolicyContext) -> Reason | None:
     request, table = scene.request, scene.table
     if unchanged := request.fixed or request.distrusted:
         return unchanged
-    if not counting.scales(table, [scene.asked]):
+    if not counting.scales(table, [scene.asked]) or at(table, scene.asked).unbounded:
         return _why_distrusted(table)
     if is_undecided(table) and not request.explore and request.deadline_s is None:
         return Reason.UNDECIDED
@@ -102,6 +102,8 @@ def _why_distrusted(table: PredictionTable) -> Reason:
     names = {problem.name for problem in table.problems}
     if counting.is_otherwise(table):
         return Reason.OTHER_LAYOUT
+    if table.asked and at(table, table.asked).unbounded:
+        return Reason.CUT_OFF
     if counting.is_serial(table):
         return Reason.SERIAL
     if table.is_curve:

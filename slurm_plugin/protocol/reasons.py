@@ -82,6 +82,7 @@ class Reason(StrEnum):
     ONE_COUNT = "one_count", "its runs do not show what other node counts would take"
     UNDECIDED = ("undecided", "its runs do not tell whether jobs on more nodes had larger problems")
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
+    CUT_OFF = "cut_off", "so many of its runs were cut off that no run time is known"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = (
         "out_of_band",

@@ -1,7 +1,7 @@
 """The prediction for one application as text, and lists of applications, each once."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -278,15 +278,29 @@ def curve_table(
     seen = {point.nodes: point for point in prediction.observed}
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
     nodes = prediction.nodes
+    over = {one.nodes for one in prediction.starts if one.unbounded}
+
+    def run_time(i: int) -> str:
+        return f"{'over ' if nodes[i] in over else ''}{fmt.duration(median[i])}"
+
+    def at_most(i: int) -> str:
+        return "-" if nodes[i] in over else fmt.duration(high[i])
+
+    def interval(i: int) -> str:
+        return run_time(i) if nodes[i] in over else between(low[i], high[i], fmt.duration)
 
     def seconds(
-        name: str, title: str, times: tuple[float, ...], worth: int = cols.ON_REQUEST
+        name: str,
+        title: str,
+        times: tuple[float, ...],
+        worth: int = cols.ON_REQUEST,
+        show: Callable[[int], str] | None = None,
     ) -> cols.OutputColumn:
         return cols.OutputColumn(
             name,
             title,
             lambda i: f"{times[i]:.1f}",
-            show=lambda i: fmt.duration(times[i]),
+            show=show or (lambda i: fmt.duration(times[i])),
             order=lambda i: times[i],
             worth=worth,
         )
@@ -297,13 +311,13 @@ def curve_table(
 
     columns = [
         cols.OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
-        seconds("median_s", "run time", median, cols.ALWAYS),
+        seconds("median_s", "run time", median, cols.ALWAYS, run_time),
         seconds("low_s", "at least", low),
-        seconds("high_s", "at most", high),
+        seconds("high_s", "at most", high, show=at_most),
         cols.OutputColumn(
             "interval",
             f"{fmt.percent(prediction.confidence)} of runs take",
-            lambda i: between(low[i], high[i], fmt.duration),
+            interval,
             worth=4,
             derived=True,
         ),
@@ -318,7 +332,7 @@ def curve_table(
         amount("cost", fmt.printable(energy.currency) or "cost", 1),
         amount("co2_g", "g CO2e", 2),
         cols.OutputColumn(
-            "observed", "observed", lambda i: nodes[i] in seen, worth=cols.ON_REQUEST
+            "observed", "observed", lambda i: nodes[i] in prediction.had, worth=cols.ON_REQUEST
         ),
         cols.OutputColumn(
             "as_asked_s",

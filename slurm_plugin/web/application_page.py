@@ -344,6 +344,7 @@ def _table(
     word, asked = prediction.unit.word, prediction.asked
     job = f" of a job that asks for {count(asked, word)}" if asked else ""
     as_asked = {point.nodes: time_span(point.time_s) for point in prediction.observed}
+    over = {one.nodes for one in prediction.starts if one.unbounded}
 
     def row(i: int) -> tuple[str, ...]:
         nodes, time_s = prediction.nodes[i], prediction.median_s[i]
@@ -351,8 +352,10 @@ def _table(
         said = as_asked.get(nodes) if asked else curve_text.verdict_at_entry(prediction, i)
         return (
             str(nodes),
-            time_span(time_s),
-            f"{time_span(prediction.low_s[i])} to {time_span(prediction.high_s[i])}",
+            f"over {time_span(time_s)}" if nodes in over else time_span(time_s),
+            "no upper end"
+            if nodes in over
+            else f"{time_span(prediction.low_s[i])} to {time_span(prediction.high_s[i])}",
             hours(nodes * time_s / 3600),
             *("-" if (one := taken[i][j]) is None else hours(one) for j in known),
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
