@@ -257,6 +257,7 @@ class Ending:
     state: str  #: such as ``TIMEOUT``
     runs: int
     longest_s: float = 0.0  #: of these runs
+    exit_code: int | None = None  #: of most of them; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,8 +509,10 @@ WORDS: Final = {
     "or shorter limit",
     "until_limit": "it runs until its limit: {runs} of the last {of} runs did{used}; a longer or "
     "shorter limit changes how long it runs, not what is left to do",
-    "failed_early": "{failed} of the last {runs} runs failed within {longest}: their output may "
-    "say why",
+    "failed_early": "{failed} of the last {runs} runs failed within {longest}{code}: their output "
+    "may say why",
+    "failed_steps": "steps of {failed} of the last {runs} completed runs failed or were cancelled: "
+    "they may not have done their work",
     "record": "of the last {predictions} predictions on node counts that {counts} half were within "
     "{error:.0f} %, and {inside} inside their interval (reliable: half within 5 %, nine in ten "
     "within 20 %)",

@@ -72,6 +72,11 @@ class JobState(StrEnum):
         return _STATES[self].run_time is Says.AT_LEAST
 
     @property
+    def failed(self) -> bool:
+        """Whether it ended without its work done, by the cluster, a person or itself."""
+        return _STATES[self].ended and _STATES[self].run_time is not Says.WHOLE
+
+    @property
     def out_of_time(self) -> bool:
         """Whether the run was cut off for lack of time: by its limit or its deadline."""
         return _STATES[self].out_of_time

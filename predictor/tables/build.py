@@ -17,7 +17,7 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import AROUND
 from predictor.level.record import Record
 from predictor.models import selection
-from predictor.table import of_kind, round_time, table_of
+from predictor.table import doubtful, of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
@@ -178,6 +178,8 @@ def _described(
 ) -> types.PredictionTable:
     level, rows = runs.level, runs.had or runs.rows
     memory, endings = facts.memory_of(rows), facts.endings_of(rows)
+    if (failed := facts.failed_steps_problem(rows)) is not None:
+        table = doubtful(table, [failed])
     unfinished = facts.ending_problem(endings) if level in CURVE_LEVELS else None
     measured = [row for row in rows if row.node_watts is not None]
     whole = [row for row in measured if had_whole_nodes(row, settings.node_cpus)]

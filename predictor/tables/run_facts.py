@@ -60,10 +60,33 @@ def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
     states = dict.fromkeys(row.state for row in latest)
     groups = {state: [row for row in latest if row.state is state] for state in states}
     endings = [
-        Ending(state.value, len(group), float(max(row.elapsed_s for row in group)))
+        Ending(
+            state=state.value,
+            runs=len(group),
+            longest_s=float(max(row.elapsed_s for row in group)),
+            exit_code=_usual_code(group),
+        )
         for state, group in groups.items()
     ]
     return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
+
+
+def _usual_code(rows: Sequence[RunRow]) -> int | None:
+    """Exit code of most of these runs; None: not known."""
+    codes = Counter(row.exit_code for row in rows if row.exit_code is not None)
+    return codes.most_common(1)[0][0] if codes else None
+
+
+def failed_steps_problem(rows: Iterable[RunRow]) -> Problem | None:
+    """Report that steps of completed runs failed, often enough to doubt what these took.
+
+    rows: runs of one identity, the newest last.
+    """
+    completed = [row for row in rows if row.state.finished][-RECENT:]
+    failed = sum(evidence_of(row).doubtful for row in completed)
+    if failed < 2 or failed < len(completed) * _SHARE:
+        return None
+    return problem("failed_steps", failed=failed, runs=len(completed))
 
 
 def limit_reached(rows: Sequence[RunRow]) -> LimitReached | None:
@@ -117,7 +140,9 @@ def ending_problem(endings: Sequence[Ending]) -> Problem | None:
         early = next((one for one in bad if one.state == JobState.FAILED), None)
         if early is None or early.longest_s > _EARLY_S or early.runs < max(_OFTEN, runs * _SHARE):
             return None
-        facts = {"failed": early.runs, "runs": runs, "longest": f"{early.longest_s:.0f} s"}
+        code = f" with exit code {early.exit_code}" if early.exit_code else ""
+        longest = f"{early.longest_s:.0f} s"
+        facts = {"failed": early.runs, "runs": runs, "longest": longest, "code": code}
         return problem("failed_early", **facts)
     words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
     if words[0][0] == runs:

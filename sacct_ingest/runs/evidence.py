@@ -5,11 +5,12 @@ its observation is right-censored.  One that failed says when and how often that
 nothing of what the job takes; one that ended for lack of memory needed at least what it had.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from sacct_ingest.records import JobState, Says
+from sacct_ingest.records import JobState, Says, StepRun
 
 
 class Start(Protocol):
@@ -39,6 +40,10 @@ class Start(Protocol):
     def req_mem_bytes(self) -> int | None:
         """Memory that it asked for, in all."""
 
+    @property
+    def failed_steps(self) -> int | None:
+        """How many of its steps failed or were cancelled."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -49,6 +54,7 @@ class Evidence:
     memory: Says
     mem_bytes: int  #: 0 where ``memory`` is `Says.NOTHING`
     lacked_memory: bool  #: that ended it
+    doubtful: bool = False  #: it completed, though steps of it did not: perhaps without its work
 
 
 def evidence_of(start: Start) -> Evidence:
@@ -56,7 +62,7 @@ def evidence_of(start: Start) -> Evidence:
 
     >>> from types import SimpleNamespace
     >>> start = SimpleNamespace(state=JobState.TIMEOUT, elapsed_s=3600, nodes=1, tasks=1,
-    ...                         mem_bytes=None, req_mem_bytes=None)
+    ...                         mem_bytes=None, req_mem_bytes=None, failed_steps=None)
     >>> evidence_of(start).run_time.value
     'at least'
     """
@@ -70,7 +76,8 @@ def evidence_of(start: Start) -> Evidence:
         memory = Says.NOTHING
     if memory is Says.NOTHING:
         mem_bytes = 0
-    return Evidence(run_time, start.elapsed_s, memory, mem_bytes, lacked)
+    doubtful = start.state.finished and bool(start.failed_steps)
+    return Evidence(run_time, start.elapsed_s, memory, mem_bytes, lacked, doubtful)
 
 
 def ran_short(start: Start) -> bool:
@@ -82,6 +89,15 @@ def ran_short(start: Start) -> bool:
     if not start.state.may_lack_memory:
         return start.state is JobState.OUT_OF_MEMORY
     return 0 < (start.req_mem_bytes or 0) <= node_need(start) * start.nodes
+
+
+#: Steps that Slurm adds by itself.
+_ADDED = ("extern",)
+
+
+def failed_steps(steps: Sequence[StepRun]) -> int:
+    """Count the steps that failed or were cancelled, but those that Slurm adds by itself."""
+    return sum(step.state.failed for step in steps if step.step not in _ADDED)
 
 
 def node_need(start: Start) -> int:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.runs.evidence import failed_steps
 from sacct_ingest.runs.reading import resolved
 from sacct_ingest.runs.submission import RULES
 from sacct_ingest.runs.usage import node_watts
@@ -297,6 +298,7 @@ def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
     shapes = zip(columns["nodes"], columns["elapsed_s"], owned, strict=True)
     columns["node_watts"] = [node_watts(*shape) for shape in shapes]
+    columns["failed_steps"] = list(map(failed_steps, owned))
     columns |= {"digest": digests, "tag": tags, "script": scripts, "line": lines}
     _clean(columns, _RUN_TEXTS)
     of_steps = _by_field(StepRun, list(chain.from_iterable(owned)))

@@ -107,6 +107,7 @@ class RunRow:
     req_gpus: int | None = None
     req_gpu_types: str = ""
     node_watts: float | None = None  #: mean power of each of its nodes, with all that ran there
+    failed_steps: int | None = None  #: that failed or were cancelled; None: not known
     exit_code: int | None = None
     exit_signal: int | None = None
     earlier: tuple[Start, ...] = ()  #: its starts but the last, in their order: see `starts`

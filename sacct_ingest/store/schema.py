@@ -145,6 +145,7 @@ runs = sa.Table(
     _count("req_gpus"),
     sa.Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
     _real("node_watts"),
+    _count("failed_steps"),
     # The run that stands for its whole job, where this one is another piece of it; and of that run
     # what the others say, as JSON (`sacct_ingest.records.JobPieces`).  See `store.jobs`.
     _count("part_of"),

@@ -85,7 +85,7 @@ def to_first_schema(connection: Connection) -> None:
     added = {
         "decisions": ("wait_most_s", "request_wait_most_s", "soft_s"),
         "fits": ("basis", "version"),
-        "runs": ("node_watts", "part_of", "pieces", "submission", "rules"),
+        "runs": ("node_watts", "failed_steps", "part_of", "pieces", "submission", "rules"),
     }
     for name in added["fits"]:
         connection.execute(text(f"DROP INDEX ix_fits_{name}"))

@@ -131,3 +131,25 @@ def test_no_start_contradicts_a_table(history, level, share):
             if end_s is not None and own:
                 outlasted = sum(one.elapsed_s > end_s * 1.001 for one in own)
                 assert outlasted <= (1 - share) * len(own) + 1e-6
+
+
+def test_completed_runs_whose_steps_failed_are_no_reliable_prediction():
+    times = [600.0 + i for i in range(40)]
+    good, bad = starts(times), [replace(one, failed_steps=1) for one in starts(times)]
+    assert table_of(good).verdict is Verdict.RELIABLE
+    assert table_of([*good, *bad[:1]]).verdict is Verdict.RELIABLE
+    table = table_of([*good[:-3], *bad[:3]])
+    assert table.verdict is Verdict.DOUBTFUL
+    assert table.problems[0].text.startswith("steps of 3 of the last 20 completed runs failed")
+
+
+def test_failed_runs_say_when_how_often_and_with_which_code():
+    failed = starts([3.0] * 5, JobState.FAILED)
+    rows = starts([600.0] * 9) + [replace(one, exit_code=2) for one in failed]
+    table = table_of(rows)
+    assert at(table, 1).time_s == pytest.approx(600.0)
+    assert [(one.state, one.runs, one.exit_code) for one in table.endings] == [
+        ("COMPLETED", 9, None),
+        ("FAILED", 5, 2),
+    ]
+    assert "5 of the last 14 runs failed within 3 s with exit code 2" in table.problems[-1].text

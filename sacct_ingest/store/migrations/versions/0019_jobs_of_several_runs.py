@@ -17,6 +17,7 @@ down_revision = "0018"
 
 
 def upgrade() -> None:
+    op.add_column("runs", Column("failed_steps", number()))
     op.add_column("runs", Column("part_of", number()))
     op.add_column("runs", Column("pieces", long()))
     op.add_column("runs", Column("submission", long()))
