@@ -217,7 +217,7 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
 
 def ran_on(table: PredictionTable) -> tuple[Point, ...]:
     """Give the observations on counts that some job had: others follow from what it asked for."""
-    return tuple(point for point in table.observed if point.nodes in table.had)
+    return tuple(point for point in table.observed if point.nodes not in table.never_had)
 
 
 def starts_at(table: PredictionTable, nodes: int) -> Starts | None:
@@ -482,7 +482,7 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
         tails=tuple(replace(one, time_s=tuple(one.time_s[i] for i in rows)) for one in table.tails),
         at_limits=(),
         by_type=(),
-        had=(),  # over CPUs nothing says how many nodes jobs had
+        never_had=nodes,  # over CPUs nothing says how many nodes jobs had
         knee=table.knee and max(table.knee // cpus, 1),
         max_useful=table.max_useful and -(-table.max_useful // cpus),
         widest=table.widest // cpus,

@@ -468,7 +468,8 @@ class PredictionTable(ByType):
     limit_reached: LimitReached | None = None
     one_cpu: bool = False  #: all its runs had one CPU of one node
     shares_nodes: bool = False  #: others may run on the nodes of its runs
-    had: tuple[int, ...] = ()  #: sizes that its jobs had, rising; ``observed`` is as they asked
+    #: of ``observed`` and ``starts`` the sizes that no job had: they are those that jobs asked for
+    never_had: tuple[int, ...] = ()
     asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
     kind: JobKind = JobKind.WORK  #: whether the length of its jobs is a property of the work
     to_limit: ToLimit | None = None  #: None: fewer than half of them ran until their limit

@@ -90,7 +90,7 @@ def tables_of(
         names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
-    had = sizes_of(starts, axis.unit)
+    had = _sizes_of(starts, axis.unit)
     runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, terms)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
@@ -121,8 +121,10 @@ def _by_learning(
         label = f"{whole.table.label} ({_words(group)})"
         need = None if group.values else one.table.need
         # The runs are in the record of the whole.
-        had = sizes_of(identity.rows, one.table.unit)
-        fitted.append(_with(replace(one, new=0), label=label, sizes=terms, need=need, had=had))
+        had = _sizes_of(identity.rows, one.table.unit)
+        never = tuple(n for n in _said_of(one.table) if n not in had)
+        named = {"label": label, "sizes": terms, "need": need, "never_had": never}
+        fitted.append(_with(replace(one, new=0), **named))
         parts.append(group)
     if whole.table is None or not fitted:
         return made
@@ -234,10 +236,17 @@ def _as_sure(shown: PredictionTable, own: PredictionTable) -> bool:
     )
 
 
-def sizes_of(rows: Iterable[RunRow], unit: Unit) -> tuple[int, ...]:
+def _sizes_of(rows: Iterable[RunRow], unit: Unit) -> tuple[int, ...]:
     """Give the sizes that runs had, as far as these say a run time; rising."""
     sizes_had = {unit.size_of(row) for row in run_facts.ended_runs(rows)}
     return tuple(sorted(sizes_had - {0}))
+
+
+def _said_of(table: PredictionTable) -> list[int]:
+    """Give the sizes that a table has observations of."""
+    tried = table.change.learnt if table.change else ()
+    points, starts = ([one.nodes for one in said] for said in (table.observed, table.starts))
+    return sorted({*points, *starts, *tried})
 
 
 def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
@@ -271,8 +280,12 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
             problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
             table = replace(table, unit=unit, problems=problems)
         if table is not None:
+            never_had = tuple(n for n in _said_of(table) if n not in runs.had)
             table = replace(
-                table, sizes=runs.terms or table.sizes, one_cpu=_on_one_cpu(had), had=runs.had
+                table,
+                sizes=runs.terms or table.sizes,
+                one_cpu=_on_one_cpu(had),
+                never_had=never_had,
             )
         # Entries of the record that are new.
         new = sum(one.end_s > before.until_s for one in record.entries if record is not before)

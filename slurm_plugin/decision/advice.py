@@ -546,7 +546,7 @@ def _row(
         node_hours=option.nodes * one.time_s / 3600,
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         wait_bound=waits and option.bound,
-        observed=option.nodes in ran and option.nodes in table.had,
+        observed=option.nodes in ran and option.nodes not in table.never_had,
         recommended=option.nodes == best,
         no_later=sum(one <= 0 for one in later) / len(later) if later else None,
         later_s=at_most if isfinite(at_most) else None,
@@ -561,9 +561,9 @@ def _with_unbounded(rows: Sequence[Row], table: PredictionTable, low: int, high:
     """Add the rows of counts on which so many runs were cut off that there is no median."""
     bounded = {row.nodes for row in rows}
     unbounded = [one for one in table.starts if one.unbounded and low <= one.nodes <= high]
-    had = () if table.is_guess else table.had
+    never = table.nodes if table.is_guess else table.never_had
     more = [
-        _unbounded_row(one, observed=one.nodes in had)
+        _unbounded_row(one, observed=one.nodes not in never)
         for one in unbounded
         if one.nodes not in bounded
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from predictor.application.request import of_usual_job
-from predictor.table import for_type, of_rows, whole_key, within_cluster
+from predictor.table import for_type, of_rows, ran_on, whole_key, within_cluster
 from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.attributes import size_text
@@ -279,6 +279,7 @@ def curve_table(
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
     nodes = prediction.nodes
     over = {one.nodes for one in prediction.starts if one.unbounded}
+    had = {one.nodes for one in ran_on(prediction)} | (over - {*prediction.never_had})
 
     def run_time(i: int) -> str:
         return f"{'over ' if nodes[i] in over else ''}{fmt.duration(median[i])}"
@@ -331,9 +332,7 @@ def curve_table(
         amount("kwh", "kWh", 0),
         amount("cost", fmt.printable(energy.currency) or "cost", 1),
         amount("co2_g", "g CO2e", 2),
-        cols.OutputColumn(
-            "observed", "observed", lambda i: nodes[i] in prediction.had, worth=cols.ON_REQUEST
-        ),
+        cols.OutputColumn("observed", "observed", lambda i: nodes[i] in had, worth=cols.ON_REQUEST),
         cols.OutputColumn(
             "as_asked_s",
             "as asked for",

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.application.request import for_request
-from predictor.table import at, for_limit, for_sizes, level_quantile, quantile, starts_at
+from predictor.table import at, for_limit, for_sizes, level_quantile, quantile, ran_on, starts_at
 from predictor.tables.build import IdentityRuns, tabulate
+from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import SizeTerm, Verdict
 from sacct_ingest.records import JobState, KeyLevel, Says
@@ -153,3 +154,16 @@ def test_failed_runs_say_when_how_often_and_with_which_code():
         ("FAILED", 5, 2),
     ]
     assert "5 of the last 14 runs failed within 3 s with exit code 2" in table.problems[-1].text
+
+
+def test_a_count_that_no_job_had_is_not_called_observed():
+    """Jobs that left 2 to 4 nodes open had these: what they asked for is between them."""
+    asked = {"asked_unit": "nodes", "asked_low": 2, "asked_high": 4}
+    rows = [
+        replace(row(n, 1200.0 / n), asked_size=size, end_s=10_000 * i, **asked)
+        for i, (n, size) in enumerate([(2, 2), (4, 4)] * 6, start=1)
+    ]
+    (made, *_) = tables_of(IdentityRuns(KeyLevel.SCRIPT, "key", rows, 0.0), TableSettings())
+    assert [point.nodes for point in made.table.observed] == [3]
+    assert made.table.never_had == (3,)
+    assert ran_on(made.table) == ()
