@@ -1,7 +1,9 @@
-"""What others wait for while three users attack nimod.
+"""What others wait for while three users attack nimod, and what each attack costs nimod.
 
-They attack with connections, long lists and slow reading, while another one submits and asks; a
-cluster without plugin beside it shows what their use of processors costs.
+First they attack with connections, long lists and slow reading, while another one submits and
+asks; a cluster without plugin beside it shows what their use of processors costs.  Then each attack
+alone, by three attackers: how many of an honest user's jobs get the decision that they get alone,
+how long sbatch takes beside as many that only use processors, nimod's memory, log and refusals.
 """
 
 import contextlib
@@ -15,32 +17,67 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import _bench
-from _submissions import ROOT, TIMEOUT_MS, in_memory, memory_mib, request, start, start_nimod
+from _submissions import (
+    ROOT,
+    SBATCH,
+    SCRIPT,
+    TIMEOUT_MS,
+    Setup,
+    in_memory,
+    memory_mib,
+    request,
+    start,
+    start_nimod,
+)
 
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import Nimod, hooks_for
+from tests.processes import free_ports, wait_until
+from tests.slurm_plugin.nimod.relay.credentials import munged
 
 #: Users who attack, and what each of them does; who is let in beside them.
 ATTACKS = {"daemon": "many_connections", "bin": "big_lists", "nobody": "slow_reader"}
 HONEST = "games"
+#: Attacks of :func:`each_attack`; those over links are of a login node's root.
+EACH = (
+    "burn",
+    "short_connections",
+    "heavy_questions",
+    "subordinate_uids",
+    "links",
+    "notices",
+    "fat",
+)
+_OVER_LINKS = ("links", "notices")
+_BEGIN_S = 2.0  #: until they are at it
+_LOOK_S = 2.0  #: between looks at the cluster: each attack lasts some of them
+_FAT_JOBS = 1000  #: pending jobs of each attacker
+_AT_MOST_S = 300.0
 
 
 def main() -> int:
     """Measure, print, write."""
     parser = _bench.options(__doc__ or "")
     parser.add_argument("--release", help="of Slurm, such as 24.11; default: this machine's own")
+    parser.add_argument("--only", nargs="+", choices=EACH, help="these attacks alone")
     options = parser.parse_args()
     if missing := missing_programs(options.release):
         print(f"Slurm is missing here: {', '.join(missing)} not installed", file=sys.stderr)
         return 1
-    rows = under_attack(options.release, *((2, 20) if options.quick else (5, 60)))
-    _bench.table(rows, title="What others wait for while three users attack nimod")
-    _bench.write(options.json, release=options.release, quick=options.quick, attacks=rows)
+    rows: list[dict[str, Any]] = []
+    if not options.only:
+        rows = under_attack(options.release, *((2, 20) if options.quick else (5, 60)))
+        _bench.table(rows, title="What others wait for while three users attack nimod")
+    each = each_attack(options.release, options.only or EACH, 12 if options.quick else 40)
+    _bench.table(each, title="Each attack alone, by three attackers")
+    _bench.write(
+        options.json, release=options.release, quick=options.quick, attacks=rows, each=each
+    )
     return 0
 
 
@@ -81,6 +118,104 @@ def under_attack(release: str | None, rounds: int, times: int) -> list[dict[str,
             }
         )
     return rows
+
+
+def each_attack(release: str | None, acts: Sequence[str], jobs: int) -> list[dict[str, Any]]:
+    """Let three attackers do each act, while an honest user submits so many jobs."""
+    rows = [one_attack(release, "burn", jobs)]
+    rows += [one_attack(release, act, jobs) for act in acts if act != "burn"]
+    for row in rows:
+        row["over burners"] = row["sbatch ms, attacked"] / rows[0]["sbatch ms, attacked"]
+    return rows
+
+
+def one_attack(release: str | None, act: str, jobs: int) -> dict[str, Any]:
+    """Let three attackers do something, while an honest user submits so many jobs."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(in_memory())
+        munge = stack.enter_context(munged(folder / "munge"))
+        port = free_ports(1)[0]
+        lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
+        setup = start(stack, act, lua, release)
+        relay = {"listen": f"127.0.0.1:{port}", "munge_socket": munge}
+        often = {"interval_s": _LOOK_S}
+        nimod = start_nimod(
+            folder, setup.cluster, "enforce", first=False, relay=relay, snapshot=often
+        )
+        wait_until(lambda: all(submitted(setup, 1)[0]), what="nimod's view")
+        _, alone_s = submitted(setup, jobs)
+        with doing(act, nimod, setup, port, munge):
+            decided, took_s = submitted(setup, jobs)
+            refused = status_of(nimod)
+            most_mib = memory_mib(nimod, "VmHWM")
+        return {
+            "attack": act,
+            "decided": f"{sum(decided)} of {jobs}",
+            "sbatch ms, alone": statistics.median(alone_s) * 1e3,
+            "sbatch ms, attacked": statistics.median(took_s) * 1e3,
+            "nimod MiB at most": most_mib,
+            "log lines": len(setup.cluster.log("nimod").splitlines()),
+            "refusals": refused,
+        }
+
+
+def submitted(setup: Setup, jobs: int) -> tuple[list[bool], list[float]]:
+    """Submit jobs, and cancel them; whether each got a decision, and how long sbatch took."""
+    decisions, took_s = [], []
+    setup.script.write_text(SCRIPT)
+    for _ in range(jobs):
+        began = time.perf_counter()
+        done = setup.cluster.run(*SBATCH, "--parsable", setup.script)
+        took_s.append(time.perf_counter() - began)
+        shown = setup.cluster.run("scontrol", "show", "job", "-o", done.stdout.strip()).stdout
+        decisions.append("AdminComment=NIMO" in shown)
+        setup.cluster.run("scancel", done.stdout.strip())
+    return decisions, took_s
+
+
+def status_of(nimod: Nimod) -> str:
+    """Refusals that nimod counted, in short; of one that counts none nothing."""
+    status = json.loads(nimod.run("status", "--json", "--config", nimod.config).stdout)
+    refused = status.get("refused", [])
+    return ", ".join(f"{one['principal']} {one['resource']} {one['count']}" for one in refused)
+
+
+@contextlib.contextmanager
+def doing(act: str, nimod: Nimod, setup: Setup, port: int, munge: str) -> Iterator[None]:
+    """Let three attackers do something."""
+    users = [pwd.getpwnam(name) for name in ATTACKS]
+    if act == "fat":
+        fatten(setup, [user.pw_uid for user in users])
+        time.sleep(5 * _LOOK_S)
+        yield
+        return
+    number = 1 if act in _OVER_LINKS else len(users)
+    program = str(ROOT / "benchmarks" / "_attackers.py")
+    started = []
+    for user in users[:number]:
+        argv = [sys.executable, program, act, str(nimod.socket), str(_AT_MOST_S)]
+        argv += [str(user.pw_uid), str(port), munge]
+        started.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
+    time.sleep(_BEGIN_S)
+    try:
+        yield
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+
+
+def fatten(setup: Setup, uids: Sequence[int]) -> None:
+    """Submit pending jobs with names, comments and folders as long as Slurm takes them."""
+    folder = "/" + "/".join(["w" * 200] * 19)
+    for number, uid in enumerate(uids):
+        name = "\U0001f600" * (number == 0) + "n" * 900
+        argv = ["sbatch", "--parsable", f"--uid={uid}", "--begin=now+2days"]
+        argv += [f"--array=0-{_FAT_JOBS - 1}", "-J", name, f"--comment={'c' * 1000}"]
+        done = setup.cluster.run(*argv, f"--chdir={folder}", "--wrap", "true")
+        array = done.stdout.strip()
+        tasks = ",".join(f"{array}_{task}" for task in range(_FAT_JOBS))
+        setup.cluster.run("scontrol", "update", f"jobid={tasks}", "requeue=0", check=False)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ local gettime, unix = require("socket.core").gettime, require("socket.unix")
 
 local MAX_ANSWER_BYTES = 64 * 1024
 local BUSY_S = 0.05 -- two submissions within this time: nimod has hardly fallen asleep
-local FIRST_REST_S = 0.5 -- after the first time-outs in a row; each one more doubles it
+local FIRST_REST_S = 0.25 -- after the first time-outs in a row; each one more doubles it
 
 local Link = {}
 Link.__index = Link
@@ -131,7 +131,7 @@ end
 --- Make a connection, without connecting yet.
 -- It never takes longer than `timeout_ms` from `begin` on, and after `breaker_failures` time-outs in a row
 -- it does not try for a while: submissions are serial, so each would wait for all before it.  The while
--- is half a second, twice as long after each further time-out, `breaker_s` at most: a few answers that
+-- is a quarter of a second, twice as long after each further time-out, `breaker_s` at most: a few answers that
 -- came late on a busy machine buy no long silence.
 -- A nimod that is not there costs no time and is therefore asked again at the next job.
 -- @param clock seconds as a number; LuaSocket's where none is given

@@ -41,6 +41,7 @@ PAUSE_S = 0.05
 _ACCEPTED = 64  #: most that are let in or refused before others have their turn
 #: A turn counts as so much processor time at least, for what the kernel and the loop do for it.
 _LEAST_TURN_S = 50e-6
+_SHUT_S = 0.005  #: users' connections wait at least so long where they come too fast
 _REPORTED = 100  #: most places whose errors are logged
 
 
@@ -90,6 +91,7 @@ class Loop:
         self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
+        self._shut_s: float | None = None  # until when no users are let in; None: they are
         self._reported: set[tuple[type[Exception], str, int]] = set()
         for channel in (*self._listeners, self._woken, self._waker):
             channel.settimeout(0)
@@ -167,10 +169,31 @@ class Loop:
     def _once(self, wait_s: float) -> None:
         if self._resting:
             wait_s = min(wait_s, PAUSE_S)
+        if self._shut_s is not None:
+            wait_s = min(wait_s, self._let_in_again_s())
         ready = self._selector.select(min(wait_s, REST_S) if self._undone else wait_s)
         began_s = self._cpu_clock()
         self._take_turns(ready)
         self.longest_s = max(self.longest_s, self._cpu_clock() - began_s)
+
+    def _let_in_again_s(self) -> float:
+        """Let users in again, if it is time; seconds until then."""
+        left_s = (self._shut_s or 0.0) - self._clock()
+        if left_s > 0.0:
+            return left_s
+        self._shut_s = None
+        self._selector.register(self._listeners[-1], selectors.EVENT_READ, None)
+        return 0.0
+
+    def _shut_for_a_moment(self, took_s: float) -> None:
+        """Let no users in where letting in takes more than its share of the processor."""
+        whole = self._limiter.accountant.whole
+        whole.charge(Resource.PROCESSOR_TIME, took_s)
+        wait_s = whole.wait_s(Resource.PROCESSOR_TIME)
+        if wait_s > 0.0 and self._shut_s is None:
+            whole.refuse(Resource.PROCESSOR_TIME)
+            self._shut_s = self._clock() + max(wait_s, _SHUT_S)
+            self._selector.unregister(self._listeners[-1])
 
     def _take_turns(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
         self._catch_up()
@@ -195,7 +218,10 @@ class Loop:
             self._do_calls()
         for listener in self._listeners:
             if listener in others:
+                began_s = self._cpu_clock()
                 self._accept(listener)
+                if listener is self._listeners[-1]:
+                    self._shut_for_a_moment(self._cpu_clock() - began_s)
 
     def _serve_one(self, waiting: Sequence[Connection]) -> None:
         """Serve one of the peers and calls that wait: one whose account took least."""

@@ -123,10 +123,10 @@ LIMITS: tuple[Limit, ...] = (
     Limit(Kind.HOST, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),
     Limit(Kind.LINK, Resource.REQUESTS, 800, "{per_s:g} requests a second", _REFUSED, 400),
     Limit(Kind.LINK, Resource.IN_WORK, 256, "{most:g} requests in work", _REFUSED),
-    Limit(Kind.LINK, Resource.PROCESSOR_TIME, 0.5, "25 % of a processor", _REFUSED, 0.25),
+    Limit(Kind.LINK, Resource.PROCESSOR_TIME, 0.05, "10 % of a processor", _REFUSED, 0.1),
     Limit(
-        Kind.LINK, Resource.BYTES_IN, 8 * _MIB, "8 MiB a second", "nothing is read for a moment",
-        8 * _MIB,
+        Kind.LINK, Resource.BYTES_IN, 2 * _MIB, "4 MiB a second", "nothing is read for a moment",
+        4 * _MIB,
     ),
     Limit(
         Kind.LINK, Resource.BYTES_HELD, 4 * _MIB, "4 MiB of requests in work", _REFUSED,
@@ -136,6 +136,11 @@ LIMITS: tuple[Limit, ...] = (
     Limit(Kind.LINK, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),
     # What LimitNOFILE leaves beside store, subprocesses and libraries.
     Limit(Kind.SERVICE, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),
+    # A connection that is refused costs 20 µs: a thousand at once, and 5,000 a second.
+    Limit(
+        Kind.SERVICE, Resource.PROCESSOR_TIME, 0.02, "10 % of a processor for new connections",
+        "users' connections wait for a moment", 0.1,
+    ),
     Limit(Kind.SERVICE, Resource.DESCRIPTORS, 896, "{most:g} descriptors", _CLOSED),
     Limit(
         Kind.SERVICE, Resource.LINES_OF_ALL, 60, "60 lines a minute for what principals cause",

@@ -66,14 +66,14 @@ def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks):
 
 
 def test_rests_begin_short_and_double_up_to_the_setting(hooks):
-    """Three late answers buy half a second of silence, not 30 s."""
+    """Three late answers buy a quarter of a second of silence, not 30 s."""
     for _ in range(3):
         hooks.submit()
-    for asked, rest_s in enumerate((0.5, 1, 2, 4, 8, 16, 30, 30), start=3):
-        hooks.peer.now += rest_s - 0.1
+    for asked, rest_s in enumerate((0.25, 0.5, 1, 2, 4, 8, 16, 30, 30), start=3):
+        hooks.peer.now += rest_s - 0.05
         hooks.submit()
         assert len(hooks.asked()) == asked
-        hooks.peer.now += 0.2
+        hooks.peer.now += 0.1
         hooks.submit()
         assert len(hooks.asked()) == asked + 1
 
@@ -93,7 +93,7 @@ def test_the_log_says_for_how_long_nobody_is_asked(hooks):
     hooks.peer.now += 31
     hooks.submit()
     hooks.peer.now += 31
-    assert "not asking for 0.5 s" in hooks.submit().log[0]
+    assert "not asking for 0.25 s" in hooks.submit().log[0]
 
 
 def test_an_answer_ends_the_count(hooks):

@@ -573,3 +573,33 @@ def test_bytes_that_a_user_leaves_in_memory_are_counted_and_given_back(running):
             one.sendall(b"x" * 250_000)
     wait_until(lambda: running.served_by.left > 5, what="some to be cut off")
     assert account.held(Resource.BYTES_HELD) <= 12 * 2**20
+
+
+def test_letting_in_takes_no_more_than_its_share_of_the_processor(running):
+    """A crowd waits in the kernel's queue; slurmctld, who is in already, is served meanwhile."""
+    running.served_by.first = True
+    slurmctld = running.connect()
+    slurmctld.sendall(b"hello\n")
+    assert slurmctld.recv(10) == b"hello\n"
+    running.served_by.first = False
+    enter = running.served_by.enter
+
+    def costly(channel, later):
+        running.cpu_s += 10.0
+        return enter(channel, later)
+
+    running.served_by.enter = costly
+    first = running.connect()
+    first.sendall(b"hello\n")
+    assert first.recv(10) == b"hello\n"
+    crowd = [running.connect() for _ in range(20)]
+    running.settle()
+    slurmctld.sendall(b"again\n")
+    assert slurmctld.recv(10) == b"again\n"
+    whole = running.served_by.accountant.whole
+    assert running.served_by.accountant.refused[Kind.SERVICE, Resource.PROCESSOR_TIME] >= 1
+    assert running.cpu_s < 210.0
+    whole.charge(Resource.PROCESSOR_TIME, -1000.0)
+    running.pass_time(3000.0)
+    crowd[-1].sendall(b"late\n")
+    assert crowd[-1].recv(10) == b"late\n"
