@@ -398,3 +398,24 @@ def test_a_refit_without_time_left_fits_the_first_of_each_user_and_goes_on_later
     while refit(store, now_s=5.0, longest_s=0.0).waiting:
         pass
     assert {(row.level, row.key) for row in store.fits.all()} == all_tables
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_tables_say_themselves_whether_all_runs_had_one_cpu(store, cpus):
+    """Those of sizes and parts, too, which have no layout of their own."""
+    sizes = [100 * 2 ** (number % 5) for number in range(40)]
+    store.runs.add(
+        job(
+            number + 1,
+            1,
+            float(sizes[number]),
+            cpus=cpus if number == 39 else 1,
+            submit_line=f"sbatch solve.sh {sizes[number]}",
+        )
+        for number in range(40)
+    )
+    refit(store, now_s=5.0)
+    made = [table for level in KeyLevel for table in tables(store, level).values()]
+    assert any(table.sizes or table.parts for table in made)
+    names = [table for table in made if table.level == KeyLevel.NAME]
+    assert {table.one_cpu for table in names if not table.key.partition("\0")[2]} == {cpus == 1}
