@@ -113,21 +113,26 @@ class Decisions(StoreTable):
             query = query.where(at_s <= before[0], older)
         return list(_pairs(self._rows(query)))
 
-    def of_job(self, job_id: int, *, decision_id: str = "", user: str = "") -> Pair | None:
+    def of_job(
+        self, job_id: int, *, decision_id: str = "", user: str = "", cluster: str = ""
+    ) -> Pair | None:
         """Give the last decision about a job, with its run where that is there already.
 
         decision_id: from the job's admin_comment, where its run is not there yet.
         user: user of the job, if known: without it all decisions are searched.
+        cluster: the job's, if known: others number their jobs alike.
         """
         about = decisions.c.decision_id == decision_id if decision_id else runs.c.job_id == job_id
-        chosen = [about, *([decisions.c.user == user] if user else [])]
+        chosen = [about, *([decisions.c.user == user] if user else []), *_on(cluster)]
         query = _OUTCOMES.where(*chosen).order_by(decisions.c.at_s.desc()).limit(1)
         return next(_pairs(self._rows(query)), None)
 
-    def about_when(self, job: ShownJob) -> list[DecisionRow]:
+    def about_when(self, job: ShownJob, *, cluster: str = "") -> list[DecisionRow]:
         """Give the decisions without a run that were made when a job was submitted.
 
         They are about jobs of the same user and name, from the same folder.
+
+        cluster: the job's, if known.
         """
         earliest_s = job.submit_s - outcomes.AFTER_S
         latest_s = job.submit_s + 1 + outcomes.BEFORE_S
@@ -139,6 +144,7 @@ class Decisions(StoreTable):
             # A job that was refused is not there; in the other modes it passed.
             sa.or_(decisions.c.action != "refuse", sa.not_(decisions.c.applied)),
             decisions.c.at_s.between(earliest_s, latest_s),
+            *_on(cluster),
         )
         query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
         return [decision for decision, _ in _pairs(self._rows(query))]
@@ -245,6 +251,11 @@ def _add(connection: sa.Connection, rows: Sequence[DecisionRow]) -> None:
         new = [_values(latest[one]) for one in some if one not in recorded]
         if new:
             connection.execute(sa.insert(decisions), new)
+
+
+def _on(cluster: str) -> list[sa.ColumnElement[bool]]:
+    """Condition on the cluster of a decision; one from before its name was known has none."""
+    return [decisions.c.cluster.in_(["", cluster])] if cluster else []
 
 
 def _of_runs(chosen: DecisionSelection) -> Iterator[sa.ColumnElement[bool]]:

@@ -41,7 +41,7 @@ class StoreQueries:
         """
         store = self._store = self._store or Store.open(self.url, create=False)
         if ask.op == "explain":
-            return bounded(encode(explain(store, ask, user)))
+            return bounded(encode(explain(store, ask, user, cluster=self.config().cluster)))
         if ask.op == "report":
             only = user if private else None
             return bounded(encode(self._report(store, ask.selection, only)))
@@ -101,19 +101,23 @@ def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) ->
     )
 
 
-def explain(store: Store, ask: Ask, user: str | None) -> Explanation:
+def explain(store: Store, ask: Ask, user: str | None, *, cluster: str = "") -> Explanation:
     """Find the decision about a job of the user, or of anybody for those who may see all.
 
     A job that has no note, and whose run was not read yet, is compared with the decisions of its
     time.  Where several fit that say different things, none is given.
+
+    cluster: the job's, where the site's settings name it: a store may hold several.
     """
-    found = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
+    found = store.decisions.of_job(
+        ask.job_id or 0, decision_id=ask.decision_id, user=user or "", cluster=cluster
+    )
     if found is not None:
         return explanation_of(*found)
     shown = ask.shown
     if ask.decision_id or shown is None or user not in {None, shown.user}:
         return Explanation()
-    decisions = store.decisions.about_when(shown)
+    decisions = store.decisions.about_when(shown, cluster=cluster)
     fitting = [one for row in decisions if (one := decision_of(row, shown)) is not None]
     explanation = Explanation(at_that_time=len(decisions), fitting=len(fitting))
     if fitting and all(alike(one) == alike(fitting[0]) for one in fitting):

@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
 def _own_run(config: Config, job_id: int) -> str:
     """Say what is known of a job where no nimod decides."""
     with open_store(config) as store:
-        if pair := store.decisions.of_job(job_id):  # a nimod decided: the job's note says so
+        if pair := store.decisions.of_job(
+            job_id, cluster=config.cluster
+        ):  # a nimod decided: the job's note says so
             return explain(explanation_of(*pair), job_id)
         found = store.runs.of_job(job_id)
         if not found:
@@ -98,7 +100,7 @@ def _own_run(config: Config, job_id: int) -> str:
 
 def _stored(config: Config, ask: Ask) -> Explanation:
     with open_store(config) as store:
-        return explain_stored(store, ask, None)
+        return explain_stored(store, ask, None, cluster=config.cluster)
 
 
 def _not_found(job_id: int, explanation: Explanation) -> str:

@@ -444,6 +444,23 @@ def test_decisions_are_found_before_their_runs_are_read(store):
     assert store.decisions.about_when(shown) == [passed]
 
 
+def test_clusters_number_their_jobs_alike(store):
+    for at, cluster in enumerate(("pine", "elm")):
+        decision_id = f"{at:012x}"
+        store.decisions.add([decision(decision_id=decision_id, cluster=cluster)])
+        note = f"NIMO1:{decision_id}:n=4,m=enforce"
+        store.runs.add([run(job_id=17, cluster=cluster, admin_comment=note)])
+    shown = ShownJob(user="ada", name="wrf", work_dir="/home/ada", submit_s=SUBMIT_S)
+    for cluster in ("pine", "elm"):
+        assert [one.cluster for one in store.decisions.about_when(shown, cluster=cluster)] == [
+            cluster
+        ]
+    store.decisions.join_outcomes()
+    for cluster in ("pine", "elm"):
+        assert store.decisions.of_job(17, cluster=cluster)[0].cluster == cluster
+    assert store.decisions.of_job(17, cluster="oak") is None
+
+
 @pytest.mark.parametrize("order", [(2, 4, 8), (8, 2, 4), (4, 8, 2)])
 @pytest.mark.parametrize("undecided", [None, 2, 4, 8])
 def test_runs_of_one_second_get_the_decisions_about_their_requests(store, order, undecided):
