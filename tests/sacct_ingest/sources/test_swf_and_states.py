@@ -135,12 +135,13 @@ def test_no_text_is_too_odd(text):
 
 
 def test_what_the_states_mean():
-    assert {state for state in JobState if state.cut_short} == {JobState.TIMEOUT, JobState.DEADLINE}
-    assert {state for state in JobState if state.says_run_time} == {
-        JobState.COMPLETED,
-        JobState.TIMEOUT,
-        JobState.DEADLINE,
+    out_of_time = {state for state in JobState if state.out_of_time}
+    cut_short = {state for state in JobState if state.cut_short}
+    assert out_of_time == {JobState.TIMEOUT, JobState.DEADLINE}
+    assert cut_short - out_of_time == {
+        *(JobState.CANCELLED, JobState.PREEMPTED, JobState.REQUEUED, JobState.NODE_FAIL)
     }
+    assert {state for state in JobState if state.says_run_time} == cut_short | {JobState.COMPLETED}
     assert not any(state.says_run_time and not state.ended for state in JobState)
     assert {state for state in JobState if state.ended and not state.final} == {JobState.REQUEUED}
     assert {state for state in JobState if state.may_lack_memory} == {
