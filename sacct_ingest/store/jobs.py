@@ -24,7 +24,7 @@ import sqlalchemy as sa
 
 from sacct_ingest.records import Component, JobPieces, JobState, Start
 from sacct_ingest.store.changes import mark_runs
-from sacct_ingest.store.engine import parts, put
+from sacct_ingest.store.engine import parts
 from sacct_ingest.store.rows import total
 from sacct_ingest.store.schema import decisions, job_pieces, runs
 
@@ -103,7 +103,7 @@ def link(
         return
     written = [_Piece(*row) for row in zip(*(columns[n] for n in PIECE_COLUMNS), strict=True)]
     candidates = [one for one in written if one.het_job_id is not None or one.state in RESTARTED]
-    _note(connection, candidates)
+    _note(connection, candidates, new=new)
     jobs = set(_known(connection, columns))
     members: defaultdict[_JobId, set[int]] = defaultdict(set)
     for piece in written:
@@ -121,13 +121,18 @@ def link(
     _write(connection, changes, set(columns["id"]) if new else set())
 
 
-def _note(connection: sa.Connection, candidates: Iterable[_Piece]) -> None:
+def _note(connection: sa.Connection, candidates: Sequence[_Piece], *, new: bool) -> None:
     """Remember runs that may have others of their job beside them."""
+    if not candidates:
+        return
+    if not new:
+        for some in parts([piece.run_id for piece in candidates]):
+            connection.execute(sa.delete(job_pieces).where(job_pieces.c.run_id.in_(some)))
     rows = [
         {"run_id": piece.run_id, "cluster": piece.cluster, "job": piece.job[1]}
         for piece in candidates
     ]
-    put(connection, job_pieces, rows, "run_id")
+    connection.execute(sa.insert(job_pieces), rows)
 
 
 def _known(connection: sa.Connection, columns: Mapping[str, Sequence[Any]]) -> list[_JobId]:
