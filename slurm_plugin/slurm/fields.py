@@ -73,7 +73,7 @@ JOB = (
     SlurmField("user", "UserName", ("user_name",), to.text, "user_name"),
     SlurmField("account", "Account", ("account",), to.text, "account"),
     SlurmField("qos", "QOS", ("qos",), to.text, "qos"),
-    SlurmField("features", "Feature", ("features",), to.text, "required_features"),
+    SlurmField("features", "Feature", ("features",), to.text),
     SlurmField("name", "Name", ("name",), to.text, "name", by_user=True),
     SlurmField("comment", "Comment", ("comment",), to.text, "comment", by_user=True),
     SlurmField("command", "Command", ("command",), to.text, "command", by_user=True),
