@@ -177,6 +177,8 @@ def _moved(
         if one is None:
             continue
         entries[nodes] = one
+        if not one.longest_s:
+            continue  # none was cut off: only quantiles are as long as those of the runs
         if one.unbounded:
             columns.median_s[place] = one.over_s
         else:
