@@ -150,8 +150,8 @@ def comments(installation: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
     if missing := line(installation.slurm, "AccountingStoreFlags"):
         yield warning(
-            "AccountingStoreFlags has no job_comment: the accounting loses tags in comments; "
-            "Snakemake's rules are known only of jobs that nimod saw submitted",
+            "AccountingStoreFlags has no job_comment: tags in #SBATCH lines are known only of jobs "
+            "that nimod saw submitted; those of the command line are read there",
             f"{missing} {CONF_FIX}",
         )
     else:
