@@ -160,8 +160,7 @@ class _Start(msgspec.Struct, frozen=True):
     """How a job was when it was first seen to run."""
 
     limit_min: int | None
-    softly: bool  #: Slurm planned with such limits at this look, and when the job was last waiting
-    cut: bool | None = None  #: backfill has cut it; None: the next look says
+    cut: bool  #: backfill has cut it
 
 
 class LimitGuard:
@@ -169,9 +168,10 @@ class LimitGuard:
 
     Pending jobs lose theirs where Slurm does not say that they are to plan with, where NIMO is
     switched off, and where a reservation is near.  Running ones get their user's limit back that
-    backfill has cut: their limit was still their user's when they were last seen to wait, and Slurm
-    did not say all the time from then on that it cuts none.  All else was somebody's will.  Tasks
-    of an array that wait in one record are not seen one by one: one that is cut stays so.
+    backfill has cut: their limit was still their user's when they were last seen to wait, and then
+    or when they were first seen to run Slurm did not say that it cuts none.  All else was
+    somebody's will.  Tasks of an array that wait in one record are not seen one by one: one that is
+    cut stays so.
 
     To be called with each view anew: an update may be undone.
     """
@@ -222,13 +222,11 @@ class LimitGuard:
                 continue
             start = starts.get(key)
             if start is None and key in waiting:
-                start = _Start(job.limit_min, waiting[key] and conf.plans_softly)
-            elif start is not None and start.cut is None:
-                cut = not (start.softly and conf.plans_softly) and _may_be_cut(job, conf)
-                start = msgspec.structs.replace(start, cut=cut)
+                cut = not (waiting[key] and conf.plans_softly) and _may_be_cut(job, conf)
+                start = _Start(job.limit_min, cut)
             if start is not None:
                 self._starts[key] = start
-            has_less = start is not None and start.cut is not False and job.is_shorter
+            has_less = start is not None and start.cut and job.is_shorter
             written = start.limit_min if start and has_less else job.own_min
             yield job.limit(written or 0)
 
