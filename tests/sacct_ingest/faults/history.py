@@ -42,7 +42,7 @@ def make_history(rng: Random, jobs: int = 45) -> list[Entry]:
             changed.rows[0] |= {"State": "NODE_FAIL", "Comment": "mended"}
             first.to_s = change_s
             entries.append(changed)
-    entries[0].rows[0]["NNodes"] = "many"
+    entries[0].rows[0]["ElapsedRaw"] = "many"
     return entries
 
 

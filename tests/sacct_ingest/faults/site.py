@@ -107,7 +107,9 @@ class Site:
 
             keys = {row["id"]: (row["job_id"], row["submit_s"]) for row in rows(runs)}
             contents = {
-                "runs": _sorted(rows(runs, "id")),
+                "runs": _sorted(
+                    [row | {"part_of": keys.get(row["part_of"])} for row in rows(runs, "id")]
+                ),
                 "steps": _sorted([row | {"run_id": keys[row["run_id"]]} for row in rows(steps)]),
                 "decisions": _sorted(
                     [row | {"run_id": keys.get(row["run_id"])} for row in rows(decisions)]
