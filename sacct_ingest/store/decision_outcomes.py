@@ -154,7 +154,11 @@ def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> list[_Pair
     query = (
         sa.select(decisions.c.decision_id, decisions.c.run_id.label("linked"), runs.c.id)
         .join(runs, _among(decision_ids))
-        .where(runs.c.state != JobState.REQUEUED.value, runs.c.part_of.is_(None))
+        .where(
+            runs.c.state != JobState.REQUEUED.value,
+            # Components were decided about one by one.
+            sa.or_(runs.c.part_of.is_(None), runs.c.het_offset > 0),
+        )
         .order_by(runs.c.submit_s, runs.c.job_id.desc())
     )
     last = {row.decision_id: row for row in connection.execute(query)}

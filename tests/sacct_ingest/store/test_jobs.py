@@ -6,6 +6,7 @@ from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store
@@ -151,6 +152,19 @@ def test_the_decision_of_a_submission_is_that_of_the_job_that_was_started_again(
     # It is recognised by what was submitted, though the accounting has no script.
     (stored,) = store.runs.of_key(KeyLevel.SCRIPT, "5c")
     assert len(stored.starts) == 2
+
+
+def test_each_component_keeps_its_decision(sqlite_store):
+    first, last = Job(17, SUBMIT_S, ((100, JobState.COMPLETED),), (2, 1)).rows()
+    ids = ["a" * 12, "b" * 12]
+    sqlite_store.decisions.add([decision(decision_id=one) for one in ids])
+    notes = [f"NIMO1:{one}:n=2" for one in ids]
+    pieces = zip((first, last), notes, strict=True)
+    sqlite_store.runs.add([structs.replace(run, admin_comment=note) for run, note in pieces])
+    assert sqlite_store.decisions.join_outcomes() == 2
+    assert sqlite_store.decisions.join_outcomes() == 0
+    outcomes = {one.decision_id: run.nodes for one, run in sqlite_store.decisions.with_outcomes()}
+    assert outcomes == {ids[0]: 2, ids[1]: 1}
 
 
 def test_a_start_that_is_read_later_has_its_identity_fitted_anew(store):
