@@ -12,7 +12,12 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurm_plugin.nimod.relay.frames import Link
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES = ",".join(f"n{number % 8 + 1}" for number in range(3000))
@@ -35,8 +40,8 @@ _SUBORDINATE = 200_000
 
 def line(**fields: object) -> bytes:
     """Announce a command with the longest legal texts."""
-    command = {"program": "sbatch", "options": OPTIONS, "argv": ["solve.sh"], "script": SCRIPT}
-    command |= {"hook": 1, "work_dir": "/tmp"}
+    texts: dict[str, object] = {"options": OPTIONS, "argv": ["solve.sh"], "script": SCRIPT}
+    command = {"program": "sbatch", **texts, "hook": 1, "work_dir": "/tmp"}
     return json.dumps({"v": 1, "op": "prepare", "command": command, **fields}).encode() + b"\n"
 
 
@@ -94,42 +99,48 @@ def subordinate_uids(path: str, end_s: float) -> int:
 
 async def links(end_s: float, port: int, munge: str) -> int:
     """Make as many links as there can be, and keep them."""
-    linked = []
+    from slurm_plugin.nimod.relay import frames  # noqa: PLC0415 - of the project
+
+    linked: list[_Linked] = []
     while time.time() < end_s:
         for made in await asyncio.gather(*(_linked(port, munge) for _ in range(8))):
             if made is None:
                 await asyncio.sleep(0.05)
             else:
                 linked.append(made)
-        for link in linked:
-            link.send(_frames().Frame(_frames().Kind.PING))
+        for made in linked:
+            made.link.send(frames.Frame(frames.Kind.PING))
     return len(linked)
 
 
 async def notices(end_s: float, port: int, munge: str) -> int:
     """Send notices that cost more to read than to send, in the names of all users."""
+    from slurm_plugin.nimod.relay import frames  # noqa: PLC0415 - of the project
+
     fields = b",".join(b'"%x":""' % number for number in range(20_000))
     notice = b'{"v":1,"op":"status","command":{"options":{' + fields + b"}}}\n"
     uids = [user.pw_uid for user in pwd.getpwall() if user.pw_uid]
-    frames, times = _frames(), 0
+    times = 0
     while time.time() < end_s:
-        link = await _linked(port, munge)
-        while link is not None and time.time() < end_s:
+        made = await _linked(port, munge)
+        while made is not None and time.time() < end_s:
             uid = uids[times % len(uids)]
-            link.send(frames.Frame(frames.Kind.NOTICE, 0, uid, notice))
+            made.link.send(frames.Frame(frames.Kind.NOTICE, 0, uid, notice))
             with suppress(OSError):
-                await asyncio.wait_for(link.drain(), 1.0)
+                await asyncio.wait_for(made.writer.drain(), 1.0)
             times += 1
     return times
 
 
-def _frames():
-    from slurm_plugin.nimod.relay import frames  # noqa: PLC0415 - of the project
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A link to nimod, and where its bytes go."""
 
-    return frames
+    link: "Link"
+    writer: asyncio.StreamWriter
 
 
-async def _linked(port: int, munge: str):
+async def _linked(port: int, munge: str) -> "_Linked | None":
     from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, introduce  # noqa: PLC0415
     from slurm_plugin.nimod.relay.munge import Munge  # noqa: PLC0415
 
@@ -138,8 +149,7 @@ async def _linked(port: int, munge: str):
         link, _ = await asyncio.wait_for(introduce(reader, writer, Munge(munge)), 3.0)
     except Exception:  # whatever keeps it out
         return None
-    link.drain = writer.drain
-    return link
+    return _Linked(link, writer)
 
 
 def main() -> None:

@@ -205,7 +205,7 @@ def _values() -> Callable[[bytes], None]:
 
     def target(data: bytes) -> None:
         text = data.decode(errors="replace")
-        readers = (*converters, parse_job_id, lambda t: parse_memory_request(t, nodes=2, cpus=4))
+        readers = (*converters, parse_job_id, parse_memory_request)
         for convert in readers:
             with contextlib.suppress(ValueError):
                 convert(text)
