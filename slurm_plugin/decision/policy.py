@@ -180,8 +180,13 @@ def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
 
 def _careful(options: Sequence[Option], asked: Option) -> list[Option]:
     """Select the counts whose limits are allowed and that others' records do not make wait."""
-    allowed = [o for o in options if o.in_limit or o is asked]
+    allowed = _possible(options, asked)
     return [o for o in allowed if o.no_later or o.opens] if asked.fits else allowed
+
+
+def _possible(options: Sequence[Option], asked: Option) -> list[Option]:
+    """Select the counts whose limits are allowed."""
+    return [o for o in options if o.in_limit or o is asked]
 
 
 def _reason(
@@ -214,8 +219,10 @@ def _missed(scene: PolicyContext, options: Sequence[Option], asked: Option) -> D
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
     verdict = closest.deadline or DeadlineVerdict.MADE
     action = Action.KEEP if verdict is DeadlineVerdict.LIMIT else Action.SET
+    # A count that is not chosen for its wait may start at once: others' jobs may end early.
+    refused = _refused(scene, _possible(options, asked))
     return Decision(
-        action=Action.REFUSE if _refused(scene, allowed) else action,
+        action=Action.REFUSE if refused else action,
         reason=_REASONS[verdict],
         chosen=closest,
         request=asked,

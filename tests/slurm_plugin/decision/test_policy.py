@@ -5,7 +5,7 @@ from itertools import product
 from math import ceil, inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -410,6 +410,12 @@ def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(reque
 
 
 @given(requests, tables, profiles)
+# Eleven nodes are free three seconds later only, by limits, and may take 2.5 s.
+@example(
+    Request(low=4, high=11, deadline_s=NOW + 3, time_use=TimeUse.OFF, with_least=True),
+    table(amdahl(0.0, 55.0), spread=2.0),
+    profile([(NOW, 8), (NOW + 3, 3)]),
+)
 def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request, learned, free):
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
     decided = choose(request, learned, partition(free), by=strict)
