@@ -6,13 +6,14 @@ come are expected to, too.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
 
 from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
-from slurm_plugin.experiments.plan.run_times import TaskEstimate
+from slurm_plugin.experiments.plan.run_times import RunFactors, TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
 from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
 from slurm_plugin.experiments.plan.workflow import DataAccess, ordered
@@ -90,33 +91,51 @@ def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
     return list(steps.values())
 
 
-def factors(submitted: Submitted) -> dict[str, float]:
-    """Factor by which runs of each application take longer than planned, from those that ended.
+def factors(submitted: Submitted) -> dict[str, RunFactors]:
+    """Factors by which runs of each application take longer, from those that ended.
 
-    The errors r of n runs are the error of the curve (standard deviation c) and one of their own
-    (o): the curve's is expected to be n c² / (n c² + o²) of their mean.
+    Each is the mean error of the runs, as far as it is the curve's.  What was measured of a place
+    when a run was planned, as the share of a CPU, may have been over when it began: a run between
+    the idle estimate and the one with that says nothing against the latter.
     """
-    by_group: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    by_group: dict[str, list[_RunError]] = defaultdict(list)
     for job in submitted.jobs:
         estimate = job.step.estimate
         ran_s = submitted.ended_s.get(job.name, 0.0) - submitted.started_s.get(job.name, 0.0)
-        if (
-            submitted.state(job.name) == COMPLETED
-            and job.step.nodes
-            and estimate.common
-            and ran_s > 0
-        ):
-            error = log(ran_s / estimate.time_s)
-            whole = estimate.up if error > 0 else estimate.down
-            by_group[estimate.group].append(
-                (error, estimate.common**2, max(whole**2 - estimate.common**2, 0))
-            )
-    made = {}
-    for group, errors in by_group.items():
-        number = len(errors)
-        mean, common, own = (fmean(one[i] for one in errors) for i in range(3))
-        made[group] = exp(mean * number * common / (number * common + own))
-    return made
+        completed = submitted.state(job.name) == COMPLETED and ran_s > 0
+        if completed and job.step.nodes and estimate.common:
+            by_group[estimate.group].append(_RunError.of(estimate, ran_s))
+    return {group: _factors(errors) for group, errors in by_group.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _RunError:
+    """Errors of a run's log time, and the variances of its curve and of its own."""
+
+    idle: float
+    now: float
+    common: float
+    own: float
+
+    @classmethod
+    def of(cls, estimate: TaskEstimate, ran_s: float) -> "_RunError":
+        idle_s = estimate.undisturbed_s
+        between_s = min(max(ran_s, idle_s), max(estimate.time_s, idle_s))
+        now = log(ran_s / between_s)
+        whole = estimate.down if ran_s <= idle_s else estimate.up
+        common = estimate.common**2
+        return cls(log(ran_s / idle_s), now, common, max(whole**2 - common, 0))
+
+
+def _factors(errors: Sequence[_RunError]) -> RunFactors:
+    """Factors of n runs: errors of their curve (standard deviation c) and of their own (o).
+
+    The curve's is expected to be n c² / (n c² + o²) of the mean of both.
+    """
+    common = len(errors) * fmean(one.common for one in errors)
+    part = common / (common + fmean(one.own for one in errors))
+    idle, now = fmean(one.idle for one in errors), fmean(one.now for one in errors)
+    return RunFactors(exp(part * idle), exp(part * now))
 
 
 def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:

@@ -38,6 +38,7 @@ class TaskEstimate:
 
     ``common`` is the part that all steps of ``group`` have together: the error of one curve makes
     all runs of its application late at once.  ``doubt`` says why it is not to be relied on.
+    ``idle_s`` is the median with nothing of what was measured when it was made.
     """
 
     time_s: float
@@ -46,10 +47,26 @@ class TaskEstimate:
     common: float = 0.0
     group: str = ""
     doubt: str = ""
+    idle_s: float | None = None  #: None: it is ``time_s``
 
-    def times(self, factor: float) -> TaskEstimate:
-        """Estimate of something that takes ``factor`` times as long."""
-        return replace(self, time_s=self.time_s * factor)
+    @property
+    def undisturbed_s(self) -> float:
+        """Median on idle nodes, with data near."""
+        return self.time_s if self.idle_s is None else self.idle_s
+
+    def at_speed(self, speed: PlaceSpeed) -> TaskEstimate:
+        """Estimate of the same run at a place of that speed."""
+        idle_s = self.undisturbed_s / speed.idle
+        return replace(self, time_s=self.time_s / speed.now, idle_s=idle_s)
+
+    def longer(self, factors: RunFactors) -> TaskEstimate:
+        """Estimate of a run like those that took so much longer than expected.
+
+        What was measured now may be over by then: it makes no run shorter than an idle one.
+        """
+        planned_s = self.time_s * factors.now
+        least_s = self.undisturbed_s * factors.idle
+        return replace(self, time_s=max(planned_s, least_s), idle_s=self.undisturbed_s)
 
     def left(self, elapsed_s: float) -> TaskEstimate:
         """Estimate the remaining time of a step that has run for ``elapsed_s``.
@@ -83,6 +100,27 @@ class TaskEstimate:
         """
         z = NormalDist().inv_cdf(share)
         return self.time_s * exp(z * (self.up if z > 0 else self.down))
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSpeed:
+    """Speed of a place against the one that run times are of."""
+
+    idle: float = 1.0
+    share: float = 1.0  #: of its CPUs that a new process gets now
+
+    @property
+    def now(self) -> float:
+        """Speed for a process that begins now."""
+        return self.share * self.idle
+
+
+@dataclass(frozen=True, slots=True)
+class RunFactors:
+    """By which runs of one group took longer than estimated, weighed by how much that says."""
+
+    idle: float = 1.0  #: than they take on idle nodes
+    now: float = 1.0  #: than between that and what they take with what was measured before
 
 
 def of_interval(
@@ -123,6 +161,7 @@ def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEsti
     return replace(
         local,
         time_s=total_s,
+        idle_s=local.undisturbed_s,
         down=(1 - share) * local.down + share * GUESSED,
         up=(1 - share) * local.up + share * GUESSED,
         common=(1 - share) * local.common,
@@ -198,7 +237,7 @@ class LearnedRunTimes:
     tables: Mapping[str, PredictionTable]
     fits: Mapping[str, OccupancyFit]
     near: Mapping[str, float]
-    speeds: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, PlaceSpeed] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     room: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -260,7 +299,7 @@ class LearnedRunTimes:
             local = _of_table(self._table(task, place), nodes, group)
         if local is None or self._lacks(task, place, remote, (BANDWIDTH,)):
             return None
-        return with_remote(local.times(1 / self._speed(task, place)), remote)
+        return with_remote(local.at_speed(self._speed(task, place)), remote)
 
     def _lacks(
         self, task: Task, place: PlanSite, remote: Sequence[TransferPath], needed: Sequence[str]
@@ -288,12 +327,12 @@ class LearnedRunTimes:
         node_types = {table.node_type, *(one.node_type for one in table.by_type)} - {""}
         return self.types.get(place.name) in node_types
 
-    def _speed(self, task: Task, place: PlanSite) -> float:
+    def _speed(self, task: Task, place: PlanSite) -> PlaceSpeed:
         if place.speed is not None:
-            return place.speed
+            return PlaceSpeed(place.speed)
         if not task.run_times_s and self._typed(self.tables.get(task.name), place):
-            return 1.0
-        return self.speeds.get(place.name, 1.0)
+            return PlaceSpeed()
+        return self.speeds.get(place.name, PlaceSpeed())
 
     def _by_occupancies(
         self,

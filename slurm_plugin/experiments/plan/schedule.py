@@ -125,7 +125,7 @@ class PlanningProblem:
     now_s: float
     rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
-    factors: Mapping[str, float] = field(default_factory=dict)
+    factors: Mapping[str, run_times.RunFactors] = field(default_factory=dict)
     memo: dict[object, run_times.TaskEstimate | None] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -139,7 +139,8 @@ class PlanningProblem:
             place = self.workflow.places[option.place]
             paths = [self._path(file, source, place.storage) for file, source in remote]
             made = self.runs.run(task, place, option.nodes, paths, option.resources)
-            self.memo[key] = made and made.times(self.factors.get(made.group, 1.0))
+            factors = self.factors.get(made.group) if made else None
+            self.memo[key] = made.longer(factors) if made and factors else made
         return self.memo[key]
 
     def room(self, task: flows.Task, place: flows.PlanSite) -> TaskBounds:

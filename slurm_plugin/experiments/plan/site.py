@@ -367,8 +367,8 @@ def _profiled(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> dic
     return {name: float(median(values)) for name, values in measured.items() if values}
 
 
-def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, float]:
-    """Speeds of places now, against the first one when it is idle, as run times are of that.
+def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, run_times.PlaceSpeed]:
+    """Speeds of places, against the first one when it is idle, as run times are of that.
 
     The reference is a profile: what is measured of the first place now says nothing of the others.
     """
@@ -377,14 +377,14 @@ def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, float]:
         for name, place in flow.places.items()
     }
     reference = next(iter(idle.values()), None)
-    speeds: dict[str, float] = {}
+    speeds: dict[str, run_times.PlaceSpeed] = {}
     for name, figure in idle.items():
         if figure and reference:
             place = flow.places[name]
             share = 1.0
             if _SPEED not in place.attributes:  # what the workflow says is the figure of now
                 share = _present_of(flow, place, slurm, stored).get(Resource.CPU, 1.0)
-            speeds[name] = share * figure / reference
+            speeds[name] = run_times.PlaceSpeed(figure / reference, share)
     return speeds
 
 

@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.options import choices, restricted, thinned
 from slurm_plugin.experiments.plan.plan_search import score
-from slurm_plugin.experiments.plan.run_times import GUESSED, TaskEstimate, TransferPath
+from slurm_plugin.experiments.plan.run_times import GUESSED, PlaceSpeed, TaskEstimate, TransferPath
 from slurm_plugin.experiments.plan.schedule import Step, TaskBounds, TaskOption, Timeline, build
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
@@ -106,12 +106,15 @@ def test_remote_reading_adds_its_own_uncertainty_in_its_share():
     assert made.up == pytest.approx((0.2 + GUESSED) / 2)
     assert made.common == pytest.approx(0.025)
     assert (made.group, made.doubt) == ("app", "why")
+    assert made.undisturbed_s == local.time_s
     assert run_times.with_remote(local, []) is local
 
 
 def test_times_scale_and_given_ones_are_interpolated():
-    made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").times(0.25)
-    assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why")
+    made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").at_speed(PlaceSpeed(4.0))
+    assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why", 25.0)
+    busy = TaskEstimate(100.0).at_speed(PlaceSpeed(4.0, 0.5))
+    assert (busy.time_s, busy.undisturbed_s) == (50.0, 25.0)
     table = {2: 500.0, 4: 300.0}
     assert run_times.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
     between = run_times.of_run_times(table, 3, "g")

@@ -4,6 +4,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan import replan, state_file
@@ -11,7 +13,7 @@ from slurm_plugin.experiments.plan.chain import jobs
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.replan import plan_again, steps_begun
 from slurm_plugin.experiments.plan.resubmit import change, settle, submit_ready
-from slurm_plugin.experiments.plan.run_times import TaskEstimate
+from slurm_plugin.experiments.plan.run_times import PlaceSpeed, RunFactors, TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, TaskOption
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
 from tests.slurm_plugin.experiments.plan.test_chain import SITE
@@ -304,7 +306,8 @@ def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(ran_s, runs,
     for each in every:
         one.states[each.name] = "COMPLETED"
         one.started_s[each.name], one.ended_s[each.name] = NOW, NOW + ran_s
-    assert replan.factors(one) == {"app": pytest.approx(factor)}
+    taken = replan.factors(one)["app"]
+    assert (taken.idle, taken.now) == pytest.approx((factor, factor))
     one.jobs = [replace(each, step=replace(each.step, nodes=0)) for each in one.jobs]
     assert replan.factors(one) == {}
 
@@ -319,11 +322,74 @@ def test_runs_that_say_nothing_of_their_curve_have_no_factor():
     assert replan.factors(one) == {}
     shared = replace(own, common=0.1)
     one.jobs = [replace(one.jobs[0], step=replace(one.jobs[0].step, estimate=shared))]
-    assert replan.factors(one) == {"app": pytest.approx(1.5**0.25)}
+    assert replan.factors(one)["app"].idle == pytest.approx(1.5**0.25)
     one.ended_s["x"] = NOW
     assert replan.factors(one) == {}
     one.ended_s["x"], one.states["x"] = NOW + 150, "FAILED"
     assert replan.factors(one) == {}
+
+
+#: Runs of one application on two places, and one of it to come.
+TWO_PLACES = """
+storages: {s: {path: /s}}
+places: {p: {storage: s}, q: {storage: s}}
+tasks:
+  a: {command: x, places: [p], run_time: {1: 1000}, application: sim/a}
+  b: {command: x, places: [q], run_time: {1: 400}, application: sim/a}
+  c: {command: x, after: [a, b], run_time: {1: 1000, 2: 600}, application: sim/a}
+"""
+IDLE_S = {"a": 1000.0, "b": 400.0}
+
+
+def at_shares(shares):
+    """Give the problem of two places, where a process gets these shares of a CPU now."""
+    speeds = {place: PlaceSpeed(1.0, share) for place, share in shares.items()}
+    return problem(TWO_PLACES, speeds=speeds)
+
+
+def to_come(then, now, ran_s):
+    """Estimates of the last task by place and nodes, after runs that were planned at other shares.
+
+    then, now: shares when the runs were planned, and when the last task is.
+    ran_s: what the runs took.
+    """
+    flow = at_shares(then)
+    planned_jobs = jobs(flow.workflow, plans(flow)[0].schedule, rooms={})
+    one = state_file.Submitted(
+        workflow="w", deadline_s=None, submitted_s=NOW, jobs=planned_jobs, ids={}
+    )
+    for name, length_s in ran_s.items():
+        ran(one, name, 0, length_s)
+    again = replace(at_shares(now), factors=replan.factors(one))
+    task = again.workflow.tasks["c"]
+    places = [TaskOption(place, count) for place in "pq" for count in (1, 2)]
+    return [again.run(task, option).time_s for option in places]
+
+
+shares_of_places = st.fixed_dictionaries({"p": st.floats(0.01, 1.0), "q": st.floats(0.01, 1.0)})
+IDLE = {"p": 1.0, "q": 1.0}
+
+
+@drawn(shares_of_places, shares_of_places, st.tuples(st.floats(0.2, 5.0), st.floats(0.2, 5.0)))
+def test_nothing_measured_makes_a_step_shorter_than_idle_nodes_and_runs_on_them(then, now, errors):
+    ran_s = {name: IDLE_S[name] * error for name, error in zip("ab", errors, strict=True)}
+    measured = to_come(then, now, ran_s)
+    for time_s, idle_s in zip(measured, to_come(IDLE, IDLE, ran_s), strict=True):
+        assert time_s >= idle_s * (1 - 1e-9)
+
+
+@drawn(st.floats(0.01, 1.0))
+def test_runs_as_slow_as_was_measured_are_not_counted_twice(share):
+    busy = {"p": share, "q": share}
+    ran_s = {name: idle_s / share for name, idle_s in IDLE_S.items()}
+    planned_s = [idle_s / share for idle_s in (1000.0, 600.0, 1000.0, 600.0)]
+    assert to_come(busy, busy, ran_s) == pytest.approx(planned_s)
+
+
+def test_an_estimate_that_runs_took_longer_than_is_compared_with_the_curve_again():
+    estimate = TaskEstimate(100.0, 0.1, 0.1, 0.1, "app")
+    assert estimate.longer(RunFactors(1.5, 1.5)).time_s == 150.0
+    assert estimate.longer(RunFactors(1.5, 1.5)).undisturbed_s == 100.0
 
 
 def judged(high_s, node_s):

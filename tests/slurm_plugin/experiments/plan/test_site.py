@@ -27,6 +27,7 @@ from slurm_plugin.experiments.plan.run_times import (
     LATENCY,
     Copies,
     LearnedRunTimes,
+    PlaceSpeed,
     TransferPath,
 )
 from slurm_plugin.experiments.plan.schedule import TaskBounds
@@ -271,7 +272,7 @@ def test_without_the_time_of_its_last_job_no_probe_of_a_node_counts(slurm, tmp_p
 
 def speeds(made):
     assert isinstance(made.runs, LearnedRunTimes)
-    return made.runs.speeds
+    return {name: speed.now for name, speed in made.runs.speeds.items()}
 
 
 def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(slurm, tmp_path):
@@ -411,7 +412,7 @@ def test_a_table_has_the_counts_and_the_doubts_that_it_has():
 
 
 def test_a_measured_speed_counts_where_the_workflow_gives_none():
-    given = {"tables": {"x": table()}, "speeds": {"a": 4.0, "b": 4.0}}
+    given = {"tables": {"x": table()}, "speeds": {"a": PlaceSpeed(4.0), "b": PlaceSpeed(4.0)}}
     made = problem(TABLED, 16, **given)
     task, places = made.workflow.tasks["x"], made.workflow.places
     times = [made.runs.run(task, places[name], 4, ()) for name in "ab"]
@@ -420,7 +421,11 @@ def test_a_measured_speed_counts_where_the_workflow_gives_none():
 
 def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says():
     recorded = table(node_type="old")
-    given = {"tables": {"x": recorded}, "speeds": {"a": 4.0}, "types": {"a": "old", "b": "old"}}
+    given = {
+        "tables": {"x": recorded},
+        "speeds": {"a": PlaceSpeed(4.0)},
+        "types": {"a": "old", "b": "old"},
+    }
     made = problem(TABLED, 16, **given)
     task, places = made.workflow.tasks["x"], made.workflow.places
     typed, reported = (made.runs.run(task, places[name], 4, ()) for name in "ab")
