@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from predictor.waits.easy import Engine, JobShape
+from predictor.waits.easy import Engine, JobShape, Queue
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config, Policy
@@ -53,8 +53,13 @@ class SteppedEngine(Engine):
 
     def cancel(self, job: int, now_s: float) -> None:
         """End a job that waits or runs."""
-        if job in self._queue.jobs():
-            self._queue.take(self._queue.jobs().index(job))
+        waiting = self._queue.jobs()
+        if job in waiting:
+            waiting.remove(job)
+            self._queue = Queue()
+            for other in waiting:
+                shape = self._shapes[other]
+                self._queue.append(other, shape.nodes, shape.limit_s)
         self._coming = sorted((now_s if one == job else end, one) for end, one in self._coming)
         self.advance(now_s)
         self._schedule(now_s, since=0)

@@ -8,6 +8,8 @@ have nodes, or wait for them and may start: these are there, and nobody can be a
 Where all that the other user has is words, and jobs that can never start, the first must hold.
 """
 
+import itertools
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -37,6 +39,15 @@ REASONS = st.sampled_from((
 ))  # fmt: skip
 TAGS = st.sampled_from(("", "nimo:app=cfd", "nimo:app=tiny", "nimo:off", "NIMO1:x"))
 COUNTS = st.integers(1, NODES)
+
+
+def cancel_and_check(engine, number, now_s):
+    """Cancel a job: it is gone, and of all others that wait none is lost, or starts and waits."""
+    waited = [job for job in engine.waiting_jobs if job != number]
+    engine.cancel(number, now_s)
+    running = [job for job, _ in engine.running_jobs]
+    assert number not in [*engine.waiting_jobs, *running]
+    assert engine.waiting_jobs == [job for job in waited if job not in running]
 
 
 class HostileUser(RuleBasedStateMachine):
@@ -148,9 +159,7 @@ class HostileUser(RuleBasedStateMachine):
     @precondition(lambda self: self.hostile)
     @rule(data=st.data())
     def cancels(self, data):
-        number = data.draw(st.sampled_from(self.hostile))
-        self.there.engine.cancel(number, self.now_s)
-        self.hostile.remove(number)
+        self.cancels_one(data.draw(st.sampled_from(self.hostile)))
 
     @precondition(lambda self: self.hostile)
     @rule(data=st.data())
@@ -163,7 +172,7 @@ class HostileUser(RuleBasedStateMachine):
             self.floods_with_what_never_starts(shape.nodes, 1, "JobHeldUser", "", 60)
 
     def cancels_one(self, number):
-        self.there.engine.cancel(number, self.now_s)
+        cancel_and_check(self.there.engine, number, self.now_s)
         self.hostile.remove(number)
 
     @precondition(lambda self: self.hostile)
@@ -196,6 +205,17 @@ def honest_count(world, *, low=1, high=8, minutes=50):
     count, limit_s, _ = world.decide(request, BEGIN_S)
     assert is_no_later(world, request, count, limit_s, BEGIN_S)
     return count
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_jobs_may_be_cancelled_in_any_order(order):
+    """One of them runs, the others wait, and each that runs makes room for the next."""
+    world = World(forecasts=False)
+    for _ in order:
+        world.submit(JobShape(5, 360.0, 360.0), HOSTILE, BEGIN_S)
+    for number in order:
+        cancel_and_check(world.engine, number, BEGIN_S)
+    assert world.engine.free == NODES
 
 
 def test_an_array_beyond_its_partitions_limit_moves_nobody():
