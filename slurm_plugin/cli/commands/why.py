@@ -21,7 +21,6 @@ from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
-from slurm_plugin.nimod.queries import explain as explain_stored
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports.why_text import explain, explain_run
@@ -99,6 +98,8 @@ def _own_run(config: Config, job_id: int) -> str:
 
 
 def _stored(config: Config, ask: Ask) -> Explanation:
+    from slurm_plugin.nimod.queries import explain as explain_stored  # noqa: PLC0415 - SQLAlchemy
+
     with open_store(config) as store:
         return explain_stored(store, ask, None, cluster=config.cluster)
 
